@@ -23,34 +23,18 @@ from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES
+from engine.table_engines import make_table
 from engine.tables.capabilities.replica_status import ReplicaStatus
-from engine.tables.merge_tree.merge_tree_table import MergeTreeTable
 from engine.tables.replica_conversion import Conversion
-from engine.tables.replicated.replicated_table import ReplicatedTable
-from engine.tables.small.memory import MemoryTable
-from engine.tables.small.null import NullTable, ProxyTable
-from engine.tables.small.small_table import SmallTable
-from engine.tables.small.view import ViewTable
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from parts.common.process_memory import configure_allocators, without_collections
 from parts.format.hashed_file import make_directories
-from sql.definitions.engines.proxy_engines import PROXY_ENGINES
-from sql.definitions.engines.small_engines import LOG_ENGINES, VIEW_ENGINES
-from sql.definitions.table_description import build_merge_tree_settings
 from sql.run.duckdb import database
 from sql.run.query_engine import QueryEngine
-from sql.settings.merge_tree_settings import MergeTreeSettings
+from sql.settings.merge_tree_settings import MergeTreeSettings, build_merge_tree_settings
 
 logger = logging.getLogger(__name__)
-
-_KINDS = {
-    "Memory": MemoryTable,
-    "Null": NullTable,
-    **dict.fromkeys(LOG_ENGINES, SmallTable),
-    **dict.fromkeys(VIEW_ENGINES, ViewTable),
-    **dict.fromkeys(PROXY_ENGINES, ProxyTable),
-}
 
 
 class Engine(StatementRunner):
@@ -137,9 +121,7 @@ class Engine(StatementRunner):
         self.services.writers.shutdown(wait=True)
 
     def _make_table(self, definition: TableDefinition) -> Table:
-        if definition.is_replicated:
-            return ReplicatedTable(definition, self.services, self.replication)
-        return _KINDS.get(definition.engine_name, MergeTreeTable)(definition, self.services)
+        return make_table(definition, self.services, self.replication)
 
     # -- what there is ------------------------------------------------------------------------------------------
 

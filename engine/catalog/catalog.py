@@ -30,7 +30,7 @@ from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError, UserError
 from parts.common.safe_names import check_file_name
 from parts.format.hashed_file import make_directories
-from sql.definitions.engines.engine_clauses import expand_table_macros
+from sql.definitions.engines.replica_location import expand_table_macros
 from sql.grammar.clause_types import (
     TableRef,
 )
@@ -244,7 +244,7 @@ class Catalog(LoadedTables):
             return
         table.stop()
         self._leave(table)
-        if not table.definition.is_durable:
+        if not table.definition.engine.is_durable:
             with suppress(OSError):  # a start removes what stays
                 table.drop()
 

@@ -43,7 +43,7 @@ from parts.common.safe_names import encode_file_name, encode_file_name_keeping_d
 from parts.format.hashed_file import make_directories
 from parts.table.schema_history import SchemaHistory
 from sql.definitions.definition_text import render_create
-from sql.definitions.engines.small_engines import is_transient
+from sql.definitions.engines.registry import find_engine
 from sql.grammar.statement_parser import parse_statements
 from sql.grammar.statements.statement import CreateTable
 
@@ -149,7 +149,7 @@ class DefinitionDirectory:
             )
 
     def data(self, database: str, name: str, create: CreateTable) -> Path:
-        root = self._memory if database == TEMPORARY_DATABASE or is_transient(create) else self._data
+        root = self._memory if database == TEMPORARY_DATABASE or not find_engine(create).is_durable else self._data
         if create.directory:
             return root / create.directory
         return _directory(_directory(root, database), name)

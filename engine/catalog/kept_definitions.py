@@ -12,6 +12,7 @@ from engine.server.durable_texts import Texts
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
 from parts.merge.modes.graphite import Rollups
+from sql.definitions.engines.table_engine import ServerDefaults
 from sql.definitions.table_description import build_description, write_out_column_types
 from sql.grammar.clause_types import (
     TableRef,
@@ -36,7 +37,7 @@ class KeptDefinitions:
         """Compiles what is needed of a CREATE statement to work with its table."""
         name = create.table.table
         create = replace(create, table=TableRef(database, name), if_not_exists=False, attach=False)
-        description = build_description(create, default_settings=self._settings, rollups=self._rollups)
+        description = build_description(create, ServerDefaults(self._settings, self._rollups))
         create = write_out_column_types(create, description.schema)
         return TableDefinition(database, name, create, description, self._places.data(database, name, create))
 

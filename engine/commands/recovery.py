@@ -160,7 +160,7 @@ def _connect(config: Config, name: str) -> Keeper:
 
 def _replicated_tables(config: Config) -> Iterator[_Replica]:
     from coordination.nodes.paths import TablePaths
-    from sql.definitions.engines.engine_clauses import find_replica_location
+    from sql.definitions.engines.replica_location import find_replica_location
 
     for definition in _definitions(config):
         if definition.is_replicated:
@@ -184,8 +184,7 @@ def _replicated_tables(config: Config) -> Iterator[_Replica]:
 def _definitions(config: Config) -> Iterator[TableDefinition]:
     """The tables on a server's disk, without starting them. Raises 62 and others for a definition that is damaged."""
     from engine.catalog.catalog import Catalog
-    from sql.definitions.table_description import build_merge_tree_settings
-    from sql.settings.merge_tree_settings import MergeTreeSettings
+    from sql.settings.merge_tree_settings import MergeTreeSettings, build_merge_tree_settings
 
     def no_tables(_: TableDefinition) -> Table:
         raise AssertionError("definitions are read, tables are not made")

@@ -9,14 +9,13 @@ from engine.distributed.sharded_relation import LocalQueries
 from engine.distributed.sharded_tables import fetch_schema
 from engine.queries.context import Context
 from engine.remote.server_clusters import get_configured_cluster
-from parts.common.errors import UserError
 from sql.definitions.engines.proxy_engines import (
     DistributedArguments,
     MergeArguments,
-    check_proxy_engine,
-    is_proxy,
     resolve_engine_arguments,
 )
+from sql.definitions.engines.registry import find_engine
+from sql.definitions.engines.table_engine import unsupported
 from sql.grammar.clause_types import ColumnClause
 from sql.grammar.statements.statement import CreateTable
 from sql.grammar.syntax_tree import NamedTable
@@ -25,12 +24,14 @@ from sql.grammar.syntax_tree import NamedTable
 def complete_definition(create: CreateTable, given: CreateTable, context: Context, here: LocalQueries) -> CreateTable:
     """``given`` is the statement: a table that it names (AS) may have indexes, which stay there. Raises 36 for indexes
     of its own, 701 for a cluster that is not configured; a table that was made before may wait for its cluster."""
-    if not is_proxy(create) or create.attach:
+    if create.engine is None or create.attach:
         return create
-    check_proxy_engine(create)
-    assert create.engine is not None
+    engine = find_engine(create)
+    if not engine.is_proxy:
+        return create
+    engine.check(create)
     if given.indexes:
-        raise UserError("BAD_ARGUMENTS", f"Engine {create.engine.name} doesn't support skipping indices")
+        raise unsupported(engine.name, "skipping indices")
     create = resolve_engine_arguments(create, context.session.database)
     assert create.engine is not None
     if create.engine.name == "Merge":

@@ -18,7 +18,7 @@ from engine.queries.session import QueryResult
 from engine.remote.server_clusters import ServerCluster, get_configured_cluster
 from engine.server.config import Config
 from parts.common.errors import UserError
-from sql.definitions.engines.engine_clauses import expand_macros
+from sql.definitions.engines.replica_location import expand_macros
 from sql.grammar.statements.statement import ParsedStatement
 from sql.settings.setting_values import (
     SettingValue,

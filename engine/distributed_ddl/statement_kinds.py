@@ -13,7 +13,7 @@ from typing import Protocol
 
 from parts.common.errors import PandoError, UnavailableError, UserError
 from sql.definitions.alter.definition_changes import LOCAL_CHANGE_TYPES
-from sql.definitions.engines.engine_clauses import has_replica_location
+from sql.definitions.engines.replica_location import has_replica_location
 from sql.grammar.clause_types import (
     TableRef,
 )

@@ -11,6 +11,7 @@ from engine.interpreter.materialized_view_insert import refuse_drop_of_view_colu
 from engine.interpreter.mutation_statements import add_mutation
 from engine.interpreter.partition_commands import run_partition_commands
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
+from engine.interpreter.statement_kind import StatementKind
 from engine.interpreter.views import modify_view_query
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
@@ -122,3 +123,6 @@ _RUNS: dict[str, Callable[[Table, Sequence[Any], Context], QueryResult]] = {
     "local": _here,
     "shared": _on_all_replicas,
 }
+
+
+STATEMENTS = (StatementKind(AlterTable, alter_table, runs_in_owner=True),)

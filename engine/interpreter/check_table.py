@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from engine.interpreter.partition_values import evaluate_partition_id
 from engine.interpreter.result_rows import STRING, UINT8, make_batch
+from engine.interpreter.statement_kind import StatementKind
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.table import Table
@@ -83,3 +84,6 @@ def _problem(part: Part, table: Table, status: QueryStatus) -> str:
 def _all_passed(verdicts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     passed = [batch.column("is_passed")[0].as_py() for batch in verdicts]
     yield make_batch(_SINGLE, [(int(all(passed)),)])
+
+
+STATEMENTS = (StatementKind(CheckTable, check_table, runs_in_owner=True),)

@@ -10,6 +10,7 @@ from engine.interpreter.insert_statement import insert_select
 from engine.interpreter.materialized_view_insert import resolve_stored_table
 from engine.interpreter.select import LOCAL_QUERIES, describe_columns
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
+from engine.interpreter.statement_kind import StatementKind
 from engine.interpreter.temporary_tables import create_temporary_table
 from engine.interpreter.views import create_view
 from engine.queries.context import Context
@@ -214,3 +215,17 @@ def resolve_setting_changes(statement: SetSettings, config: Config) -> dict[str,
     for name, value in statement.settings.items():
         changes.update(config.profile(str(value)) if name == "profile" else parse_settings({name: value}))
     return changes
+
+
+STATEMENTS = (
+    StatementKind(CreateTable, create_table),
+    StatementKind(CreateDatabase, create_database, runs_in_owner=True),
+    StatementKind(DropDatabase, drop_database, runs_in_owner=True),
+    StatementKind(DropTable, drop_table, runs_in_owner=True),
+    StatementKind(AttachTable, attach_table, runs_in_owner=True),
+    StatementKind(RenameTables, rename_tables, runs_in_owner=True),
+    StatementKind(ExchangeTables, exchange_tables, runs_in_owner=True),
+    StatementKind(TruncateTable, truncate_table, runs_in_owner=True),
+    StatementKind(Use, use, is_read_only=True),
+    StatementKind(SetSettings, set_settings, is_read_only=True),
+)

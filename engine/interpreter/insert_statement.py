@@ -14,6 +14,7 @@ from engine.interpreter.file_function import file_columns, write_file
 from engine.interpreter.materialized_view_insert import BlockSink, begin_insert, resolve_stored_table
 from engine.interpreter.select import run_query
 from engine.interpreter.shared_steps import refuse_system_database
+from engine.interpreter.statement_kind import StatementKind
 from engine.interpreter.transaction_statements import check_transaction_id
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
@@ -130,12 +131,12 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_who
 
 
 def _begin(table: Table, context: Context, is_whole: bool) -> BlockSink | DistributedInsert:
-    if table.definition.is_proxy and context.server.catalog.views_of(table):
+    if table.definition.engine.is_proxy and context.server.catalog.views_of(table):
         name = table.definition.full_name
         raise UserError("NOT_IMPLEMENTED", f"INSERT into {name}, which materialized views read, is not supported")
     if table.definition.engine_name == "Distributed":
         return DistributedInsert(table.definition, context, _write)
-    if table.definition.is_proxy:
+    if table.definition.engine.is_proxy:
         name = table.definition.engine_name
         raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {name}")
     return begin_insert(table, _options(context, is_whole), context)
@@ -213,3 +214,6 @@ def _squashed(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[p
             yield block.pop()
     if held:
         yield pa.Table.from_batches(held)
+
+
+STATEMENTS = (StatementKind(Insert, insert),)

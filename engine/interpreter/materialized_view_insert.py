@@ -71,7 +71,7 @@ def begin_insert(table: Table, options: InsertOptions, context: Context, level: 
     """Begins an INSERT into the table and its views. Raises 48 where rows would wait for a
     transaction, 306 in a circle."""
     views = context.server.catalog.require_views(table)
-    if table.definition.is_proxy:
+    if table.definition.engine.is_proxy:
         name = table.definition.engine_name
         raise UserError("NOT_IMPLEMENTED", f"Table engine {name} as target of a materialized view is not supported")
     if not views:

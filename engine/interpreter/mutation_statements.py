@@ -14,6 +14,7 @@ from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.select import make_relations, run_query
 from engine.interpreter.session_relations import TableRelation
 from engine.interpreter.shared_steps import refuse_system_database
+from engine.interpreter.statement_kind import StatementKind
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.capabilities.table_mutations import MutationOptions
@@ -109,3 +110,9 @@ def _resolved(table: Table, command: MutationCommand, context: Context) -> Mutat
     if isinstance(command, DeleteRows):
         return replace(command, condition=substitute_parameters(command.condition, given))
     return command
+
+
+STATEMENTS = (
+    StatementKind(MutateTable, mutate_table, runs_in_owner=True),
+    StatementKind(KillMutation, kill_mutation, runs_in_owner=True),
+)

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from engine.interpreter.materialized_view_insert import resolve_stored_table
 from engine.interpreter.partition_values import evaluate_partition_id
 from engine.interpreter.shared_steps import wait_for_replicas
+from engine.interpreter.statement_kind import StatementKind
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.statement_options import OptimizeOptions
@@ -96,3 +97,6 @@ def _matching(matcher: ColumnMatcher, schema: TableSchema) -> list[str]:
             ) from None
         found = [name for name, matches in zip(found, is_match, strict=True) if matches]
     return [name for name in found if name not in matcher.excluded]
+
+
+STATEMENTS = (StatementKind(OptimizeTable, optimize_table, runs_in_owner=True),)

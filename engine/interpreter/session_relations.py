@@ -66,7 +66,7 @@ def _relation_of(table: Table, catalog: Catalog, sequential_consistency: bool) -
     if not view.is_materialized:
         return ViewRelation(definition.database, definition.name, definition.create.as_select, columns)
     target = catalog.table(*definition.target)
-    if target.definition.create.view is None and not target.definition.is_proxy and _columns(target) == columns:
+    if target.definition.create.view is None and not target.definition.engine.is_proxy and _columns(target) == columns:
         return TableRelation.of(target, sequential_consistency)
     names = ", ".join(quote_identifier(name) for name, _ in columns)
     query = f"SELECT {names} FROM {'.'.join(map(quote_identifier, definition.target))}"
@@ -101,7 +101,7 @@ class SessionRelations:
         found = self.context.server.catalog.table(database, table)
         if found.definition.engine_name == "Merge":
             return open_merge_table(found.definition, self.context)
-        if found.definition.is_proxy:
+        if found.definition.engine.is_proxy:
             return open_distributed_table(found.definition, self.context, self.here)
         sequential = self.context.settings.select_sequential_consistency
         return _relation_of(found, self.context.server.catalog, sequential)
@@ -137,7 +137,7 @@ class CatalogRelations:
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ViewRelation:
         found = self.catalog.table(database or self.default_database, table)
-        if found.definition.is_proxy:
+        if found.definition.engine.is_proxy:
             raise UserError("NOT_IMPLEMENTED", f"Table {found.definition.full_name} has no rows of its own")
         return _relation_of(found, self.catalog, False)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from engine.catalog.database_names import TEMPORARY_DATABASE
 from engine.interpreter.result_rows import STRING, UINT8, make_result
 from engine.interpreter.select import describe_columns, run_query
+from engine.interpreter.statement_kind import StatementKind
 from engine.interpreter.temporary_tables import get_session_name
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
@@ -118,3 +119,16 @@ def _like(names: list[str], pattern: str | None, negated: bool) -> list[str]:
         "".join({"%": ".*", "_": "."}.get(character, re.escape(character)) for character in pattern), re.DOTALL
     )
     return [name for name in names if bool(expression.fullmatch(name)) != negated]
+
+
+STATEMENTS = (
+    StatementKind(ShowDatabases, show_databases, is_read_only=True),
+    StatementKind(ShowTables, show_tables, is_read_only=True),
+    StatementKind(ShowCreateTable, show_create_table, is_read_only=True),
+    StatementKind(ShowCreateDatabase, show_create_database, is_read_only=True),
+    StatementKind(ShowProcesslist, show_processlist, is_read_only=True),
+    StatementKind(DescribeTable, describe_table, is_read_only=True),
+    StatementKind(DescribeQuery, describe_query, is_read_only=True),
+    StatementKind(ExistsTable, exists_table, is_read_only=True),
+    StatementKind(ExistsDatabase, exists_database, is_read_only=True),
+)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from coordination.keeper.interface import Keeper
 from coordination.nodes.paths import TablePaths
 from coordination.replicas.table_nodes import drop_dead_replica
+from engine.interpreter.statement_kind import StatementKind
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.capabilities.replica import Replica
@@ -16,7 +17,7 @@ from engine.tables.table import Table
 from parts.common.errors import UserError
 from parts.common.safe_names import check_file_name, encode_file_name
 from parts.store.frozen_parts import SHADOW, unfreeze_backup
-from sql.definitions.engines.engine_clauses import split_zookeeper
+from sql.definitions.engines.replica_location import split_zookeeper
 from sql.grammar.clause_types import (
     TableRef,
 )
@@ -124,3 +125,9 @@ def _replicated(ref: TableRef | None, context: Context) -> Replica:
     if table.replication is None:
         raise UserError("BAD_ARGUMENTS", f"Table {table.definition.full_name} is not replicated")
     return table.replication
+
+
+STATEMENTS = (
+    StatementKind(SystemCommand, run_system_command, runs_in_owner=True),
+    StatementKind(DropReplica, drop_replica, runs_in_owner=True),
+)

@@ -14,7 +14,6 @@ from engine.queries.context import Context
 from engine.queries.session import Session
 from engine.tables.table import Table
 from parts.common.errors import UserError
-from sql.definitions.engines.engine_clauses import is_replicated
 from sql.grammar.clause_types import (
     TableRef,
 )
@@ -38,7 +37,7 @@ def create_temporary_table(create: CreateTable, context: Context) -> Table | Non
         if create.if_not_exists:
             return None
         raise UserError("TABLE_ALREADY_EXISTS", f"Temporary table {name} already exists")
-    if is_replicated(create):
+    if create.is_replicated:
         raise UserError("INCORRECT_QUERY", "Temporary tables cannot be created with Replicated table engines")
     hidden = f"_tmp_{context.server.services.new_uuid()}"
     catalog = context.server.catalog

@@ -5,6 +5,7 @@ from __future__ import annotations
 from coordination.transactions.transaction_commit import CommitRequest, Overwrite
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.shared_steps import refuse_system_database
+from engine.interpreter.statement_kind import StatementKind
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.statement_options import CommitOptions
@@ -58,3 +59,9 @@ def _table(ref: TableRef, context: Context) -> Table:
     database = context.database(ref.database)
     refuse_system_database(database)
     return context.server.catalog.table(database, ref.table)
+
+
+STATEMENTS = (
+    StatementKind(CommitTransaction, commit_transaction, runs_in_owner=True),
+    StatementKind(RollbackTransaction, rollback_transaction, runs_in_owner=True),
+)

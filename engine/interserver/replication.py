@@ -20,7 +20,7 @@ from parts.store.part_states import (
     Snapshot,
 )
 from recovery import force_restore_flag
-from sql.definitions.engines.engine_clauses import DEFAULT_ZOOKEEPER
+from sql.definitions.engines.replica_location import DEFAULT_ZOOKEEPER
 
 if TYPE_CHECKING:
     from engine.server.config import Config, ZooKeeperConfig

@@ -9,7 +9,6 @@ from engine.server.config import Config
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
 from sql.definitions.engines.proxy_engines import DistributedArguments
-from sql.definitions.engines.small_engines import VIEW_ENGINES
 
 
 def list_shards(definition: TableDefinition, config: Config) -> list[dict[str, Any]]:
@@ -28,7 +27,7 @@ def list_shards(definition: TableDefinition, config: Config) -> list[dict[str, A
 
 def require_own_rows(definition: TableDefinition) -> None:
     """Raises 48 for a table whose rows are those of others."""
-    if definition.is_proxy or definition.engine_name in VIEW_ENGINES:
+    if definition.engine.is_proxy or definition.engine.is_view:
         raise UserError(
             "NOT_IMPLEMENTED",
             f"{definition.full_name} is a {definition.engine_name}: it has no rows of its own that could be read by "

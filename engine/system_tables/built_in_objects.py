@@ -7,6 +7,7 @@ from __future__ import annotations
 import platform
 import zoneinfo
 from collections.abc import Iterator
+from dataclasses import astuple
 from importlib.metadata import version
 
 from engine.queries.context import (
@@ -20,9 +21,7 @@ from parts.types import list_type_families
 from sql.aggregates.combinators import COMBINATORS
 from sql.aggregates.window_names import WINDOW_FUNCTIONS
 from sql.compile.from_clause.table_functions import table_function_names
-from sql.definitions.engines.engine_clauses import MERGE_TREE_ENGINES
-from sql.definitions.engines.proxy_engines import PROXY_ENGINES
-from sql.definitions.engines.small_engines import LOG_ENGINES, SMALL_ENGINES, VIEW_ENGINES
+from sql.definitions.engines.registry import TABLE_ENGINES
 from sql.formats.registry import FORMAT_ALIASES, FORMATS
 from sql.functions.known_functions import known_functions
 from sql.functions.registry import (
@@ -54,14 +53,8 @@ def _formats(_: Server) -> Iterator[Row]:
 
 
 def _engines(_: Server) -> Iterator[Row]:
-    for name in MERGE_TREE_ENGINES:
-        yield (name, 1, 0, 0, 1, 1, int(name.startswith("Replicated")), 1, 1)
-    for name in sorted(SMALL_ENGINES):
-        yield (name, int(name != "Null"), 0, 0, 0, 0, 0, 0, int(name not in LOG_ENGINES))
-    for name in VIEW_ENGINES:
-        yield (name, 0, 0, 0, 0, 0, 0, 0, 0)
-    for name in PROXY_ENGINES:
-        yield (name, 0, 0, 0, 0, 0, 0, 0, int(name == "Distributed"))
+    for name, engine in TABLE_ENGINES.items():
+        yield (name, *(int(has) for has in astuple(engine.features)))
 
 
 def _build_options(_: Server) -> Iterator[Row]:

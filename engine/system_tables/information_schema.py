@@ -17,9 +17,7 @@ from engine.system_tables.system_table import (
     define_server_table,
 )
 from engine.system_tables.tables import list_column_rows, list_table_rows
-from sql.definitions.engines.engine_clauses import MERGE_TREE_ENGINES
-from sql.definitions.engines.proxy_engines import PROXY_ENGINES
-from sql.definitions.engines.small_engines import SMALL_ENGINES, VIEW_ENGINES
+from sql.definitions.engines.registry import TABLE_ENGINES
 
 _COLLATION = "utf8mb4_0900_ai_ci"
 
@@ -89,7 +87,7 @@ def _views(server: Server) -> Iterator[Row]:
 
 
 def _engines(_: Server) -> Iterator[Row]:
-    for name in sorted([*MERGE_TREE_ENGINES, *SMALL_ENGINES, *VIEW_ENGINES, *PROXY_ENGINES]):
+    for name in sorted(TABLE_ENGINES):
         yield (name, "DEFAULT" if name == "MergeTree" else "YES")
 
 

@@ -64,7 +64,7 @@ def _tables_of_session(context: Context) -> Iterator[Row]:
 def _tables(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         database, name = table.definition.database, table.definition.name
-        file = server.catalog.definition_file(database, name) if table.definition.is_durable else None
+        file = server.catalog.definition_file(database, name) if table.definition.engine.is_durable else None
         yield _table_row(table, database, name, server.catalog.views_of(table), file)
     for failed in server.catalog.not_loaded():
         yield _row_without_table(failed.database, failed.name, "", failed.reason)
@@ -116,7 +116,7 @@ def _table_row(
     definition = table.definition
     description = definition.description
     active, has_parts = table.store.active(), description.has_parts
-    keeps_rows = definition.create.view is None and not definition.is_proxy
+    keeps_rows = definition.create.view is None and not definition.engine.is_proxy
     rows = sum(part.rows for part in active) if keeps_rows else None
     query = render_stored_query(definition.create)
     shown = replace(definition.create, table=TableRef(database or None, name), as_select=query)
@@ -126,7 +126,7 @@ def _table_row(
         _NO_UUID,
         definition.engine_name,
         is_temporary,
-        [str(definition.data_path)] if definition.is_durable else [],
+        [str(definition.data_path)] if definition.engine.is_durable else [],
         [view.definition.database for view in views],
         [view.definition.name for view in views],
         render_shown_create(shown, in_one_line=True),

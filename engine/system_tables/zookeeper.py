@@ -18,7 +18,7 @@ from engine.system_tables.system_table import (
 )
 from parts.common.errors import UserError
 from parts.table.table_description import TableSchema
-from sql.definitions.engines.engine_clauses import split_zookeeper
+from sql.definitions.engines.replica_location import split_zookeeper
 
 TABLE = define_server_table(
     "zookeeper",

@@ -47,7 +47,8 @@ from parts.store.part_store import (
 )
 from recovery.restore_replica import clear_retired
 from recovery.table_completeness import why_not_whole
-from sql.definitions.engines.engine_clauses import as_not_replicated, as_replicated, is_merge_tree
+from sql.definitions.engines.deprecated_syntax import is_merge_tree
+from sql.definitions.engines.replica_location import as_not_replicated, as_replicated
 from sql.grammar.statements.statement import CreateTable
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from parts.table.table_description import TableDescription
-from sql.definitions.engines.engine_clauses import is_replicated
-from sql.definitions.engines.proxy_engines import is_proxy
-from sql.definitions.engines.small_engines import find_engine_name, is_transient
+from sql.definitions.engines.registry import find_engine
+from sql.definitions.engines.table_engine import TableEngine
 from sql.grammar.queries.query_parser import parse_query
 from sql.grammar.queries.table_references import find_first_table
 from sql.grammar.statements.statement import CreateTable
@@ -38,23 +37,15 @@ class TableDefinition:
         assert isinstance(settings, MergeTreeSettings), "a table is described with all its settings"
         return settings
 
+    @cached_property
+    def engine(self) -> TableEngine:
+        """The table engine."""
+        return find_engine(self.create)
+
     @property
     def engine_name(self) -> str:
-        return find_engine_name(self.create)
-
-    @property
-    def keeps_rows(self) -> bool:
-        return self.engine_name != "Null" and not self.is_proxy
-
-    @property
-    def is_proxy(self) -> bool:
-        """Whether its rows are those of other tables."""
-        return is_proxy(self.create)
-
-    @property
-    def is_durable(self) -> bool:
-        """Whether rows outlive the server."""
-        return not is_transient(self.create)
+        """The engine's name; of a materialized view not that of its rows."""
+        return self.engine.name
 
     @cached_property
     def view_source(self) -> tuple[str, str] | None:
@@ -82,4 +73,4 @@ class TableDefinition:
     @property
     def is_replicated(self) -> bool:
         """Whether other servers hold replicas of the table."""
-        return is_replicated(self.create)
+        return self.create.is_replicated

@@ -34,10 +34,9 @@ from parts.common.part_name import PartName
 from parts.read.part_reader import Part, open_part
 from parts.store.part_states import Snapshot
 from parts.table.table_description import TableDescription
-from sql.definitions.table_description import build_merge_tree_settings
 from sql.grammar.statements.statement import CreateTable
 from sql.relations import PartsSnapshot
-from sql.settings.merge_tree_settings import MergeTreeSettings
+from sql.settings.merge_tree_settings import MergeTreeSettings, build_merge_tree_settings
 
 _LITTLE_BYTES = 4096  # some dozen changes of parts
 
@@ -239,7 +238,7 @@ class WorkerTable(Table):
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
         """What forbids the INSERT is found by the replica process, at its commit; most of it here, before any work."""
-        if not self.definition.keeps_rows:
+        if not self.definition.engine.keeps_rows:
             return NullInsert(self, options)
         delay_insert(self, options, may_wait=False)
         return _Insert(self, options)

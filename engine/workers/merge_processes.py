@@ -28,8 +28,7 @@ from engine.workers.fork_server import ForkServer, set_process_name
 from parts.common.errors import CancelledError, PandoError, UnavailableError, convert_resource_error
 from parts.common.process_memory import configure_allocators, release_memory
 from parts.merge import MergeProgress
-from sql.definitions.table_description import build_merge_tree_settings
-from sql.settings.merge_tree_settings import MergeTreeSettings
+from sql.settings.merge_tree_settings import MergeTreeSettings, build_merge_tree_settings
 
 _STOP = "stop"
 _PROGRESS_SECONDS = 0.25

@@ -1,8 +1,8 @@
 """A worker: serves HTTP, parses, plans, runs SELECT over the files of the replica process, writes the parts of INSERTs.
 
-It owns nothing that another process could not make anew. What changes the server is asked of the replica process
-(``requests``): whole statements (``_FORWARDED``), commits of the parts it wrote, rows of ``system`` tables that tell of
-more than this process. When the replica process is gone, queries get 210 and the worker ends.
+It owns nothing that another process could not make anew. The replica process carries out what changes the server: whole
+statements (``StatementKind.runs_in_owner``), commits of the parts that the worker wrote, and rows of ``system`` tables
+about more than this process. When the replica process is gone, queries get 210 and the worker ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.front.http.http_server import HttpServer
 from engine.front.http.status_pages import OK_PAGE, StatusPage
 from engine.front.prometheus_metrics import Metrics
 from engine.front.query_counts import QueryCounts
-from engine.interpreter import execute_statement
+from engine.interpreter.dispatch import STATEMENTS, execute_statement
 from engine.queries.context import Context, Row, SystemTableRows
 from engine.queries.session import QueryResult, Session
 from engine.server.config import Config
@@ -44,7 +44,6 @@ from engine.workers.shared_page import SharedPage
 from engine.workers.worker_leases import WorkerLeases
 from parts.common.errors import UnavailableError
 from parts.common.process_memory import configure_allocators, freeze_heap, get_bytes_below_data_limit, release_memory
-from sql.grammar.statements import statement
 from sql.grammar.statements.statement import ParsedStatement
 from sql.run.duckdb import database
 from sql.run.query_engine import QueryEngine
@@ -58,16 +57,6 @@ _WALL_SLACK_BYTES = 2 << 30
 _LEAST_ROOM_BYTES = 32 << 20
 """Below the wall: some threads' stacks. A worker that has had less for some beats retires: it leaks."""
 _MOST_BEATS_AT_WALL = 4
-
-_FORWARDED = (
-    statement.CreateDatabase, statement.DropDatabase, statement.DropTable, statement.AttachTable,
-    statement.RenameTables, statement.ExchangeTables,
-    statement.TruncateTable, statement.CheckTable, statement.OptimizeTable,
-    statement.SystemCommand, statement.DropReplica, statement.KillQuery,
-    statement.CommitTransaction, statement.RollbackTransaction, statement.AlterTable, statement.MutateTable,
-    statement.KillMutation,
-)  # fmt: skip
-"""What the replica process carries out."""
 
 _TOLD_HERE = {table.name for table in (*built_in_objects.TABLES, *settings.TABLES, *processes.TABLES)} - {
     "processes",
@@ -152,7 +141,7 @@ class WorkerServer(StatementRunner):
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         self.mirror.mirror.catch_up()  # also for statements that look for no table: short ones need it done
-        if isinstance(parsed.statement, _FORWARDED) or parsed.on_cluster is not None:
+        if STATEMENTS[type(parsed.statement)].runs_in_owner or parsed.on_cluster is not None:
             return self.replica.execute(parsed, text, context)
         return execute_statement(parsed, context)
 

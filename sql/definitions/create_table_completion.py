@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parts.common.errors import UserError
-from sql.definitions.engines.engine_clauses import MERGE_TREE_ENGINES, check_syntax, is_deprecated
+from sql.definitions.engines.deprecated_syntax import check_syntax, is_deprecated, is_merge_tree
 from sql.grammar.statements.statement import CreateTable, EngineClause
 from sql.settings.supported_settings import (
     Settings,
@@ -28,9 +28,9 @@ def complete_from_table(source: CreateTable, create: CreateTable, settings: Sett
         )
     create = _with_engine(create, settings)
     columns = source.columns
-    if not _is_merge_tree(create):
+    if not is_merge_tree(create):
         columns = tuple(replace(column, ttl="") for column in columns)
-    elif _is_merge_tree(source):
+    elif is_merge_tree(source):
         keys = {key: getattr(create, key) or getattr(source, key) for key in _KEYS}
         create = replace(create, indexes=source.indexes, **keys)
     return replace(create, columns=columns, constraints=source.constraints, comment=create.comment or source.comment)
@@ -42,7 +42,7 @@ def complete_create_table(create: CreateTable, settings: Settings, granularity: 
     deprecated syntax, unless it is allowed, 42 for arguments that would be of it."""
     create = _with_engine(create, settings)
     assert create.engine is not None
-    if create.engine.name not in MERGE_TREE_ENGINES:
+    if not is_merge_tree(create):
         return create
     if is_deprecated(create):
         if not settings.allow_deprecated_syntax_for_merge_tree:
@@ -71,7 +71,3 @@ def _with_engine(create: CreateTable, settings: Settings) -> CreateTable:
             "MergeTree",
         )
     return replace(create, engine=EngineClause(default))
-
-
-def _is_merge_tree(create: CreateTable) -> bool:
-    return create.engine is not None and create.engine.name in MERGE_TREE_ENGINES

@@ -1,32 +1,26 @@
-"""From a CREATE TABLE to the description of its parts, with every rule of the MergeTree engines checked.
+"""From a CREATE TABLE to the description of the table's parts.
 
-The path of a definition: :func:`convert_deprecated_syntax` (the deprecated engine arguments become clauses) →
-:func:`build_description` (types, keys, settings) → ``render.render_create`` (the text kept on disk). Replicated engines
-take two arguments more, which ``engine.replica_location`` resolves.
+:func:`build_description` finds the engine (``engines.registry``), builds the columns, and lets the engine describe the
+rest. ``definition_text`` writes the text that is kept on disk.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from parts.common.errors import UserError
 from parts.common.safe_names import check_identifier
-from parts.merge.modes import mode_of_engine
-from parts.table.merge_mode import KeyColumns
 from parts.table.row_exists_column import RESERVED_COLUMN_NAMES
-from parts.table.table_description import Column, Key, TableDescription, TableSchema
+from parts.table.table_description import Column, TableDescription, TableSchema
 from parts.types import (
     ArrayType,
     DataType,
     DecimalType,
-    FloatType,
     LowCardinalityType,
     MapType,
     NothingType,
@@ -37,88 +31,53 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
-from sql.compile.names.column_names import canonical_text
 from sql.definitions.column_defaults import compile_defaults
-from sql.definitions.constraints import build_constraints
-from sql.definitions.engines.engine_clauses import check_engine, convert_deprecated_syntax, list_mode_columns
-from sql.definitions.engines.proxy_engines import PROXY_ENGINES, check_sharding_key
-from sql.definitions.engines.small_engines import (
-    SMALL_ENGINES,
-    build_small_table_description,
-    build_view_description,
-    find_engine_name,
-)
-from sql.definitions.index_definitions import build_indexes
-from sql.definitions.ttl_compiler import build_ttl
+from sql.definitions.engines.registry import find_engine
+from sql.definitions.engines.table_engine import ServerDefaults
 from sql.formats.converters.array_casts import cast_array
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.grammar.clause_types import ColumnClause
 from sql.grammar.queries.query_parser import parse_expression
-from sql.grammar.statements.statement import CreateTable, EngineClause
-from sql.grammar.syntax_tree import Identifier, Literal
-from sql.grammar.tokens import not_implemented
-from sql.run.block_expressions import compile_expressions, compile_key
-from sql.settings.merge_tree_settings import SUPPORTED_MERGE_TREE_SETTINGS, MergeTreeSettings, parse_table_setting
+from sql.grammar.statements.statement import CreateTable
+from sql.grammar.syntax_tree import Literal
+from sql.run.block_expressions import compile_expressions
 
 if TYPE_CHECKING:
     from sql.run.block_expressions import CompiledExpression
 
 
-def build_description(
-    create: CreateTable,
-    *,
-    default_settings: MergeTreeSettings | None = None,
-    rollups: Mapping[str, object] = MappingProxyType({}),
-) -> TableDescription:
+_NO_DEFAULTS = ServerDefaults()
+
+
+def build_description(create: CreateTable, defaults: ServerDefaults = _NO_DEFAULTS) -> TableDescription:
     """The description of the table's parts.
 
-    ``create`` must have its columns (AS table and AS SELECT are resolved by the caller). ``default_settings`` are the
-    server's; the SETTINGS of the statement go over them. ``rollups``: the sections ``graphite_rollup`` of the server.
+    ``create`` must have its columns (AS table and AS SELECT are resolved by the caller). The SETTINGS of the statement
+    go over the defaults of the server.
 
     Raises ``UserError``: 42 ORDER BY missing, 36 keys that contradict each other, 47 unknown key column, 56 unknown
     engine, 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando has not.
     """
-    engine = check_engine(create) if create.view is None else EngineClause(find_engine_name(create))
+    engine = find_engine(create)
+    engine.check(create)
     stores_rows = create.view is None or create.view.is_materialized
     columns = tuple(build_columns(create.columns, is_new=not create.attach, stores_rows=stores_rows))
     schema = compile_defaults(TableSchema(columns, create.history))
+    if not create.attach:
+        _refuse_reserved_names(schema)
+    if not engine.is_view and not any(column.is_stored for column in schema.columns):
+        raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
+    return engine.describe(create, schema, defaults)
+
+
+def _refuse_reserved_names(schema: TableSchema) -> None:
     reserved = next((name for name in RESERVED_COLUMN_NAMES if name in schema), None)
-    if reserved is not None and not create.attach:
+    if reserved is not None:
         raise UserError(
             "ILLEGAL_COLUMN",
             f"Cannot create table with column '{reserved}' for MergeTree engines because it is reserved for "
             "persistent virtual column",
         )
-    if create.view is not None:
-        return build_view_description(schema)
-    if not any(column.is_stored for column in schema.columns):
-        raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
-    if engine.name in PROXY_ENGINES:
-        check_sharding_key(create, schema)
-    if engine.name in (*SMALL_ENGINES, *PROXY_ENGINES):
-        return build_small_table_description(create, schema)
-    create = convert_deprecated_syntax(create, {column.name: column.type.name for column in columns})
-    assert create.engine is not None
-    settings = build_merge_tree_settings(create.settings, default_settings or MergeTreeSettings())
-    sorting_key = _sorting_key(create, schema, settings)
-    primary_key = _primary_key(create, schema, sorting_key)
-    partition_key = _checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", settings)
-    keys = KeyColumns(frozenset(sorting_key.columns), frozenset(partition_key.columns), rollups)
-    mode = mode_of_engine(engine.name, list_mode_columns(create.engine), schema, keys)
-    sorting_key = _with_last(sorting_key, mode.last_key_column, schema)
-    return TableDescription(
-        schema=schema,
-        sorting_key=sorting_key,
-        primary_key=primary_key,
-        partition_key=partition_key,
-        sampling_key=_sampling_key(create, schema, sorting_key),
-        settings=settings,
-        merge_mode=mode,
-        metadata_version=create.history.version,
-        indexes=build_indexes(create.indexes, schema),
-        constraints=build_constraints(create.constraints, schema),
-        ttl=build_ttl(create, schema, {"sorting": sorting_key, "primary": primary_key, "partition": partition_key}),
-    )
 
 
 # Columns --------------------------------------------------------------------------------------------------------------
@@ -269,112 +228,6 @@ def _check_codec(clause: ColumnClause, type_: DataType, *, is_new: bool) -> None
             f"CODEC({clause.codec}) of column {clause.name!r}: Delta and DoubleDelta are only applicable for data "
             f"types of size 1, 2, 4, 8 bytes. Given type {type_}",
         )
-
-
-# Keys -----------------------------------------------------------------------------------------------------------------
-
-
-_DESCENDING = re.compile(r"\sDESC(?:ENDING)?\b", re.IGNORECASE)
-
-
-def _compile(text: str, schema: TableSchema, clause: str) -> Key:
-    try:
-        return compile_key(text, schema.stored)  # a key cannot read ALIAS columns
-    except UserError as error:
-        if _DESCENDING.search(text):
-            raise not_implemented(f"A descending key ({clause} {text})") from None
-        raise UserError(error.name, f"{error.message} (in {clause} {text})") from error
-
-
-def _sorting_key(create: CreateTable, schema: TableSchema, settings: MergeTreeSettings) -> Key:
-    text = create.order_by or create.primary_key
-    if not text:
-        raise UserError(
-            "BAD_ARGUMENTS",
-            "ORDER BY or PRIMARY KEY is needed for the MergeTree engines: add ORDER BY (column, …), "
-            "or ORDER BY tuple() for rows without an order",
-        )
-    return _checked(_compile(text, schema, "ORDER BY"), "ORDER BY", settings)
-
-
-def _with_last(key: Key, column: str, schema: TableSchema) -> Key:
-    """The key with a column behind it that its engine sorts by too."""
-    name = canonical_text(Identifier((column,)))
-    if not column or name in key.expressions:
-        return key
-    return _compile(f"({', '.join((*key.expressions, name))})", schema, "ORDER BY")
-
-
-def _primary_key(create: CreateTable, schema: TableSchema, sorting_key: Key) -> Key:
-    if not create.primary_key or not create.order_by:
-        return sorting_key
-    primary = _compile(create.primary_key, schema, "PRIMARY KEY")
-    length = len(primary.expressions)
-    if primary.expressions != sorting_key.expressions[:length]:
-        raise UserError(
-            "BAD_ARGUMENTS",
-            f"Primary key must be a prefix of the sorting key, but it is ({', '.join(primary.expressions)}) and the "
-            f"sorting key is ({', '.join(sorting_key.expressions)})",
-        )
-    return sorting_key.prefix(length)
-
-
-def _sampling_key(create: CreateTable, schema: TableSchema, sorting_key: Key) -> Key:
-    if not create.sample_by:
-        return _compile("", schema, "SAMPLE BY")
-    key = _compile(create.sample_by, schema, "SAMPLE BY")
-    primary = _primary_key(create, schema, sorting_key)
-    if len(key.expressions) != 1 or key.expressions[0] not in primary.expressions:
-        raise UserError(
-            "BAD_ARGUMENTS",
-            f"Sampling expression {create.sample_by} must be one expression of the primary key "
-            f"({', '.join(primary.expressions)})",
-        )
-    if key.types[0].is_nullable:
-        raise UserError(
-            "ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER",
-            f"Invalid sampling column type in storage parameters: {key.types[0]}. Must be one unsigned integer type",
-        )
-    return key
-
-
-def _checked(key: Key, clause: str, settings: MergeTreeSettings) -> Key:
-    for text, type_ in zip(key.expressions, key.types, strict=True):
-        if _has_null(type_) and not settings.allow_nullable_key:
-            raise UserError(
-                "ILLEGAL_COLUMN",
-                f"{clause} contains nullable columns, but merge tree setting `allow_nullable_key` is disabled: {text} "
-                f"has type {type_}; use ifNull or assumeNotNull, or enable the setting",
-            )
-        if isinstance(type_, MapType) or (isinstance(type_, (ArrayType, TupleType)) and clause == "PARTITION BY"):
-            raise UserError("ILLEGAL_COLUMN", f"{clause} expression {text} of type {type_} cannot be a key")
-        if isinstance(type_, FloatType) and clause == "PARTITION BY":
-            raise UserError("BAD_ARGUMENTS", f"Floating point partition key {text} of type {type_} is not allowed")
-    return key
-
-
-def _has_null(type_: DataType) -> bool:
-    return type_.is_nullable or (isinstance(type_, TupleType) and any(_has_null(inner) for _, inner in type_.elements))
-
-
-# Settings -------------------------------------------------------------------------------------------------------------
-
-
-def build_merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings) -> MergeTreeSettings:
-    """``defaults`` with the given settings over them. Raises 115 (UNKNOWN_SETTING), 48 for a value that Pando does not
-    have, and others for a value of a wrong kind."""
-    changes = {name: parse_table_setting(name, value) for name, value in given.items()}
-    honoured = {name: value for name, value in changes.items() if name in SUPPORTED_MERGE_TREE_SETTINGS}
-    settings: MergeTreeSettings = replace(defaults, **honoured)  # type: ignore[arg-type]
-    if settings.index_granularity < 1:
-        raise UserError("BAD_ARGUMENTS", f"index_granularity must be at least 1, not {settings.index_granularity}")
-    if 0 < settings.index_granularity_bytes < settings.min_index_granularity_bytes:
-        raise UserError(
-            "BAD_ARGUMENTS",
-            f"index_granularity_bytes: {settings.index_granularity_bytes} is lower than specified "
-            f"min_index_granularity_bytes: {settings.min_index_granularity_bytes}",
-        )
-    return settings
 
 
 def write_out_column_types(create: CreateTable, schema: TableSchema) -> CreateTable:

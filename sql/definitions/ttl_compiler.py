@@ -18,7 +18,6 @@ from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, Date
 from sql.aggregates.combinators import is_aggregate_call
 from sql.compile.expressions.expressions import is_random
 from sql.definitions.column_defaults import cast_block
-from sql.definitions.engines.engine_clauses import is_replicated
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.statement import CreateTable
 from sql.grammar.syntax_tree import Function, Identifier, walk
@@ -36,7 +35,7 @@ _ONE_ROW = pa.table({"_row": pa.nulls(1, pa.uint8())})
 def build_ttl(create: CreateTable, schema: TableSchema, keys: Mapping[str, Key]) -> TableTtl:
     """``keys``: ``sorting``, ``primary`` and ``partition``. Raises ``UserError`` 450, 36, 44, 47, 16 and others."""
     clauses = parse_stored_ttl(create.ttl) if create.ttl else ()
-    if is_replicated(create):
+    if create.is_replicated:
         of_columns = [clause.ttl for clause in create.columns if clause.ttl]
         for text in (*of_columns, *(text for clause in clauses for text in clause.expressions)):
             _check_repeatable(text, _CLOCKS)

@@ -6,7 +6,8 @@ a session are (:mod:`sql.settings.clickhouse_settings`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import cast
 
 from parts.common.errors import UserError
@@ -97,3 +98,20 @@ def parse_table_setting(name: str, value: object) -> SettingValue:
     if isinstance(parsed, float) and parsed < 0:
         raise UserError("BAD_ARGUMENTS", f"Setting {name} cannot be negative: {format_setting_value(parsed)}")
     return parsed or default if isinstance(default, str) else parsed
+
+
+def build_merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings) -> MergeTreeSettings:
+    """``defaults`` with the given settings over them. Raises 115 (UNKNOWN_SETTING), 48 for a value that Pando does not
+    have, and others for a value of a wrong kind."""
+    changes = {name: parse_table_setting(name, value) for name, value in given.items()}
+    honoured = {name: value for name, value in changes.items() if name in SUPPORTED_MERGE_TREE_SETTINGS}
+    settings: MergeTreeSettings = replace(defaults, **honoured)  # type: ignore[arg-type]
+    if settings.index_granularity < 1:
+        raise UserError("BAD_ARGUMENTS", f"index_granularity must be at least 1, not {settings.index_granularity}")
+    if 0 < settings.index_granularity_bytes < settings.min_index_granularity_bytes:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"index_granularity_bytes: {settings.index_granularity_bytes} is lower than specified "
+            f"min_index_granularity_bytes: {settings.min_index_granularity_bytes}",
+        )
+    return settings

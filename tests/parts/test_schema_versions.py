@@ -21,6 +21,7 @@ from parts.read.part_reader import (
 from parts.table.table_description import Column, TableDescription, TableSchema, make_column_key
 from parts.types import parse_type
 from parts.write.part_writer import write_part
+from sql.definitions.engines.table_engine import ServerDefaults
 from sql.definitions.table_description import build_description
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import CreateTable
@@ -46,7 +47,7 @@ def altered(old: TableDescription, columns: str) -> TableDescription:
         f"CREATE TABLE t (k Int64, s String, {columns}) ENGINE = MergeTree ORDER BY k"
     ).statement
     assert isinstance(statement, CreateTable)
-    return replace(build_description(statement, default_settings=old.settings), metadata_version=1)
+    return replace(build_description(statement, ServerDefaults(old.settings)), metadata_version=1)
 
 
 ADDED = [

@@ -12,7 +12,7 @@ from engine.server.config import Config, ConfigError
 from engine.simulator.replica_agreement import check_replicas_agree
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from parts.common.errors import UserError
-from sql.definitions.engines.engine_clauses import split_zookeeper
+from sql.definitions.engines.replica_location import split_zookeeper
 from tests.replication.converted import MakeServers, PlainServer, PlainServers, making_servers
 
 

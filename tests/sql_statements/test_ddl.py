@@ -6,7 +6,9 @@ import pytest
 
 from parts.common.errors import UserError
 from parts.table.table_description import TableDescription
-from sql.definitions.engines.engine_clauses import convert_deprecated_syntax, expand_macros, find_replica_location
+from sql.definitions.engines.deprecated_syntax import convert_deprecated_syntax
+from sql.definitions.engines.replica_location import expand_macros, find_replica_location
+from sql.definitions.engines.table_engine import ServerDefaults
 from sql.definitions.table_description import build_description, write_out_column_types
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import CreateTable
@@ -22,7 +24,7 @@ def create(text: str) -> CreateTable:
 
 
 def describe(text: str, **settings: int) -> TableDescription:
-    return build_description(create(text), default_settings=MergeTreeSettings(**settings))
+    return build_description(create(text), ServerDefaults(MergeTreeSettings(**settings)))
 
 
 def test_modern_syntax() -> None:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from engine.server import failpoints
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 from tests.views.conftest import Both
@@ -239,7 +240,7 @@ def test_a_view_that_was_not_committed_is_repaired_by_the_repeated_insert(
     for name in ("one", "two"):
         local.run(f"CREATE TABLE of_{name} (n UInt64) {DEDUPLICATING}")
         local.run(f"CREATE MATERIALIZED VIEW {name} TO of_{name} AS SELECT count() AS n FROM t")
-    monkeypatch.setitem(__import__("engine.server.failpoints").failpoints._actions, "insert.before_views", "error@1")
+    monkeypatch.setitem(failpoints._actions, "insert.before_views", "error@1")
     insert = "INSERT INTO t VALUES (1), (2)"
     with pytest.raises(PandoError):
         local.run(insert)

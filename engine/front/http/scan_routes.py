@@ -221,7 +221,7 @@ class ScanEndpoints:
             with contextlib.closing(run_query(SlotRows(columns), query, self._engine, session)) as result:
                 shown = list(result.columns)
         found = {"columns": [{"name": name, "type": str(type_)} for name, type_ in shown]}
-        if table.definition.is_proxy:
+        if table.definition.engine.is_proxy:
             return {**found, "shards": list_shards(table.definition, self._engine.config)}
         with self._engine.reporting():
             return {**found, **self._slots(table, columns, body)}

@@ -43,7 +43,7 @@ from parts.store.part_store import (
 )
 from parts.table.table_description import TableDescription
 from recovery.startup_plan import PartOnDisk
-from sql.definitions.engines.engine_clauses import find_replica_location
+from sql.definitions.engines.replica_location import find_replica_location
 
 _PAUSE_SECONDS = 30.0
 _POLL_SECONDS = 0.01

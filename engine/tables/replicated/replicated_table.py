@@ -61,7 +61,7 @@ from parts.read.part_reader import Part
 from parts.store.part_states import (
     Snapshot,
 )
-from sql.definitions.engines.engine_clauses import expand_table_macros
+from sql.definitions.engines.replica_location import expand_table_macros
 from sql.grammar.clause_types import (
     TableRef,
 )

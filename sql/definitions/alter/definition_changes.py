@@ -16,10 +16,10 @@ from parts.table.table_description import TableDescription
 from parts.types import parse_type
 from sql.definitions.alter.column_changes import find_null_replacement
 from sql.definitions.alter.column_renames import find_column_references, rename_in_column, rename_in_expression
+from sql.definitions.alter.engine_changes import check_engine_changes
 from sql.definitions.alter.engine_column_changes import check_engine_column, check_engine_column_type
 from sql.definitions.alter.key_changes import apply_key_change, check_changed_keys, check_key_column_type
-from sql.definitions.engines.engine_clauses import is_deprecated
-from sql.definitions.engines.small_engines import check_small_alter
+from sql.definitions.engines.deprecated_syntax import is_deprecated
 from sql.definitions.nested_columns import check_nested_rename, flatten_added_columns
 from sql.grammar.clause_types import ColumnClause, SettingLiteral
 from sql.grammar.statements.alter_commands import (
@@ -62,7 +62,7 @@ def apply_changes(
     Raises ``UserError`` 10, 15, 16, 36, 44, 48, 472, 524; what contradicts itself otherwise is found when the result is
     compiled."""
     if not description.has_parts:
-        check_small_alter(create, changes)
+        check_engine_changes(create, changes)
     if is_deprecated(create) and not all(isinstance(change, ColumnChange | ModifyComment) for change in changes):
         raise UserError(
             "BAD_ARGUMENTS", "ALTER of settings, keys and indexes is not supported for tables in old syntax"

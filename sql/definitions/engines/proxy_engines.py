@@ -18,17 +18,26 @@ import numpy as np
 import pyarrow as pa
 
 from parts.common.errors import UserError
-from parts.table.table_description import Column, TableSchema
+from parts.table.table_description import Column, TableDescription, TableSchema
 from parts.types import IntegerType
 from sql.compile.expressions.expressions import is_random
+from sql.definitions.engines.small_engines import describe_small_table
+from sql.definitions.engines.table_engine import (
+    COLUMN_CHANGES,
+    COMMENT_CHANGES,
+    EngineFeatures,
+    ServerDefaults,
+    TableEngine,
+    unsupported,
+)
 from sql.grammar.queries.query_formatter import format_expression
 from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.statements.alter_commands import RenameColumn
 from sql.grammar.statements.statement import CreateTable, EngineClause
 from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, transform, walk
 from sql.grammar.tokens import quote_string, unquote_string
 from sql.run.block_expressions import CompiledExpression, compile_expressions
 
-PROXY_ENGINES = ("Distributed", "Merge")
 _CHANCE = "__chance"
 
 
@@ -73,30 +82,35 @@ def _pattern(node: Node) -> str | None:
     return None
 
 
-def is_proxy(create: CreateTable) -> bool:
-    return create.engine is not None and create.engine.name in PROXY_ENGINES
-
-
-def check_proxy_engine(create: CreateTable) -> None:
+def _check_distributed(create: CreateTable) -> None:
     """Raises 42 for a wrong number of arguments, 36 for clauses that the engine does not have."""
     assert create.engine is not None
-    name, arguments = create.engine.name, create.engine.arguments
-    if name == "Merge" and len(arguments) != 2:
-        raise UserError(
-            "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
-            "Storage Merge requires exactly 2 parameters - name of source database and regexp for table names.",
-        )
-    if name == "Distributed" and not 3 <= len(arguments) <= 5:
+    count = len(create.engine.arguments)
+    if not 3 <= count <= 5:
         raise UserError(
             "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
             "Storage Distributed requires from 3 to 5 parameters - name of configuration section with list of remote "
             "servers, name of remote database, name of remote table, sharding key expression (optional), policy to "
-            f"store data in (optional); {len(arguments)} are given",
+            f"store data in (optional); {count} are given",
         )
-    if create.partition_by or create.order_by or create.primary_key or create.sample_by or create.ttl:
+    _check_clauses(create)
+
+
+def _check_merge(create: CreateTable) -> None:
+    """Raises 42 for a wrong number of arguments, 36 for clauses that the engine does not have."""
+    assert create.engine is not None
+    if len(create.engine.arguments) != 2:
         raise UserError(
-            "BAD_ARGUMENTS", f"Engine {name} doesn't support PARTITION_BY, PRIMARY_KEY, ORDER_BY, SAMPLE_BY or TTL"
+            "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+            "Storage Merge requires exactly 2 parameters - name of source database and regexp for table names.",
         )
+    _check_clauses(create)
+
+
+def _check_clauses(create: CreateTable) -> None:
+    assert create.engine is not None
+    if create.partition_by or create.order_by or create.primary_key or create.sample_by or create.ttl:
+        raise unsupported(create.engine.name, "PARTITION_BY, PRIMARY_KEY, ORDER_BY, SAMPLE_BY or TTL")
 
 
 def resolve_engine_arguments(create: CreateTable, database: str) -> CreateTable:
@@ -123,13 +137,6 @@ def _name(text: str, database: str) -> str:
         case Function("currentDatabase", ()):
             return database
     raise UserError("BAD_ARGUMENTS", f"An argument of the engine must be a name or a string, not {text}")
-
-
-def check_sharding_key(create: CreateTable, schema: TableSchema) -> None:
-    """Raises 47 for an unknown column, 53 for a key that is no integer."""
-    arguments = DistributedArguments.of(create) if create.engine and create.engine.name == "Distributed" else None
-    if arguments is not None and arguments.sharding_key:
-        ShardingKey.of(arguments.sharding_key, schema)
 
 
 @dataclass(frozen=True)
@@ -174,3 +181,21 @@ def assign_slots_to_shards(weights: Sequence[int]) -> np.ndarray:
 
 def _with_chance(schema: TableSchema) -> TableSchema:
     return TableSchema((*schema.columns, Column(_CHANCE, IntegerType(32, signed=False))))
+
+
+def _describe_distributed(create: CreateTable, schema: TableSchema, defaults: ServerDefaults) -> TableDescription:
+    """Raises 47 for an unknown column of the sharding key, 53 for a key that is no integer."""
+    if key := DistributedArguments.of(create).sharding_key:
+        ShardingKey.of(key, schema)
+    return describe_small_table(create, schema, defaults)
+
+
+DISTRIBUTED = TableEngine(
+    name="Distributed", kind="Proxy", check=_check_distributed, describe=_describe_distributed, is_durable=False,
+    keeps_rows=False, is_proxy=True, alter_changes=(*COLUMN_CHANGES, *COMMENT_CHANGES, RenameColumn),
+    features=EngineFeatures(parallel_insert=True),
+)  # fmt: skip
+MERGE = TableEngine(
+    name="Merge", kind="Proxy", check=_check_merge, describe=describe_small_table, is_durable=False,
+    keeps_rows=False, is_proxy=True, alter_changes=(*COLUMN_CHANGES, *COMMENT_CHANGES),
+)  # fmt: skip

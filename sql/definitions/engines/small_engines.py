@@ -6,45 +6,30 @@ ClickHouse's settings only those of Memory have an effect. What the engines refu
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from parts.common.errors import UserError
 from parts.table.table_description import TableDescription, TableSchema, make_column_key
 from sql.definitions.constraints import build_constraints
-from sql.grammar.clause_types import ColumnClause
-from sql.grammar.statements.alter_commands import (
-    AddColumn,
-    CommentColumn,
-    DefinitionChange,
-    DropColumn,
-    ModifyColumn,
-    ModifyComment,
-    ModifySettings,
-    RenameColumn,
+from sql.definitions.engines.table_engine import (
+    COLUMN_CHANGES,
+    COMMENT_CHANGES,
+    EngineFeatures,
+    ServerDefaults,
+    TableEngine,
+    unsupported,
 )
+from sql.grammar.statements.alter_commands import ModifySettings, RenameColumn
 from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings, parse_table_setting
 from sql.settings.session_settings import suggest_names
 from sql.settings.setting_values import parse_setting_value
 
-LOG_ENGINES = ("Log", "TinyLog", "StripeLog")
-SMALL_ENGINES = ("Memory", "Null", *LOG_ENGINES)
-VIEW_ENGINES = ("View", "MaterializedView")
 _MEMORY_LIMITS = ("min_rows_to_keep", "max_rows_to_keep", "min_bytes_to_keep", "max_bytes_to_keep")
 _MEMORY_SETTINGS = (*_MEMORY_LIMITS, "compress")
 _UNLIMITED = 1 << 62
-_COLUMN_CHANGES = (AddColumn, DropColumn, ModifyColumn)
-_COMMENTS = (CommentColumn, ModifyComment)
-_CHANGES: dict[str, tuple[type, ...]] = {
-    "Memory": (*_COLUMN_CHANGES, *_COMMENTS, RenameColumn, ModifySettings),
-    "Null": (*_COLUMN_CHANGES, *_COMMENTS),
-    "Distributed": (*_COLUMN_CHANGES, *_COMMENTS, RenameColumn),
-    "Merge": (*_COLUMN_CHANGES, *_COMMENTS),
-    **dict.fromkeys((*LOG_ENGINES, *VIEW_ENGINES), _COMMENTS),
-}
-"""What ALTER may ask of each."""
+_LOGS = ("Log", "TinyLog", "StripeLog")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +46,7 @@ class SmallTableSettings(MergeTreeSettings):
         return bool(self.max_rows_to_keep or self.max_bytes_to_keep)
 
 
-def is_transient(create: CreateTable) -> bool:
-    """Whether there are no rows of it once the server has ended."""
-    passing = ("Memory", "Null", "Distributed", "Merge")
-    return create.view is not None or (create.engine is not None and create.engine.name in passing)
-
-
-def find_engine_name(create: CreateTable) -> str:
-    """That of a materialized view is not the one of its rows."""
-    if create.view is not None:
-        return VIEW_ENGINES[create.view.is_materialized]
-    assert create.engine is not None
-    return create.engine.name
-
-
-def build_view_description(schema: TableSchema) -> TableDescription:
-    no_key = make_column_key(schema, ())
-    return TableDescription(schema, no_key, no_key, no_key, no_key, SmallTableSettings(), has_parts=False)
-
-
-def check_small_engine(create: CreateTable) -> None:
+def _check(create: CreateTable) -> None:
     """Raises 42 for arguments, 36 for clauses that the engine does not have."""
     assert create.engine is not None
     name, arguments = create.engine.name, create.engine.arguments
@@ -89,24 +55,20 @@ def check_small_engine(create: CreateTable) -> None:
             "NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"Engine {name} doesn't support any arguments ({len(arguments)} given)"
         )
     if create.partition_by or create.order_by or create.primary_key or create.sample_by:
-        raise _unsupported(name, "PARTITION_BY, PRIMARY_KEY, ORDER_BY or SAMPLE_BY clauses")
+        raise unsupported(name, "PARTITION_BY, PRIMARY_KEY, ORDER_BY or SAMPLE_BY clauses")
     if create.indexes:
-        raise _unsupported(name, "skipping indices")
+        raise unsupported(name, "skipping indices")
     if not create.attach and (create.ttl or any(column.ttl for column in create.columns)):
-        raise _unsupported(name, "TTL clause")  # one that is there already has no effect
+        raise unsupported(name, "TTL clause")  # one that is there already has no effect
     if create.settings and name == "Null":
-        raise _unsupported(name, "SETTINGS clause")
+        raise unsupported(name, "SETTINGS clause")
 
 
-def _unsupported(engine: str, what: str) -> UserError:
-    return UserError("BAD_ARGUMENTS", f"Engine {engine} doesn't support {what}")
-
-
-def build_small_table_description(create: CreateTable, schema: TableSchema) -> TableDescription:
+def describe_small_table(create: CreateTable, schema: TableSchema, _: ServerDefaults) -> TableDescription:
     """What memory holds is nobody's after the server's end, so it is not synced; a merged block goes at once; and no
     number of blocks keeps an INSERT out."""
     assert create.engine is not None
-    is_durable = create.engine.name in LOG_ENGINES
+    is_durable = create.engine.name in _LOGS
     settings = replace(
         _settings(create),
         fsync_after_insert=is_durable,
@@ -150,19 +112,21 @@ def _check_memory_settings(names: Iterable[str]) -> None:
             raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r}: for storage Memory{near}")
 
 
-def check_small_alter(create: CreateTable, changes: Sequence[DefinitionChange]) -> None:
-    """Raises 48 for what the engine does not change, 36 for a TTL."""
-    name = find_engine_name(create)
-    for change in changes:
-        if isinstance(change, AddColumn | ModifyColumn) and change.column.ttl:
-            raise _unsupported(name, "TTL clause")
-        if not isinstance(change, _CHANGES[name]) and not _is_comment(change):
-            words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(change).__name__).upper().removesuffix("S")
-            raise UserError("NOT_IMPLEMENTED", f"Alter of type '{words}' is not supported by storage {name}")
-
-
-def _is_comment(change: DefinitionChange) -> bool:
-    """MODIFY COLUMN that gives a comment and nothing else."""
-    if not isinstance(change, ModifyColumn) or change.place is not None or change.remove:
-        return False
-    return change.column == ColumnClause(change.column.name, "", comment=change.column.comment)
+SMALL_ENGINES = (
+    TableEngine(
+        name="Memory", kind="Memory", check=_check, describe=describe_small_table, is_durable=False,
+        alter_changes=(*COLUMN_CHANGES, *COMMENT_CHANGES, RenameColumn, ModifySettings),
+        features=EngineFeatures(settings=True, parallel_insert=True),
+    ),
+    TableEngine(
+        name="Null", kind="Null", check=_check, describe=describe_small_table, is_durable=False, keeps_rows=False,
+        alter_changes=(*COLUMN_CHANGES, *COMMENT_CHANGES), features=EngineFeatures(parallel_insert=True),
+    ),
+    *(
+        TableEngine(
+            name=name, kind="Log", check=_check, describe=describe_small_table, alter_changes=COMMENT_CHANGES,
+            features=EngineFeatures(settings=True),
+        )
+        for name in _LOGS
+    ),
+)  # fmt: skip

@@ -75,6 +75,11 @@ class CreateTable:
     is_scratch: bool = False
     """Of a CREATE OR REPLACE that has not ended: the next start of the server drops the table."""
 
+    @property
+    def is_replicated(self) -> bool:
+        """Whether other servers may hold replicas of the table."""
+        return self.view is None and self.engine is not None and self.engine.name.startswith("Replicated")
+
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase:

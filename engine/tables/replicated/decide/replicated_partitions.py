@@ -19,7 +19,7 @@ from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
-from sql.definitions.engines.engine_clauses import split_zookeeper
+from sql.definitions.engines.replica_location import split_zookeeper
 
 _ATTEMPTS = 20
 _SOON_SECONDS = 0.1

@@ -1,0 +1,22 @@
+"""What the interpreter knows of a kind of statement: one object a statement, beside the function that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
+
+
+@dataclass(frozen=True, slots=True)
+class StatementKind:
+    """A class of parsed statements (``sql.grammar.statements``) and how it is run."""
+
+    statement: type
+    run: Callable[[Any, Context], QueryResult]
+    is_read_only: bool = False
+    """Whether a read-only session may run it."""
+    runs_in_owner: bool = False
+    """Whether a worker sends it, as a whole, to the process that owns the tables."""
