@@ -42,9 +42,9 @@ def find_forgotten(
         return []  # the replica is not registered, which is handled elsewhere
     survey = read_zookeeper_parts(keeper, replica)
     suspects = unexplained(on_disk, survey)
-    if found := contradicted(on_disk, contents_elsewhere(keeper, replica, suspects & survey.elsewhere)):
+    if found := contradicted(on_disk, contents_elsewhere(keeper, replica, suspects & survey.on_other_replicas)):
         return found
-    unlisted = suspects - survey.elsewhere
+    unlisted = suspects - survey.on_other_replicas
     return confirmed({name: on_disk[name] for name in unlisted}, ask(unlisted)) if unlisted else []
 
 

@@ -203,7 +203,7 @@ def _read_others(keeper: Keeper, replica: ReplicaPaths, committing: Mapping[str,
     for (name, _), answer in zip(pairs, keeper.get_many([path for _, path in pairs]), strict=True):
         if answer is not None:
             listed.setdefault(PartName.parse(name), set()).add(PartRecord.parse(answer[0]).content_hash)
-    coming = frozenset(part for entry in entries for part in (*entry.made, *entry.gone))
+    coming = frozenset(part for entry in entries for part in (*entry.created_parts, *entry.removed_ranges))
     return Others(listed, coming, committing)
 
 

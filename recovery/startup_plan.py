@@ -50,17 +50,17 @@ class ZooKeeperParts:
     """This replica's list of parts and queue in ZooKeeper, and the parts that other replicas list."""
 
     listed: Mapping[PartName, PartRecord]
-    elsewhere: frozenset[PartName] = frozenset()
+    on_other_replicas: frozenset[PartName] = frozenset()
     queued_products: frozenset[PartName] = frozenset()
     queued_drops: tuple[PartName, ...] = ()
-    exchanged: Mapping[PartName, str] = field(default_factory=dict)
+    replacement_hashes: Mapping[PartName, str] = field(default_factory=dict)
     """Content hashes of parts that queued REPLACE_RANGE entries add: such parts are on disk before they are listed."""
-    listed_elsewhere: Mapping[PartName, Collection[str]] = field(default_factory=dict)
-    """Content hashes of parts of ``elsewhere``, as far as they were read."""
+    hashes_on_other_replicas: Mapping[PartName, Collection[str]] = field(default_factory=dict)
+    """Content hashes of parts of ``on_other_replicas``, as far as they were read."""
 
-    def is_elsewhere(self, name: PartName) -> bool:
+    def is_on_other_replica(self, name: PartName) -> bool:
         """Tells whether another replica lists the part or one that covers it."""
-        return name in self.elsewhere or any(other.covers(name) for other in self.elsewhere)
+        return name in self.on_other_replicas or any(other.covers(name) for other in self.on_other_replicas)
 
     @cached_property
     def _drops_by_partition(self) -> Mapping[str, Sequence[PartName]]:
@@ -81,9 +81,9 @@ class StartupPlan:
     keep: list[PartName] = field(default_factory=list)
     """Active parts, and outdated parts whose cover is missing: they become active again."""
     fetch: list[PartName] = field(default_factory=list)
-    forget: list[PartName] = field(default_factory=list)
+    unlist: list[PartName] = field(default_factory=list)
     """Listed, not on disk, and not needed: a listed part covers them, or they are about to be dropped."""
-    differing: list[PartName] = field(default_factory=list)
+    different_content: list[PartName] = field(default_factory=list)
     """On disk with other content than ZooKeeper lists."""
     covered: list[PartName] = field(default_factory=list)
     agreed: list[PartName] = field(default_factory=list)
@@ -96,7 +96,7 @@ class StartupPlan:
     @property
     def is_clean(self) -> bool:
         """Whether nothing has to be repaired."""
-        return not (self.fetch or self.differing or self.covered or self.agreed or self.unexpected)
+        return not (self.fetch or self.different_content or self.covered or self.agreed or self.unexpected)
 
 
 def plan_startup(
@@ -112,7 +112,7 @@ def plan_startup(
     ignored_rows = _judge_unlisted(plan, on_disk, survey)
     if plan.agreed and not survey.queued_products.issuperset(plan.unexpected):
         # ZooKeeper has lost committed parts, so an unlisted part may be more than an interrupted INSERT.
-        cautious = replace(survey, listed_elsewhere={})
+        cautious = replace(survey, hashes_on_other_replicas={})
         return plan_startup(on_disk, cautious, max_ratio_of_wrong_parts=max_ratio_of_wrong_parts, force=force)
     needed = not_covered(survey.listed)
     plan.suspicious_rows = missing_rows + ignored_rows
@@ -130,18 +130,18 @@ def _judge_listed(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], sur
         if disk is not None and disk.content_hash == record.content_hash:
             matching.add(name)
         elif disk is not None:
-            plan.differing.append(name)
+            plan.different_content.append(name)
     plan.keep = not_covered(matching)
     needed = set(not_covered(survey.listed))
     suspicious = 0
     for name in sorted(survey.listed.keys() - matching):
         if name not in needed or survey.is_dropped(name):
-            plan.forget.append(name)  # a fetch after a queued drop would restore dropped rows
+            plan.unlist.append(name)  # a fetch after a queued drop would restore dropped rows
             continue
         plan.fetch.append(name)
-        if on_disk or not survey.is_elsewhere(name):
+        if on_disk or not survey.is_on_other_replica(name):
             suspicious += survey.listed[name].rows
-    plan.differing.sort()
+    plan.different_content.sort()
     return suspicious
 
 
@@ -151,21 +151,21 @@ def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], s
     for name, disk in sorted(on_disk.items()):
         if name in survey.listed or survey.is_dropped(name):
             continue
-        if survey.exchanged.get(name) == disk.content_hash:
+        if survey.replacement_hashes.get(name) == disk.content_hash:
             continue
-        if name.level and any(name.covers(part) for part in survey.exchanged):
+        if name.level and any(name.covers(part) for part in survey.replacement_hashes):
             continue  # it came in place of that part: only the exchange adds a cover of it
         if any(other.covers(name) for other in survey.listed):
             plan.covered.append(name)
             continue
-        if name not in survey.queued_products and disk.content_hash in survey.listed_elsewhere.get(name, ()):
+        if name not in survey.queued_products and disk.content_hash in survey.hashes_on_other_replicas.get(name, ()):
             plan.agreed.append(name)
             continue
         plan.unexpected.append(name)
         if name in survey.queued_products:
             continue
         # Only its own name on another list proves that it was committed: merges reach over unused block numbers.
-        was_committed = name in survey.elsewhere
+        was_committed = name in survey.on_other_replicas
         if name.level == 0 and not was_committed and interrupted < MAX_INTERRUPTED_INSERTS:
             interrupted += 1
         else:
@@ -174,7 +174,7 @@ def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], s
 
 
 def _refusal(plan: StartupPlan, ratio: float) -> str:
-    differing = [name for name in plan.differing if name in plan.fetch]
+    differing = [name for name in plan.different_content if name in plan.fetch]
     return (
         "The local set of parts doesn't look like the set of parts in ZooKeeper: "
         f"{plan.suspicious_rows} of {plan.total_rows} rows are suspicious "

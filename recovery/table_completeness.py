@@ -50,11 +50,13 @@ def _why_not_here(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartNa
         return f"part {plan.unexpected[0]} is here, and ZooKeeper does not list it"
     here = PartSet(plan.keep)
     for entry in _to_do(keeper, replica):
-        is_made = entry.type is EntryType.MERGE_PARTS or all(here.covering(part) is not None for part in entry.made)
-        if not is_made or any(gone.covers(part) for gone in entry.gone for part in plan.keep):
+        is_made = entry.type is EntryType.MERGE_PARTS or all(
+            here.covering(part) is not None for part in entry.created_parts
+        )
+        if not is_made or any(gone.covers(part) for gone in entry.removed_ranges for part in plan.keep):
             return f"{entry.type.value} of {_part_of(entry)} is not carried out here"
     for mutation in KnownMutations(replica.table).load(keeper).mutations:
-        if left := mutation.parts_to_do(plan.keep):
+        if left := mutation.parts_to_change(plan.keep):
             return f"mutation {mutation.mutation_id} is to be carried out on part {left[0]}"
     if unsettled := sorted(read_unconfirmed_parts(keeper, replica.table).intersection(plan.keep)):
         return f"the quorum of part {unsettled[0]} is not settled"
@@ -74,7 +76,7 @@ def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
             elsewhere.add(part)
     for position in others:
         for entry in _to_do(keeper, replica.table.replica(position.name)):
-            needed = () if entry.source_parts else entry.made
+            needed = () if entry.source_parts else entry.created_parts
             missing = next((part for part in needed if elsewhere.covering(part) is None), None)
             if missing is not None:
                 name = position.name
@@ -98,4 +100,4 @@ def _to_do(keeper: Keeper, replica: ReplicaPaths) -> Iterator[LogEntry]:
 
 
 def _part_of(entry: LogEntry) -> str:
-    return str(next(iter((*entry.made, *entry.gone)), ""))
+    return str(next(iter((*entry.created_parts, *entry.removed_ranges)), ""))

@@ -18,14 +18,14 @@ def read_zookeeper_parts(keeper: Keeper, replica: ReplicaPaths) -> ZooKeeperPart
     queued = _read_queue(keeper, replica)
     return ZooKeeperParts(
         listed=read_part_records(keeper, replica),
-        elsewhere=_parts_elsewhere(keeper, replica),
-        queued_products=frozenset(part for entry in queued for part in entry.made),
-        queued_drops=tuple(gone for entry in queued for gone in entry.gone),
-        exchanged={
+        on_other_replicas=_parts_elsewhere(keeper, replica),
+        queued_products=frozenset(part for entry in queued for part in entry.created_parts),
+        queued_drops=tuple(gone for entry in queued for gone in entry.removed_ranges),
+        replacement_hashes={
             part: digest
             for entry in queued
             if entry.type is EntryType.REPLACE_RANGE
-            for part, digest in entry.hashes.items()
+            for part, digest in entry.content_hashes.items()
         },
     )
 
@@ -35,8 +35,8 @@ def with_contents_elsewhere(
 ) -> ZooKeeperParts:
     """Adds the content hashes that other replicas list for unexplained parts on disk."""
     unexpected = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=1.0, force=True).unexpected
-    asked = survey.elsewhere.intersection(unexpected)
-    return replace(survey, listed_elsewhere=contents_elsewhere(keeper, replica, asked)) if asked else survey
+    asked = survey.on_other_replicas.intersection(unexpected)
+    return replace(survey, hashes_on_other_replicas=contents_elsewhere(keeper, replica, asked)) if asked else survey
 
 
 def contents_elsewhere(keeper: Keeper, replica: ReplicaPaths, parts: Collection[PartName]) -> dict[PartName, set[str]]:

@@ -125,11 +125,11 @@ class DdlOutcome:
             return cls(1001, f"The outcome cannot be read: {data[:100]!r}")
 
     @classmethod
-    def of(cls, error: PandoError, duration_ms: int = 0) -> DdlOutcome:
+    def from_error(cls, error: PandoError, duration_ms: int = 0) -> DdlOutcome:
         """Makes the outcome of a failed statement."""
         return cls(error.code, error.message[:_LONGEST_ERROR], duration_ms)
 
-    def raised(self, host: str) -> PandoError:
+    def to_error(self, host: str) -> PandoError:
         """Returns the error, as the initiator raises it for that server."""
         return make_error_from_code(self.code, f"There was an error on [{host}]: {self.error}")
 

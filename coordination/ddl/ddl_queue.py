@@ -196,7 +196,7 @@ class DdlQueue:
                 keeper.delete(path, stat.version)
         return False
 
-    def give_shard_back(self, keeper: Keeper, name: str, shard: int) -> None:
+    def unlock_shard(self, keeper: Keeper, name: str, shard: int) -> None:
         """Unlocks a shard for which nothing was done: another replica may try."""
         base = self._shard(name, shard)
         keeper.multi([Delete(f"{base}/began"), Delete(f"{base}/lock")])

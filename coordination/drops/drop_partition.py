@@ -195,20 +195,20 @@ def _log_drops(
 class DropPlan:
     """The operations of the multi that drops some ranges, besides its log entries.
 
-    All of ``must`` are needed; of the groups of ``rest`` as many as fit.
+    All of ``required_ops`` are needed; of the groups of ``optional_ops`` as many as fit.
     """
 
     ranges: tuple[PartName, ...]
-    must: tuple[Op, ...]
-    rest: tuple[list[Op], ...]
+    required_ops: tuple[Op, ...]
+    optional_ops: tuple[list[Op], ...]
 
     def ops(self, limit_bytes: int) -> tuple[list[Op], bool]:
         """Returns the operations within ``limit_bytes``, and whether something is left over.
 
-        ``must`` is included even if it takes more.
+        ``required_ops`` are included even if they take more.
         """
-        fitting, is_all = _fit(self.rest, limit_bytes - sum(map(operation_bytes, self.must)))
-        return [*self.must, *fitting], not is_all
+        fitting, is_all = _fit(self.optional_ops, limit_bytes - sum(map(operation_bytes, self.required_ops)))
+        return [*self.required_ops, *fitting], not is_all
 
 
 def plan_drop(keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], last_blocks: LastBlocks) -> DropPlan:

@@ -70,7 +70,7 @@ def why_parts_are_incomplete(
     """
     partition_ids = {part.partition_id for part in (*active, *virtual)}
     for entry in entries:
-        if any(gone.partition_id in partition_ids for gone in entry.gone):
+        if any(gone.partition_id in partition_ids for gone in entry.removed_ranges):
             return f"a log entry {entry.type.value} has not been executed here"
     here, to_be = PartSet(active), PartSet(virtual)
     merges = {

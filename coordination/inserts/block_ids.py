@@ -155,6 +155,8 @@ def _partition_ids(keeper: Keeper, paths: Sequence[str]) -> set[str]:
 def _read(keeper: Keeper, paths: Sequence[str]) -> list[tuple[str, PartName | None, Stat | None]]:
     answers = keeper.get_many(paths)
     return [
-        (path, None, None) if answer is None else (path, PartName.try_parse(BlockNode.part_of(answer[0])), answer[1])
+        (path, None, None)
+        if answer is None
+        else (path, PartName.try_parse(BlockNode.parse_part_name(answer[0])), answer[1])
         for path, answer in zip(paths, answers, strict=True)
     ]

@@ -60,7 +60,7 @@ class BlockNode:
         return f"{self.part}\n{json.dumps(record, separators=(',', ':'))}".encode()
 
     @staticmethod
-    def part_of(data: bytes) -> str:
+    def parse_part_name(data: bytes) -> str:
         """Returns the part name from a node's data, without parsing the record."""
         return data.decode(errors="replace").partition("\n")[0]
 

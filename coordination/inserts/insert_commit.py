@@ -236,7 +236,7 @@ def is_insert_committed(keeper: Keeper, request: InsertRequest) -> bool:
         return True
     if request.block_id:
         answer = keeper.get_many([replica.table.block(request.block_id)])[0]
-        return answer is not None and BlockNode.part_of(answer[0]) == str(part)
+        return answer is not None and BlockNode.parse_part_name(answer[0]) == str(part)
     return False
 
 

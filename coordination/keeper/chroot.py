@@ -15,13 +15,13 @@ class Chroot:
     def __len__(self) -> int:
         return len(self.prefix)
 
-    def full(self, path: str) -> str:
+    def add_prefix(self, path: str) -> str:
         """Returns the path with the prefix."""
         if not self.prefix:
             return path
         return self.prefix if path == "/" else self.prefix + path
 
-    def stripped(self, path: str) -> str:
+    def strip_prefix(self, path: str) -> str:
         """Returns the path without the prefix."""
         return path[len(self.prefix) :] or "/" if self.prefix else path
 

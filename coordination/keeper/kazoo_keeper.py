@@ -175,7 +175,7 @@ class KazooKeeper:
         answers: list[Any] = []
         for run in split_into_chunks(requests, PIPELINE_DEPTH):
             answers.extend(
-                self._read(run[0][0], lambda run=run: [send(self._chroot.full(path)) for path, send in run])  # type: ignore[misc]
+                self._read(run[0][0], lambda run=run: [send(self._chroot.add_prefix(path)) for path, send in run])  # type: ignore[misc]
             )
         return answers
 
@@ -197,7 +197,7 @@ class KazooKeeper:
         """
         if not self._multi_reads.is_worth_trying:
             return None
-        operations = [_OPERATIONS[type(read)](self._chroot.full(read.path), None) for read in reads]
+        operations = [_OPERATIONS[type(read)](self._chroot.add_prefix(read.path), None) for read in reads]
         try:
             self._session.require_connection(self._read_retry_seconds, reads[0].path)
             pending = self._client.handler.async_result()
@@ -213,23 +213,25 @@ class KazooKeeper:
         return answers if is_whole else None
 
     def _watcher(self, path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
-        return None if watch is None else WatchCallback(watch, path, self._chroot.stripped)
+        return None if watch is None else WatchCallback(watch, path, self._chroot.strip_prefix)
 
     # --- reads -------------------------------------------------------------------------------------------------
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         watcher = self._watcher(path, watch)
-        data, stat = self._read_one(path, lambda: self._client.get_async(self._chroot.full(path), watcher))
+        data, stat = self._read_one(path, lambda: self._client.get_async(self._chroot.add_prefix(path), watcher))
         return data, convert_stat(stat)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         watcher = self._watcher(path, watch)
-        stat = self._read_one(path, lambda: self._client.exists_async(self._chroot.full(path), watcher))
+        stat = self._read_one(path, lambda: self._client.exists_async(self._chroot.add_prefix(path), watcher))
         return convert_stat(stat) if stat is not None else None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         watcher = self._watcher(path, watch)
-        return sorted(self._read_one(path, lambda: self._client.get_children_async(self._chroot.full(path), watcher)))
+        return sorted(
+            self._read_one(path, lambda: self._client.get_children_async(self._chroot.add_prefix(path), watcher))
+        )
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         return list(map(_content, self._read_many(list(map(Get, paths)), LEAST_TOGETHER)))
@@ -255,10 +257,10 @@ class KazooKeeper:
         def send() -> Any:
             result = self._client.handler.async_result()
             flags = (1 if ephemeral else 0) | (2 if sequential else 0)
-            self._client._call(CreateRequest(self._chroot.full(path), data, OPEN_ACL_UNSAFE, flags), result)
+            self._client._call(CreateRequest(self._chroot.add_prefix(path), data, OPEN_ACL_UNSAFE, flags), result)
             return result
 
-        return self._chroot.stripped(self._write(path, send))
+        return self._chroot.strip_prefix(self._write(path, send))
 
     def create_parents(self, path: str) -> None:
         """Creates the missing nodes. Repeats a create whose answer was lost, a bounded number of times."""
@@ -279,10 +281,12 @@ class KazooKeeper:
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         require_request_fits([SetData(path, data)], len(self._chroot))
-        return convert_stat(self._write(path, lambda: self._client.set_async(self._chroot.full(path), data, version)))
+        return convert_stat(
+            self._write(path, lambda: self._client.set_async(self._chroot.add_prefix(path), data, version))
+        )
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        self._write(path, lambda: self._client.delete_async(self._chroot.full(path), version))
+        self._write(path, lambda: self._client.delete_async(self._chroot.add_prefix(path), version))
 
     def delete_tree(self, path: str) -> None:
         """Deletes level by level, pipelined.
@@ -315,7 +319,7 @@ class KazooKeeper:
     def _delete_quietly(self, paths: Sequence[str]) -> None:
         for run in split_into_chunks(paths, PIPELINE_DEPTH):
             self._session.require_connection(self._read_retry_seconds, run[0])
-            for pending in [self._client.delete_async(self._chroot.full(path)) for path in run]:
+            for pending in [self._client.delete_async(self._chroot.add_prefix(path)) for path in run]:
                 try:
                     pending.get(timeout=self._session.answer_timeout)
                 except (NoNodeError, NotEmptyError, ConnectionLoss, KazooTimeoutError):
@@ -343,7 +347,7 @@ class KazooKeeper:
         return [self._result(op, result) for op, result in zip(ops, results, strict=True)]
 
     def _add(self, transaction: Any, op: Op) -> None:
-        path = self._chroot.full(op.path)
+        path = self._chroot.add_prefix(op.path)
         match op:
             case Create():
                 transaction.create(path, op.data, ephemeral=op.ephemeral, sequence=op.sequential)
@@ -357,14 +361,14 @@ class KazooKeeper:
     def _result(self, op: Op, result: Any) -> str | Stat | None:
         match op:
             case Create():
-                return self._chroot.stripped(result)
+                return self._chroot.strip_prefix(result)
             case SetData():
                 return convert_stat(result)
             case _:
                 return None
 
     def sync(self, path: str) -> None:
-        self._read(path, lambda: [self._client.sync_async(self._chroot.full(path))])
+        self._read(path, lambda: [self._client.sync_async(self._chroot.add_prefix(path))])
 
 
 def _content(answer: Any) -> tuple[bytes, Stat] | None:

@@ -295,11 +295,11 @@ class MemoryKeeper:
 
     def _watch(self, watches: dict[str, list[tuple[Watch, str]]], path: str, watch: Watch | None) -> None:
         if watch is not None:
-            watches.setdefault(self._chroot.full(path), []).append((watch, path))
+            watches.setdefault(self._chroot.add_prefix(path), []).append((watch, path))
 
     def _peek(self, path: str) -> Node | None:
         self._enter("read", path)
-        return self._tree.get(self._chroot.full(path))
+        return self._tree.get(self._chroot.add_prefix(path))
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         with self._ensemble.lock:
@@ -346,16 +346,16 @@ class MemoryKeeper:
         path = ops[0].path
         require_request_fits(ops, len(self._chroot))
         fault = self._enter(kind, path)
-        full = [replace(op, path=self._chroot.full(op.path)) for op in ops]
+        full = [replace(op, path=self._chroot.add_prefix(op.path)) for op in ops]
         seen = dict(self._tree) if fault is Fault.LOSE_ANSWER else None
         try:
             results = self._ensemble.run(self._session, full)
         except MultiFailed as error:
             self._leave(fault, path, seen)
-            error.cause.path = self._chroot.stripped(error.cause.path)
+            error.cause.path = self._chroot.strip_prefix(error.cause.path)
             raise MultiFailed(error.index, ops[error.index], error.cause) from error
         self._leave(fault, path, seen)
-        return [self._chroot.stripped(result) if isinstance(result, str) else result for result in results]
+        return [self._chroot.strip_prefix(result) if isinstance(result, str) else result for result in results]
 
     def _single(self, kind: str, op: Op) -> str | Stat | None:
         try:

@@ -117,30 +117,30 @@ class LogEntry:
     """Keys of a later minor format, kept as they are."""
 
     @property
-    def made(self) -> tuple[PartName, ...]:
+    def created_parts(self) -> tuple[PartName, ...]:
         """The parts that executing the entry adds to the replica."""
         if self.type is EntryType.REPLACE_RANGE:
             return tuple(staged.part for staged in self.replace_parts)
         return (self.new_part,) if self.type in _PRODUCING and self.new_part is not None else ()
 
     @property
-    def gone(self) -> tuple[PartName, ...]:
+    def removed_ranges(self) -> tuple[PartName, ...]:
         """The ranges whose parts executing the entry removes from the replica."""
         if self.type is EntryType.REPLACE_RANGE:
             return self.drop_ranges
         return (self.new_part,) if self.type in _DROPPING and self.new_part is not None else ()
 
     @property
-    def hashes(self) -> dict[PartName, str]:
+    def content_hashes(self) -> dict[PartName, str]:
         """The content hashes of the added parts, as far as the writer knew them."""
         if self.type is EntryType.REPLACE_RANGE:
             return {staged.part: staged.content_hash for staged in self.replace_parts}
-        return dict.fromkeys(self.made, self.content_hash) if self.content_hash else {}
+        return dict.fromkeys(self.created_parts, self.content_hash) if self.content_hash else {}
 
     @property
     def partition_ids(self) -> set[str]:
         """The partitions of the parts it adds or removes."""
-        return {part.partition_id for part in (*self.made, *self.gone)}
+        return {part.partition_id for part in (*self.created_parts, *self.removed_ranges)}
 
     def to_bytes(self) -> bytes:
         """Returns the entry as JSON, without values that are defaults."""

@@ -96,7 +96,7 @@ class QueueIndex:
         self._types[item.entry.type] += 1
         for partition_id in item.entry.partition_ids:
             self._partitions.setdefault(partition_id, {})[item.name] = None
-        for dropped in item.entry.gone:
+        for dropped in item.entry.removed_ranges:
             self._drops.setdefault(dropped.partition_id, {})[item.name] = None
         if item.entry.type is EntryType.REPLACE_RANGE:
             self._replacements[item.name] = None
@@ -163,10 +163,10 @@ class QueueIndex:
             inserts_oldest_time=insert.entry.create_time if insert else 0.0,
             merges_oldest_time=merge.entry.create_time if merge else 0.0,
             part_mutations_oldest_time=mutation.entry.create_time if mutation else 0.0,
-            oldest_part_to_get=str(next(iter(insert.entry.made), "")) if insert else "",
+            oldest_part_to_get=str(next(iter(insert.entry.created_parts), "")) if insert else "",
             oldest_part_to_merge_to=str(merge.entry.new_part) if merge else "",
             oldest_part_to_mutate_to=str(mutation.entry.new_part) if mutation else "",
-            future_parts=sum(len(i.entry.made) for i in items if i.is_executing),
+            future_parts=sum(len(i.entry.created_parts) for i in items if i.is_executing),
         )
 
 

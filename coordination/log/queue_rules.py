@@ -124,7 +124,7 @@ class QueueRules:
             return EntryWait(
                 f"Not executing log entry {item.name} of type {entry.type.value}: it is not supported", NEVER
             )
-        if entry.gone:
+        if entry.removed_ranges:
             return self.why_drop_waits(item) or Action(ActionKind.DROP_RANGE, item.name, entry)
         if (drop := self.later_drop_over(item)) is not None:
             return self._wait(item, "a drop range over it is queued", drop.name)
@@ -145,10 +145,10 @@ class QueueRules:
     @staticmethod
     def _wait(item: QueueItem, reason: str, key: Hashable, until: float = math.inf) -> EntryWait:
         entry = item.entry
-        what = f"part {entry.new_part}" if entry.new_part is not None else f"{len(entry.made)} parts"
+        what = f"part {entry.new_part}" if entry.new_part is not None else f"{len(entry.created_parts)} parts"
         return EntryWait(f"Not executing log entry {item.name} for {what} because {reason}.", key, until)
 
-    def beside(self, names: Collection[str], parts: Collection[PartName]) -> list[QueueItem]:
+    def entries_to_join(self, names: Collection[str], parts: Collection[PartName]) -> list[QueueItem]:
         """Lists the entries that must run as one step with the entries ``names``, which add ``parts``.
 
         - Replacements that add parts of the same blocks: a merged part may come instead of its sources.
@@ -167,11 +167,19 @@ class QueueRules:
         replacements = [
             other
             for other in self.index.replacements()
-            if _meeting(other.entry.made, parts) is not None
-            or any(_meeting(other.entry.gone, item.entry.made) for item in group if item.name < other.name)
-            or any(_meeting(item.entry.gone, other.entry.made) for item in group if other.name < item.name)
+            if _meeting(other.entry.created_parts, parts) is not None
+            or any(
+                _meeting(other.entry.removed_ranges, item.entry.created_parts)
+                for item in group
+                if item.name < other.name
+            )
+            or any(
+                _meeting(item.entry.removed_ranges, other.entry.created_parts)
+                for item in group
+                if other.name < item.name
+            )
         ]
-        drops = [drop for item in group for drop in self._drops_before(item, item.entry.gone)]
+        drops = [drop for item in group for drop in self._drops_before(item, item.entry.removed_ranges)]
         return list({other.name: other for other in (*replacements, *drops) if other.name not in names}.values())
 
     def why_drop_waits(self, item: QueueItem, beside: Collection[str] = ()) -> EntryWait | None:
@@ -184,14 +192,16 @@ class QueueRules:
         for other in self.index.executing():
             if other.name in beside:
                 continue
-            touched = (*other.entry.made, *other.entry.gone, *other.entry.source_parts)
-            part = _meeting(touched, (*entry.gone, *entry.made))
+            touched = (*other.entry.created_parts, *other.entry.removed_ranges, *other.entry.source_parts)
+            part = _meeting(touched, (*entry.removed_ranges, *entry.created_parts))
             if part is not None:
                 return self._wait(item, f"another log entry for part {part} is executing", other.name)
-        part = _meeting(self.inserting, entry.gone)
+        part = _meeting(self.inserting, entry.removed_ranges)
         if part is not None:
             return self._wait(item, f"an INSERT of part {part} is being committed", part)
-        older = next(self._drops_before(item, entry.gone), None) or self._replacement_before(item, entry.gone)
+        older = next(self._drops_before(item, entry.removed_ranges), None) or self._replacement_before(
+            item, entry.removed_ranges
+        )
         if older is not None and older.name not in beside:
             return self._wait(item, f"log entry {older.name} has not been executed", older.name)
         return None
@@ -210,7 +220,7 @@ class QueueRules:
     def _replacement_before(self, item: QueueItem, parts: Collection[PartName]) -> QueueItem | None:
         """Returns an earlier replacement that adds parts of these blocks."""
         for older in self.index.replacements():
-            if older.name < item.name and _meeting(older.entry.made, parts) is not None:
+            if older.name < item.name and _meeting(older.entry.created_parts, parts) is not None:
                 return older
         return None
 
@@ -219,7 +229,7 @@ class QueueRules:
         for partition_id in {part.partition_id for part in parts}:
             for older in self.index.drops(partition_id):
                 is_exact = older.entry.detach or older.entry.type is EntryType.DROP_PART
-                if is_exact and older.name < item.name and _meeting(older.entry.gone, parts) is not None:
+                if is_exact and older.name < item.name and _meeting(older.entry.removed_ranges, parts) is not None:
                     yield older
 
     def later_drop_over(self, item: QueueItem) -> QueueItem | None:
@@ -232,7 +242,7 @@ class QueueRules:
         part = item.entry.new_part
         assert part is not None
         for drop in self.index.drops(part.partition_id):
-            if _meeting(drop.entry.gone, (part,)) is not None:
+            if _meeting(drop.entry.removed_ranges, (part,)) is not None:
                 return drop
         return None
 
@@ -241,10 +251,10 @@ class QueueRules:
         part = item.entry.new_part
         assert part is not None
         for other in self.index.executing():
-            made = _meeting((*other.entry.gone, *other.entry.made), (part,))
+            made = _meeting((*other.entry.removed_ranges, *other.entry.created_parts), (part,))
             if made is None:
                 continue
-            if made in other.entry.gone:
+            if made in other.entry.removed_ranges:
                 reason = f"the range {made} is being dropped"
             elif made.covers(part):
                 reason = f"it is covered by part {made} that is currently executing"

@@ -1,8 +1,8 @@
 """Order in which queued entries are examined, so that waiting entries cost nothing.
 
 An entry is *ready*, *parked* on what it waits for (a key: another entry, a free slot), or delayed until a time. While
-it runs it is none of these. Whoever ends what others wait for calls :meth:`QueueSchedule.release`. A parked entry also
-becomes ready at a given time, for changes that are not reported to the queue.
+it runs it is none of these. Whoever ends what others wait for calls :meth:`QueueSchedule.release_parked`. A parked
+entry also becomes ready at a given time, for changes that are not reported to the queue.
 
 Entries are ordered by *rank*: drops before all others, then the order of the log. Every operation is logarithmic in the
 length of the queue. Outdated items stay in the heaps until they come up, and are recognised then.
@@ -30,14 +30,14 @@ class QueueSchedule:
         """The place of each entry: ``_READY``, ``_LATER`` or the key on which it is parked."""
         self._due: dict[Rank, float] = {}
 
-    def ready(self, rank: Rank) -> None:
+    def make_ready(self, rank: Rank) -> None:
         """Makes an entry ready, wherever it was before."""
         if self._place.get(rank) is not _READY:
             self._place[rank] = _READY
             heappush(self._ready, rank)
         self._due.pop(rank, None)
 
-    def later(self, rank: Rank, at: float) -> None:
+    def delay_until(self, rank: Rank, at: float) -> None:
         """Delays an entry until the time ``at``."""
         self._place[rank] = _LATER
         self._set_timer(rank, at)
@@ -60,13 +60,13 @@ class QueueSchedule:
         self._place.pop(rank, None)
         self._due.pop(rank, None)
 
-    def release(self, key: Hashable, at_most: int | None = None) -> int:
+    def release_parked(self, key: Hashable, at_most: int | None = None) -> int:
         """Makes entries parked on ``key`` ready, the first in rank if not all. Returns how many."""
         waiting, released = self._parked.get(key, []), 0
         while waiting and (at_most is None or released < at_most):
             rank = heappop(waiting)
             if self._place.get(rank) == key:
-                self.ready(rank)
+                self.make_ready(rank)
                 released += 1
         if not waiting:
             self._parked.pop(key, None)
@@ -89,7 +89,7 @@ class QueueSchedule:
         while self._timers and self._timers[0][0] <= now:
             at, rank = heappop(self._timers)
             if self._due.get(rank) == at:
-                self.ready(rank)
+                self.make_ready(rank)
         while self._ready:
             rank = heappop(self._ready)
             if self._place.get(rank) is _READY:

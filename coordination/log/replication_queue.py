@@ -45,7 +45,7 @@ _RECHECK_SECONDS = 30.0
 
 
 def _rank(item: QueueItem) -> Rank:
-    return (not item.entry.gone, item.name)
+    return (not item.entry.removed_ranges, item.name)
 
 
 class ReplicationQueue:
@@ -92,13 +92,13 @@ class ReplicationQueue:
                 return
             item = QueueItem(name, entry, self._monotonic())
             self._index.put(item)
-            self._schedule.ready(_rank(item))
+            self._schedule.make_ready(_rank(item))
             self._apply_to_virtual(entry)
 
     def _apply_to_virtual(self, entry: LogEntry) -> None:
-        for dropped in entry.gone:
+        for dropped in entry.removed_ranges:
             self._virtual.remove_covered(dropped)
-        for part in entry.made:
+        for part in entry.created_parts:
             self._virtual.add(part)
 
     @contextmanager
@@ -116,7 +116,7 @@ class ReplicationQueue:
     def parts_to_come(self) -> list[PartName]:
         """Lists the virtual parts and the parts that queued entries add on the way there."""
         with self._lock:
-            return [*self._virtual, *(part for item in self._index for part in item.entry.made)]
+            return [*self._virtual, *(part for item in self._index for part in item.entry.created_parts)]
 
     def is_inserting(self) -> bool:
         return bool(self._inserting)
@@ -190,7 +190,7 @@ class ReplicationQueue:
             self._schedule.forget(_rank(item))
             self._release(name)
             self.on_finish()
-            for dropped in item.entry.gone:
+            for dropped in item.entry.removed_ranges:
                 # An INSERT committed before the drop may have become active after the drop was queued.
                 self._virtual.remove_covered(dropped)
             if item.entry.type in INSERT_ENTRY_TYPES:
@@ -215,11 +215,11 @@ class ReplicationQueue:
     def _end(self, item: QueueItem, pause_seconds: float) -> None:
         """Ends the execution of an entry that is still to be done, and releases what waited for it."""
         self._index.put(replace(item, is_executing=False))
-        self._schedule.later(_rank(item), self._monotonic() + pause_seconds)
+        self._schedule.delay_until(_rank(item), self._monotonic() + pause_seconds)
         self._release(item.name)
 
     def _release(self, key: Hashable) -> None:
-        if self._schedule.release(key):
+        if self._schedule.release_parked(key):
             self.on_ready()
 
     def _postponed(self, item: QueueItem, reason: str) -> QueueItem:
@@ -239,7 +239,7 @@ class ReplicationQueue:
         with self._lock:
             for item in list(self._index):
                 if not item.is_executing and not set(mutations).isdisjoint(item.entry.mutations):
-                    self._schedule.ready(_rank(item))
+                    self._schedule.make_ready(_rank(item))
 
     def cancel_fetch_instead(self, name: str) -> None:
         """Turns the fetch of a merge's result back into a merge: nobody has the differing result any more."""
@@ -259,7 +259,8 @@ class ReplicationQueue:
                 rank = self._schedule.pop(now)
                 if rank is None:
                     # The entries that were released first did not use the slots.
-                    if limits.free_merge_slots > 0 and self._schedule.release(MERGE_SLOT, limits.free_merge_slots):
+                    slots = limits.free_merge_slots
+                    if slots > 0 and self._schedule.release_parked(MERGE_SLOT, slots):
                         continue
                     return None
                 item = self._index.get(rank[1])
@@ -290,7 +291,7 @@ class ReplicationQueue:
                     continue
                 is_alike = is_small_insert(item.entry) and item.entry.source_replica == leader.entry.source_replica
                 if item.num_tries or not is_alike:
-                    self._schedule.ready(rank)
+                    self._schedule.make_ready(rank)
                     break
                 action = self._start(item, local, limits)
                 if action is not None:
@@ -300,11 +301,11 @@ class ReplicationQueue:
     def _release_for(self, limits: PoolLimits) -> None:
         """Releases entries waiting for a slot, but no more merges than may start."""
         if limits.free_fetch_slots > 0:
-            self._schedule.release(FETCH_SLOT)
+            self._schedule.release_parked(FETCH_SLOT)
         if limits.free_merge_slots > 0:
-            self._schedule.release(MERGE_SLOT, limits.free_merge_slots)
+            self._schedule.release_parked(MERGE_SLOT, limits.free_merge_slots)
         for key in filter(limits.allow, self._schedule.parked_on()):
-            self._schedule.release(key)
+            self._schedule.release_parked(key)
 
     def _start(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | None:
         """Marks the entry as executing and returns its action, or parks it and returns ``None``."""
@@ -330,23 +331,23 @@ class ReplicationQueue:
             assert item is not None
             return [
                 other.name
-                for dropped in item.entry.gone
+                for dropped in item.entry.removed_ranges
                 for other in self._index.in_partition(dropped.partition_id)
                 if not other.is_executing and other.entry.new_part is not None and dropped.covers(other.entry.new_part)
             ]
 
-    def taken_away_later(self, name: str, part: PartName) -> LogEntry | None:
+    def find_later_removal(self, name: str, part: PartName) -> LogEntry | None:
         """Returns the first entry after ``name`` that drops the part or moves it to ``detached/``."""
         with self._lock:
             later = [drop for drop in self._index.drops(part.partition_id) if drop.name > name]
-        takers = [drop for drop in later if any(gone.covers(part) for gone in drop.entry.gone)]
+        takers = [drop for drop in later if any(gone.covers(part) for gone in drop.entry.removed_ranges)]
         return min(takers, key=lambda drop: drop.name).entry if takers else None
 
     def start_replacements_with(self, names: Collection[str], parts: Collection[PartName]) -> list[Action] | None:
         """Starts the entries that must be one step with ``names``. ``None``: one of them may not run now."""
         with self._lock:
             group, taken = set(names), list[QueueItem]()
-            while more := self._rules().beside(group, parts):
+            while more := self._rules().entries_to_join(group, parts):
                 taken += more
                 group.update(item.name for item in more)
             rules = self._rules()
@@ -360,7 +361,7 @@ class ReplicationQueue:
     def is_replacing(self, part: PartName) -> bool:
         """Tells whether a queued replacement adds parts of these blocks. Nothing else may add them then."""
         with self._lock:
-            return bool(self._rules().beside((), (part,)))
+            return bool(self._rules().entries_to_join((), (part,)))
 
     def is_queued(self, transaction: str) -> bool:
         """Tells whether the transaction's entry is still queued here."""
@@ -373,7 +374,7 @@ class ReplicationQueue:
             item = self._index.get(name)
             if item is None:
                 return True
-            if item.entry.new_part is None or item.entry.gone:
+            if item.entry.new_part is None or item.entry.removed_ranges:
                 return False
             return self._rules().later_drop_over(item) is not None
 

@@ -77,7 +77,7 @@ class MutationEntry:
         """Tells whether the mutation applies to the part and has not been applied yet."""
         return part.data_version < self.numbers.get(part.partition_id, 0)
 
-    def parts_to_do(self, parts: Iterable[PartName]) -> list[PartName]:
+    def parts_to_change(self, parts: Iterable[PartName]) -> list[PartName]:
         """Lists the parts that it must still change."""
         return [part for part in parts if self.must_change(part)]
 

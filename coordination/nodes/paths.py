@@ -208,7 +208,7 @@ class TablePaths:
         return ReplicaPaths(self, name)
 
     @property
-    def parents(self) -> str:
+    def parent(self) -> str:
         """The path above the table's root; ``"/"`` if the root is at the top."""
         return self.root.rpartition("/")[0] or "/"
 

@@ -128,8 +128,8 @@ def _ahead(entries: Sequence[LogEntry]) -> list[PartName]:
     """Lists the parts that these entries add with a quorum, or restore, and do not drop again."""
     ahead: list[PartName] = []
     for entry in entries:
-        for gone in entry.gone:
+        for gone in entry.removed_ranges:
             ahead = [part for part in ahead if not gone.covers(part)]
         if entry.quorum >= 2 or entry.is_restored:
-            ahead += entry.made
+            ahead += entry.created_parts
     return ahead

@@ -185,7 +185,7 @@ def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[Re
         replica = table.replica(position.name)
         paths += [replica.queue_entry(entry) for entry in keeper.children(replica.queue)]
     entries = [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
-    named = {str(part) for entry in entries for part in entry.made}
+    named = {str(part) for entry in entries for part in entry.created_parts}
     for listing in keeper.children_many([table.replica(position.name).parts for position in replicas]):
         named.update(listing or ())
     for name in names:
@@ -268,9 +268,9 @@ def _awaited_parts(
         entry = LogEntry.parse(answer[0]) if answer is not None else None
         if entry is None:
             continue
-        for gone in entry.gone:
+        for gone in entry.removed_ranges:
             awaited = {part for part in awaited if not gone.covers(part)}
-        awaited.update(entry.made)
+        awaited.update(entry.created_parts)
     return awaited
 
 

@@ -106,7 +106,7 @@ def clone_replica(keeper: Keeper, replica: ReplicaPaths, local_parts: Mapping[Pa
     _require_not_lost(keeper, origin, lost_version)
     coming = [*queue, *_read_log(keeper, replica)]
     virtual = _virtual_parts(listed, coming)
-    hashes = {part: digest for entry in coming for part, digest in entry.hashes.items()} | listed
+    hashes = {part: digest for entry in coming for part, digest in entry.content_hashes.items()} | listed
     own = set(keeper.children(replica.parts))
     detach = tuple(
         part
@@ -216,9 +216,9 @@ def _hash(data: bytes) -> str:
 def _virtual_parts(listed: Mapping[PartName, str], queue: Sequence[LogEntry]) -> PartSet:
     virtual = PartSet(listed)
     for entry in queue:
-        for dropped in entry.gone:
+        for dropped in entry.removed_ranges:
             virtual.remove_covered(dropped)
-        for part in entry.made:
+        for part in entry.created_parts:
             virtual.add(part)
     return virtual
 

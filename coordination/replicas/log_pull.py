@@ -54,7 +54,7 @@ class LogCursor:
     expected: int = 1
     """Entries that the last pull found, up to a small limit. A pull that finds more reads the log's length."""
 
-    def take(self) -> tuple[int, int] | None:
+    def take_position(self) -> tuple[int, int] | None:
         """Returns the position and makes it unknown until the pull has succeeded."""
         position, self.position = self.position, None
         return position
@@ -122,7 +122,7 @@ def pull_log(
     pointer's version would differ and the pull would fail.
     """
     cursor = cursor or LogCursor()
-    known, size, end = cursor.take(), cursor.expected, 0
+    known, size, end = cursor.take_position(), cursor.expected, 0
     if known is None:
         known, end = _find_position(keeper, replica, queue)
         size = min(size, max(0, end - known[0]))
@@ -326,7 +326,7 @@ def queue_missing_fetches(
     if not missing:
         return 0
     queued = [entry for _, entry in _read_entries(keeper, replica, keeper.children(replica.queue))]
-    drops = [gone for entry in queued for gone in entry.gone]
+    drops = [gone for entry in queued for gone in entry.removed_ranges]
     dropped = [part for part in missing if any(gone.covers(part) for gone in drops)]
     unlist_parts(keeper, replica, dropped)
     for part in dropped:

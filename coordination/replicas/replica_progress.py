@@ -18,7 +18,7 @@ class OtherReplicasProgress:
         self._queued: dict[ReplicaPaths, frozenset[str]] = {}
         """Replicas that have pulled the whole log, and the entries of their queues at that time not yet executed."""
 
-    def behind(self, keeper: Keeper) -> list[str]:
+    def unfinished_replicas(self, keeper: Keeper) -> list[str]:
         """Lists the active replicas that have something left to do. Inactive ones follow later."""
         for replica, pointer in zip(
             self._pulling, keeper.get_many([replica.log_pointer for replica in self._pulling]), strict=True

@@ -111,7 +111,7 @@ def create_table_or_replica(
             existing = _read_definition(keeper, table)
             if existing is None:
                 _sweep_dropped_table(keeper, table, wait)
-                keeper.create_parents(table.parents)
+                keeper.create_parents(table.parent)
                 keeper.multi(_table_ops(table, definition, restoring) + new.ops(is_first=True))
                 return CreateOutcome.FIRST_REPLICA
             compare_definitions(existing, definition, table.root)

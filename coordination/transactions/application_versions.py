@@ -31,7 +31,7 @@ class ApplicationVersion:
     rows: int = 0
     node_version: int = 0
 
-    def takes(self, version: int | None) -> bool:
+    def accepts(self, version: int | None) -> bool:
         """Tells whether ``version`` may be committed next."""
         return self.committed is None or (version is not None and version > self.committed)
 
@@ -39,7 +39,7 @@ class ApplicationVersion:
         """Returns the rows of a version; 0 if it is not the last one."""
         return self.rows if version == self.committed else 0
 
-    def claim(self, version: int, rows: int) -> Create | SetData:
+    def commit_op(self, version: int, rows: int) -> Create | SetData:
         """Returns the operation that makes ``version`` the last one. It fails when another came first."""
         document = {
             "version": FORMAT_VERSION, "application": self.application, "committed": version, "rows": rows,

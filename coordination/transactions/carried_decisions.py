@@ -26,7 +26,7 @@ def write_decisions(
         for each in decided
     }
     for name, (version, rows) in applications.items():
-        wanted[table.application(name)] = ApplicationVersion(table.application(name), "").claim(version, rows).data
+        wanted[table.application(name)] = ApplicationVersion(table.application(name), "").commit_op(version, rows).data
     parents = [table.transactions] * bool(decided) + [table.applications] * bool(applications)
     contents = [*((parent, b"") for parent in parents), *sorted(wanted.items())]
     stats = keeper.exists_many([path for path, _ in contents])

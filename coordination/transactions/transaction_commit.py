@@ -85,7 +85,7 @@ class CommitRequest:
     application: str = ""
     version: int | None = None
     """With ``application``: the commit is skipped if it has committed this version, or a later one."""
-    along: tuple[Op, ...] = ()
+    extra_ops: tuple[Op, ...] = ()
     """Operations of another table in the same multi (``coordination.drops.move_partition``)."""
 
 
@@ -209,7 +209,7 @@ class _Attempt:
         application = None
         if request.application:
             application = read_application_version(self._keeper, table, request.application)
-            if not application.takes(request.version):
+            if not application.accepts(request.version):
                 return CommitOutcome(CommitVerdict.SKIPPED, application.rows_of(request.version))
         try:
             if found is None or found.state is not TransactionState.OPEN:
@@ -236,7 +236,7 @@ class _Attempt:
             Delete(table.open_transaction(transaction.name), transaction.inserts),
             *(Delete(lock.path) for lock in self._locks if lock not in drops),
             *(Check(table.replica(name).is_active) for name in sorted({part.replica for part in parts})),
-            *request.along,
+            *request.extra_ops,
         ]
         if self._quorum >= 2 and parts:
             first, *others = (str(part.part) for part in parts)
@@ -244,7 +244,7 @@ class _Attempt:
             ops.append(Create(table.quorum_parallel_part(transaction.name), status.to_bytes()))
         if application is not None:
             assert request.version is not None
-            ops.append(application.claim(request.version, rows))
+            ops.append(application.commit_op(request.version, rows))
         if partitions_version is not None:
             ops.append(Check(table.block_numbers, partitions_version))
         limit_bytes = MAX_REQUEST_BYTES - _SLACK_BYTES - sum(map(operation_bytes, ops))
@@ -259,7 +259,7 @@ class _Attempt:
 
     def _judge(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
         """Raises if another attempt is of no use."""
-        if error.op in self._request.along:
+        if error.op in self._request.extra_ops:
             raise OtherTableChanged(
                 "KEEPER_EXCEPTION", f"The other table has changed meanwhile: {error.message}"
             ) from error

@@ -37,14 +37,14 @@ class BlockFilter:
         self._after = after
         self._until = until
 
-    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+    def match_rows(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
         numbers = read(BLOCK_NUMBER).to_numpy().astype(np.int64)
         mask: np.ndarray = (numbers > self._after) & (numbers <= self._until)
         return mask
 
     def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch with the column; the test itself leaves out only some of the others."""
-        mask = self.matching(batch.column, batch.num_rows)
+        mask = self.match_rows(batch.column, batch.num_rows)
         return batch if mask.all() else batch.filter(pa.array(mask))
 
 

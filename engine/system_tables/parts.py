@@ -62,7 +62,7 @@ def _hash_of_files(part: Part) -> str:
 
 def _index_bytes(part: Part) -> tuple[int, int, int]:
     """Of the skip indexes: on disk, before compression, and their marks, of which they have none."""
-    indexes = list(part.index_file or ())
+    indexes = list(part.skip_index_file or ())
     return sum(index.size for index in indexes), sum(index.uncompressed_bytes for index in indexes), 0
 
 

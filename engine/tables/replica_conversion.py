@@ -183,7 +183,7 @@ def _flags(directory: Path) -> tuple[Path, ...]:
 
 def _refuse_open(definition: TableDefinition, store: PartStore, how: str, decided: Sequence[Transaction]) -> None:
     names = {each.name for each in decided}
-    if undecided := [name for name in store.staged.transactions() if name not in names]:
+    if undecided := [name for name in store.staged.list_transactions() if name not in names]:
         raise _unsettled(definition, how, f"transaction {undecided[0]} is open")
     if attaching := store.attaching.transactions():
         raise _unsettled(definition, how, f"ATTACH PARTITION {attaching[0]} is not ended")

@@ -91,7 +91,7 @@ class MergeOrder:
     cleanup: bool = False
     """Rows that say that they are deleted go: the sources are all parts of their partition."""
     expire_at: int = 0
-    """The time of the merge: what has expired then goes, and rows have an age (``MergeMode.at``); 0: none."""
+    """The time of the merge: what has expired then goes, and rows have an age (``MergeMode.with_time``); 0: none."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class CatalogPublication(CatalogListener):
         with self._lock:
             self._uid_of[id(table)] = uid
             self._objects[uid] = table
-        table.store.follow(lambda active: self._introduce(uid, record, active))
+        table.store.set_listener(lambda active: self._introduce(uid, record, active))
 
     def table_altered(self, table: Table, definition: TableDefinition) -> None:
         with self._lock:
@@ -190,10 +190,10 @@ class _TableFollower:
         self._publication = publication
         self._uid = uid
 
-    def parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
+    def on_active_parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
         return self._publication.parts_changed(self._uid, changes)
 
-    def oldest_read(self) -> int:
+    def get_oldest_read_change(self) -> int:
         return self._publication.oldest_read()
 
 

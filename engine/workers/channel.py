@@ -217,9 +217,9 @@ class CallStatus(QueryStatus):
             self.stop()
         return self.reason is not None
 
-    def expire(self) -> None:
+    def check_deadline(self) -> None:
         if not self.is_stopped:
-            super().expire()
+            super().check_deadline()
 
 
 def _told(call: str, problem: Exception) -> PandoError:

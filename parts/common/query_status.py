@@ -207,14 +207,14 @@ class QueryStatus:
 
         return forget
 
-    def expire(self) -> None:
+    def check_deadline(self) -> None:
         """Stops the query if its time is over."""
         if self.reason is None and self._deadline is not None and self._clock() >= self._deadline:
             self.stop(self.timeout_error())
 
     def check(self) -> None:
         """Raises 394 if the query was cancelled, 159 (TIMEOUT_EXCEEDED) if its time is over."""
-        self.expire()
+        self.check_deadline()
         if self.reason is not None:
             raise self.reason
 

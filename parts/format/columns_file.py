@@ -85,7 +85,7 @@ class MinMaxCollector:
             if len(self._seen[column.name]) > 64:
                 self._shrink(column)
 
-    def entries(self) -> list[tuple[str, DataType, pa.Array]]:
+    def to_named_arrays(self) -> list[tuple[str, DataType, pa.Array]]:
         """Returns (name, type, [min, max]) for ``encode_named_arrays``."""
         for column in self._columns:
             self._shrink(column)

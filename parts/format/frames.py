@@ -234,7 +234,7 @@ class _BufferReader:
             return None
         return decode_chain(*found) if is_validity else decode_low_halves(*found)
 
-    def next_window(self, begin: int, size: int) -> pa.Buffer | None:
+    def next_slice(self, begin: int, size: int) -> pa.Buffer | None:
         """Decodes a slice of the next buffer; ``None`` if it is absent."""
         found = self._take()
         return None if found is None else decode_slice(*found, begin, size)

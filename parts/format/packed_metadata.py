@@ -86,7 +86,7 @@ class MetadataReader:
         self._bytes = len(self._held)
 
     @property
-    def packed(self) -> Collection[str]:
+    def packed_names(self) -> Collection[str]:
         """The names inside ``meta.bin``; none for a wide part."""
         return self._packed.keys()
 

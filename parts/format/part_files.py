@@ -22,7 +22,7 @@ Versions
   deleted rows (``parts.table.row_exists_column``).
 - Fixed for ever, so that every version can read the version: ``checksums`` is one JSON object with ``version`` and ends
   with its hash; ``meta.bin`` begins with ``PANDOMT`` and a digit and ends with its hash.
-- A missing optional file has the meaning of its ``absent``.
+- A missing optional file has the meaning of its ``default``.
 
 The content hash (``parts.format.content_hash``) is over names, types and values of the columns alone. No small file
 enters it, ``metadata_version`` and the skip indexes neither: replicas that wrote the same rows agree, whichever of them
@@ -102,7 +102,7 @@ class SmallFile(Generic[T]):
     encode: Callable[[PartMetadata], bytes | None]
     decode: Callable[[bytes, DecodingContext], T]
     since: tuple[int, int] = FIRST_VERSION
-    absent: T | None = None
+    default: T | None = None
     """The value for a missing file; ``None``: every part has the file (226, NO_FILE_IN_DATA_PART)."""
 
 
@@ -156,14 +156,14 @@ METADATA_VERSION_FILE = SmallFile(
     lambda content: str(content.metadata_version).encode() if content.metadata_version else None,
     lambda data, of: decode_number(data, of.part, METADATA_VERSION),
     since=(1, 1),
-    absent=0,
+    default=0,
 )
 TTL_FILE = SmallFile(
     TTL,
     lambda content: content.ttl.encode() if content.ttl.rules else None,
     lambda data, of: _decode_ttl(data, of.part),
     since=(1, 2),
-    absent=NO_KNOWN_TIMES,
+    default=NO_KNOWN_TIMES,
 )
 
 SMALL_FILES: tuple[SmallFile[Any], ...] = (

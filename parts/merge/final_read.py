@@ -30,7 +30,7 @@ class FinalSource:
 
     part: Part
     ranges: Sequence[RowRange] | None = None
-    values: dict[str, str] = field(default_factory=dict)
+    constant_columns: dict[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -47,7 +47,7 @@ class FinalSource:
 
     def append_constant_columns(self, table: pa.Table) -> pa.Table:
         """Appends the constant columns."""
-        for name, value in self.values.items():
+        for name, value in self.constant_columns.items():
             indices = pa.array(np.zeros(table.num_rows, np.int32))
             column = pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
             table = table.append_column(pa.field(name, DICTIONARY_STRING, nullable=False), column)
@@ -76,13 +76,13 @@ def read_final(
     sources = [source for source in sources if source.rows]
     if not sources:
         return
-    key, mode = description.sorting_key, description.merge_mode.for_reading()
-    given = set(sources[0].values)
+    key, mode = description.sorting_key, description.merge_mode.for_final()
+    given = set(sources[0].constant_columns)
     needed = [name for name in dict.fromkeys((*columns, *key.columns, *mode.columns)) if name not in given]
     target = target_slice_rows or choose_slice_rows([source.part for source in sources])
     rows = [_ChosenRows(source, needed, len(sources)) for source in sources]
     run = SliceReducer(rows, description, mode, is_cancelled, with_dictionaries=True)
-    for block in run.blocks(_slices(sources, description, target), target):
+    for block in run.read_blocks(_slices(sources, description, target), target):
         yield block.select(list(columns))
 
 

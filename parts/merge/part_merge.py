@@ -83,13 +83,17 @@ def merge_parts(
     ttl = description.ttl
     facts = [source.get_applicable_ttl(ttl) for source in sources]
     expires = bool(expire_at) and any(ttl.may_have_expired(known, expire_at) for known in facts)
-    whole = ttl.together(facts)
+    whole = ttl.combine_parts(facts)
     codec = ttl.codec_at(whole, expire_at) if expire_at else whole.codec
     partition = [array[0] for _, _, array in sources[0].partition_arrays]
     mode = mode or description.merge_mode
     all_sources = sources
     if expires:  # fully expired parts are not read
-        sources = [source for source, known in zip(sources, facts, strict=True) if not ttl.is_gone(known, expire_at)]
+        sources = [
+            source
+            for source, known in zip(sources, facts, strict=True)
+            if not ttl.has_every_row_expired(known, expire_at)
+        ]
     total_rows = sum(source.rows for source in sources)
     total_bytes = sum(source.data_uncompressed_bytes for source in sources)
     is_wide = description.settings.is_wide(total_bytes, total_rows)
@@ -111,7 +115,7 @@ def merge_parts(
     run = SliceReducer(rows, description, mode, is_cancelled, with_dictionaries=True)
     target = target_slice_rows or choose_slice_rows(sources)
     try:
-        blocks = run.blocks(plan_slices(sources, description.sorting_key, target), target)
+        blocks = run.read_blocks(plan_slices(sources, description.sorting_key, target), target)
         for block in apply_ttl(blocks, description, expire_at) if expires else blocks:
             _stop_if(is_cancelled)
             writer.append_conformed(block.select(written.schema.stored.names))
@@ -178,7 +182,7 @@ class SliceReducer:
     ) -> None:
         self._sources = sources
         self._key = description.sorting_key
-        self._mode, self._across = mode.of_slices, mode.across
+        self._mode, self._across = mode.slice_mode, mode.reduce_across_slices
         self._is_cancelled = is_cancelled
         self.rows_read = 0
         self._with_dictionaries = with_dictionaries
@@ -186,7 +190,7 @@ class SliceReducer:
         self._turn = threading.Condition()
         self._next_to_read = 0
 
-    def blocks(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
+    def read_blocks(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
         """Yields the reduced blocks in key order."""
         return self._across(self._slices(plan, target_rows))
 

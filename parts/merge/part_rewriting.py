@@ -67,7 +67,7 @@ def rewrite_columns(
     ``ttl`` has the times of the rows; without it, the source's times that still hold.
     """
     columns = _columns(source, description.schema, names, gone)
-    changed = {*names, *source.converted}
+    changed = {*names, *source.converted_columns}
     if source.part_type == "Wide":
         return _rewrite_wide(source, directory, description, columns, changed, blocks, indexes, ttl)
     ttl = ttl or _collector(source, description, columns, changed)
@@ -92,7 +92,7 @@ def rewrite_rows(
     """
     columns = [column for column in list_rewritten_columns(source, description.schema) if column.name not in gone]
     names = [column.name for column in columns]
-    ttl = ttl or _collector(source, description, columns, source.converted)
+    ttl = ttl or _collector(source, description, columns, source.converted_columns)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
         for block in _ahead(source, blocks):
             writer.append_conformed(block.select(names))
@@ -106,7 +106,7 @@ def list_rewritten_columns(source: Part, schema: TableSchema) -> list[Column]:
 
 
 def _columns(source: Part, schema: TableSchema, new: Collection[str], gone: Collection[str]) -> list[Column]:
-    there = {*source.readable, *source.converted, *new}.difference(gone)
+    there = {*source.readable_columns, *source.converted_columns, *new}.difference(gone)
     hidden = (make_block_number_column(), ROW_EXISTS_COLUMN)
     return [column for column in (*schema.stored.columns, *hidden) if column.name in there]
 
@@ -135,8 +135,8 @@ def _collector(
 ) -> TtlCollector:
     """Collects the times again, except those of column rules, whose expired values are already replaced."""
     ttl = description.ttl
-    known = TableTtl(tuple(ttl.of_kind(RuleKind.COLUMN))).beside(source.get_applicable_ttl(ttl), changed)
-    readable = ttl.readable([column.name for column in columns])
+    known = TableTtl(tuple(ttl.of_kind(RuleKind.COLUMN))).keep_unchanged(source.get_applicable_ttl(ttl), changed)
+    readable = ttl.limit_to_columns([column.name for column in columns])
     return TtlCollector(readable, codec=source.ttl.codec, known=known)
 
 
@@ -219,10 +219,10 @@ def _rewrite_wide(
                 if own:
                     writer.append(block)
                 indexes.add(block)
-        for name, data in indexes.files(kept).items():
+        for name, data in indexes.encode_files(kept).items():
             writer.add_file(name, data)
         new = writer.finish_columns()
-        return writer.finish_with(_with_links(source, directory, description, columns, own, new, ttl))
+        return writer.finish_with_columns(_with_links(source, directory, description, columns, own, new, ttl))
 
 
 def _divided(
@@ -231,7 +231,7 @@ def _divided(
     """Returns the skip indexes to keep from the source, and those to build again."""
     kept, changed = [], []
     for index in description.indexes:
-        found = None if source.index_file is None else source.index_file.find(index)
+        found = None if source.skip_index_file is None else source.skip_index_file.find_index(index)
         if index.name in made or set(written) & set(index.key.columns):
             changed.append(index)
         elif found is not None and source.read_skip_index(index) is not None:
@@ -249,13 +249,13 @@ def _with_links(
     ttl: TtlCollector | None,
 ) -> WrittenColumns:
     """Links the files of the other columns, and returns the facts of all columns."""
-    old = source.content()
+    old = source.to_part_metadata()
     schema = TableSchema(tuple(columns))
     places = {column.name: place for place, column in enumerate(own)}
-    facts, marks, sums = [], [], dict(new.sums)
+    facts, marks, sums = [], [], dict(new.file_checksums)
     for column, field in zip(columns, schema.arrow, strict=True):
         if column.name in places:
-            facts.append(new.facts[places[column.name]])
+            facts.append(new.columns[places[column.name]])
             marks.append(new.content.marks[places[column.name]])
             continue
         stored = source.stored_name(column.name)
@@ -268,9 +268,9 @@ def _with_links(
         columns=ColumnsFile(schema, source.granularity, source.sorting_key),
         marks=marks,
         metadata_version=description.metadata_version,
-        ttl=ttl.found()
+        ttl=ttl.to_part_ttl()
         if ttl is not None
-        else description.ttl.beside(source.get_applicable_ttl(description.ttl), places),
+        else description.ttl.keep_unchanged(source.get_applicable_ttl(description.ttl), places),
     )
     return WrittenColumns(content, facts, sums)
 

@@ -37,7 +37,7 @@ def find_fully_expired_parts(
     ttl: TableTtl, parts: Sequence[tuple[PartName, TtlMergeCandidate]], now: int
 ) -> list[PartName]:
     """Returns parts all of whose rows have expired, or that have none: they need not be read."""
-    return [name for name, facts in parts if not facts.rows or ttl.is_gone(facts.ttl, now)]
+    return [name for name, facts in parts if not facts.rows or ttl.has_every_row_expired(facts.ttl, now)]
 
 
 def select_ttl_merge(
@@ -59,7 +59,7 @@ def select_ttl_merge(
 
     def delete_since(name: PartName) -> int | None:
         """Returns since when the part has rows to delete."""
-        return ttl.due(facts(name).ttl, is_whole=only_whole)
+        return ttl.get_due_time(facts(name).ttl, is_whole=only_whole)
 
     def recompress_since(name: PartName) -> int | None:
         """Returns 0 if the part needs another codec, otherwise ``None``."""

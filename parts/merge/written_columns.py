@@ -43,7 +43,7 @@ def describe_written_columns(
             return False
         rule = rules.get(column.name)
         return all(
-            source.lacks([column.name]) or (rule is not None and rule.has_expired(known, expire_at))
+            source.lacks_columns([column.name]) or (rule is not None and rule.has_expired(known, expire_at))
             for source, known in zip(sources, facts, strict=True)
         )
 
@@ -63,7 +63,7 @@ def find_expired_columns(source: Part, known: PartTtl, description: TableDescrip
         return set()
     found = {rule.column for rule in description.ttl.of_kind(RuleKind.COLUMN) if rule.has_expired(known, expire_at)}
     gone = found - _needed_columns(description)
-    return gone if {*source.readable, *source.converted} - gone else set()
+    return gone if {*source.readable_columns, *source.converted_columns} - gone else set()
 
 
 def _needed_columns(description: TableDescription) -> set[str]:

@@ -49,11 +49,11 @@ class FrameCache:
                 self._frames.move_to_end(key)
             return found
 
-    def has(self, key: _Key) -> bool:
+    def contains(self, key: _Key) -> bool:
         """Tells whether the frame is cached now. Takes no lock and does not mark it as used."""
         return key in self._frames
 
-    def keep(self, key: _Key, frame: pa.Array) -> None:
+    def add(self, key: _Key, frame: pa.Array) -> None:
         """Caches a frame."""
         size = frame.nbytes
         with self._lock:

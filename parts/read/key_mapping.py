@@ -23,7 +23,7 @@ def map_primary_index(part: Part, key: Key) -> PrimaryIndex:
     """Returns the index under the table's ``key``. Reads one row for expressions the part lacks."""
     index = part.primary_index
     is_same = index.expressions == key.expressions and index.types == key.plain_types
-    if not part.rows or (is_same and not part.lacks(key.columns)):
+    if not part.rows or (is_same and not part.lacks_columns(key.columns)):
         return index
     found = part.other_index
     if found is None or found.expressions != key.expressions:
@@ -38,9 +38,9 @@ def is_sorted_by(part: Part, key: Key) -> bool:
     """
     known = 0
     for expression, reads in zip(key.expressions, key.reads, strict=True):
-        if part.sorting_key[known : known + 1] == (expression,) and not part.lacks(reads):
+        if part.sorting_key[known : known + 1] == (expression,) and not part.lacks_columns(reads):
             known += 1
-        elif not all(part.lacks([name]) and _has_no_default(part, name) for name in reads):
+        elif not all(part.lacks_columns([name]) and _has_no_default(part, name) for name in reads):
             return False
     return True
 
@@ -54,7 +54,7 @@ def _under(part: Part, index: PrimaryIndex, key: Key) -> PrimaryIndex:
     constants: list[pa.Array] | None = None
     known = 0
     for number, (expression, reads) in enumerate(zip(key.expressions, key.reads, strict=True)):
-        if known < len(index.keys) and index.expressions[known] == expression and not part.lacks(reads):
+        if known < len(index.keys) and index.expressions[known] == expression and not part.lacks_columns(reads):
             keys.append(index.keys[known].cast(key.plain_types[number].arrow))
             known += 1
             continue

@@ -3,8 +3,8 @@
 Opening reads the small metadata and compares sizes of the data files; nothing else.
 
 Invariants
-- A part may be used by many threads at once. Only its place on disk ever changes (:meth:`OpenedPart.move`), and that in
-  all its views (:meth:`OpenedPart.under`) at once.
+- A part may be used by many threads at once. Only its place on disk ever changes (:meth:`OpenedPart.rename_directory`),
+  and that in all its views (:meth:`OpenedPart.under`) at once.
 - Mapped files stay readable after the part's directory was renamed or deleted.
 """
 
@@ -58,7 +58,7 @@ from parts.table.ttl_rules import PartTtl, TableTtl
 from parts.types import DataType
 
 TEMPORARY_NAME = PartName("tmp", 0, 0, 0)
-_OWN = ("table_schema", "_lock", "_maps", "_indexes", "index_file", "other_index", "_cache_owner")
+_OWN = ("table_schema", "_lock", "_maps", "_indexes", "skip_index_file", "other_index", "_cache_owner")
 """Attributes that belong to the process and are not sent to another one."""
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class OpenedPart:
             for column, array in self.minmax_arrays.items()
         }
 
-    def content(self) -> PartMetadata:
+    def to_part_metadata(self) -> PartMetadata:
         """Returns the content of its small files, for writing a part of the same rows."""
         return PartMetadata(
             ColumnsFile(self.schema, self.granularity, self.sorting_key),
@@ -152,7 +152,8 @@ class OpenedPart:
 
     def get_applicable_ttl(self, rules: TableTtl) -> PartTtl:
         """Returns its times of those rules whose columns it stores unconverted and under the same name."""
-        return rules.readable([name for name in self._positions if self.stored_name(name) == name]).known(self.ttl)
+        names = [name for name in self._positions if self.stored_name(name) == name]
+        return rules.limit_to_columns(names).select_known(self.ttl)
 
     @property
     def path(self) -> Path:
@@ -178,11 +179,11 @@ class OpenedPart:
         mappings = [map_columns(self.schema, version, self.table_schema) for version in versions]
         return all(not each.converted and each.positions == mappings[0].positions for each in mappings)
 
-    def lacks(self, columns: Iterable[str]) -> bool:
+    def lacks_columns(self, columns: Iterable[str]) -> bool:
         """Tells whether some of the columns are not in its files. A column of another type is."""
         return not all(name in self._positions or name in self._converted for name in columns)
 
-    def without(self, columns: Collection[str]) -> Self:
+    def without_columns(self, columns: Collection[str]) -> Self:
         """Returns the part as if it lacked these columns: they are read as their defaults."""
         part = copy.copy(self)
         part._positions = {name: at for name, at in self._positions.items() if name not in columns}
@@ -190,7 +191,7 @@ class OpenedPart:
         return part
 
     @property
-    def readable(self) -> Sequence[str]:
+    def readable_columns(self) -> Sequence[str]:
         """The columns that can be read from the files as they are."""
         return [name for name in self._positions if not name.startswith(STORED_PREFIX)]
 
@@ -200,7 +201,7 @@ class OpenedPart:
         return ROW_EXISTS in self.schema
 
     @property
-    def converted(self) -> Sequence[str]:
+    def converted_columns(self) -> Sequence[str]:
         """The columns whose type has changed since the part was written."""
         return tuple(self._converted)
 
@@ -225,11 +226,11 @@ class OpenedPart:
         return sum(key.nbytes for key in index.keys) if index is not None else 0
 
     @cached_property
-    def index_file(self) -> SkipIndexFile | None:
+    def skip_index_file(self) -> SkipIndexFile | None:
         """The skip indexes; ``None`` if the part has none."""
         if SKIP_INDEXES not in self.checksums.files:
             return None
-        if SKIP_INDEXES in self._meta.packed:
+        if SKIP_INDEXES in self._meta.packed_names:
             with self._lock:
                 data = pa.py_buffer(self._meta.read(SKIP_INDEXES))
         else:
@@ -238,13 +239,13 @@ class OpenedPart:
 
     def read_skip_index(self, index: SkipIndex) -> IndexValues | None:
         """Returns the part's values of a skip index; ``None`` if it has none or its columns have changed."""
-        if self.index_file is None or any(self._is_other(name) for name in index.key.columns):
+        if self.skip_index_file is None or any(self._is_other(name) for name in index.key.columns):
             return None
         with self._lock:
             if index.name not in self._indexes:
-                self._indexes[index.name] = (index, self.index_file.values(index))
+                self._indexes[index.name] = (index, self.skip_index_file.read_index(index))
             known, values = self._indexes[index.name]
-        return values if known == index else self.index_file.values(index)
+        return values if known == index else self.skip_index_file.read_index(index)
 
     def _is_other(self, column: str) -> bool:
         return column not in self._positions or self.stored_name(column) != column
@@ -254,7 +255,7 @@ class OpenedPart:
         sizes = self.checksums.column_bytes
         return {name.removeprefix(STORED_PREFIX): sizes[self.stored_name(name)] for name in self._positions}
 
-    def bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
+    def estimate_bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
         """Returns roughly how many uncompressed bytes of stored ``columns`` precede each of the granules."""
         before = np.zeros(len(granules))
         for name in set(columns) & self._positions.keys():
@@ -270,7 +271,7 @@ class OpenedPart:
                 before += granules * (raw / max(self.marks, 1))
         return before
 
-    def move(self, new_path: Path) -> None:
+    def rename_directory(self, new_path: Path) -> None:
         """Renames the directory. Readers of this part continue with the files at their new place."""
         with self._lock:
             self.path.rename(new_path)
@@ -293,16 +294,13 @@ class OpenedPart:
         self._map_columns()
 
     def verify(self, check: Callable[[], None] = lambda: None, known: Collection[str] = ()) -> None:
-        """Reads every byte of every file except the ``known`` ones. Raises ``CorruptionError`` if one differs.
-
-        ``check`` is called at the start and before every frame; its errors are raised too.
-        """
+        """Reads every byte except of ``known`` files. Raises ``CorruptionError``, or an error of ``check``."""
         check()
         meta = MetadataReader(self.path, self._label)
         checksums = Checksums.decode(meta.read(CHECKSUMS), self._label)
         if checksums != self.checksums:
             raise CorruptionError("Checksums changed since the part was opened", part=self._label, file=CHECKSUMS)
-        for name in meta.packed if meta.is_packed else filter(is_small_file, checksums.files):
+        for name in meta.packed_names if meta.is_packed else filter(is_small_file, checksums.files):
             if name != CHECKSUMS:
                 check_file_bytes(meta.read(name), name, checksums, self._label)
         for file in self.data_files():
@@ -330,8 +328,8 @@ class OpenedPart:
 
     def _value(self, file: SmallFile[T], shape: DecodingContext | None = None) -> T:
         """Decodes a small file."""
-        if file.absent is not None and file.name not in self.checksums.files:
-            return file.absent
+        if file.default is not None and file.name not in self.checksums.files:
+            return file.default
         with self._lock:
             data = self._meta.read(file.name)
         if not self._is_trusted:
@@ -350,7 +348,8 @@ class OpenedPart:
 
     def data_files(self) -> list[str]:
         """Lists the files that are mapped, and those that this version does not know."""
-        return [name for name in self.checksums.files if not is_small_file(name) and name not in self._meta.packed]
+        packed = self._meta.packed_names
+        return [name for name in self.checksums.files if not is_small_file(name) and name not in packed]
 
     def _files_on_disk(self) -> Collection[str]:
         """Lists the files besides ``meta.bin`` or ``checksums``."""
@@ -369,7 +368,7 @@ class OpenedPart:
     def _mapped(self, file: str) -> pa.Buffer:
         with self._lock:
             if file not in self._maps:
-                self._maps[file] = self._meta.map_data() if file in self._meta.packed else self._map(file)
+                self._maps[file] = self._meta.map_data() if file in self._meta.packed_names else self._map(file)
             return self._maps[file]
 
     def _map(self, file: str) -> pa.Buffer:

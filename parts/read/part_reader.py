@@ -169,7 +169,7 @@ class Part(OpenedPart):
 
     def check_conversions(self) -> None:
         """Raises ``UserError`` for a stored value that cannot be converted to its column's current type."""
-        for _ in self.read(self.converted) if self.converted else ():
+        for _ in self.read(self.converted_columns) if self.converted_columns else ():
             pass
 
     def read_row_range(self, columns: Sequence[str], chosen: RowRange) -> list[pa.Array] | None:
@@ -201,7 +201,7 @@ class Part(OpenedPart):
             if read_raw_size(data, offset, self._label, file) > MAX_CACHED_FRAME_BYTES:
                 return None
             found = decode_frame(data, offset, column.type.arrow, self._label, file, is_kept=True)
-            FRAME_CACHE.keep(key, found)
+            FRAME_CACHE.add(key, found)
         return found
 
     @cached_property
@@ -210,14 +210,14 @@ class Part(OpenedPart):
         weakref.finalize(self, FRAME_CACHE.drop_owner, owner)
         return owner
 
-    def undecoded_bytes(self, columns: Sequence[str], chosen: RowRange) -> int:
+    def count_undecoded_bytes(self, columns: Sequence[str], chosen: RowRange) -> int:
         """Returns the uncompressed bytes of the frames that :meth:`read_row_range` would have to decode."""
         return sum(
             read_raw_size(self._mapped(self._file_of(name)), offset, self._label, self._file_of(name))
             for name in columns
             if (position := self._positions.get(name)) is not None
             for offset, _, _ in self._frames_of(self._marks[position], chosen)
-            if not FRAME_CACHE.has((self._cache_owner, position, offset))
+            if not FRAME_CACHE.contains((self._cache_owner, position, offset))
         )
 
     def starts_with_dictionary(self, column: str) -> bool:
@@ -316,7 +316,7 @@ def _read_batch(
             tested[name] = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         return tested[name]
 
-    found = np.flatnonzero(test.matching(read, batch.rows))
+    found = np.flatnonzero(test.match_rows(read, batch.rows))
     if not len(found):
         return []
     arrays = [tested[name] if name in tested else read_column(name, batch) for name in stored]

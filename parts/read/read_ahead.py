@@ -26,7 +26,7 @@ class RowFilter(Protocol):
     def columns(self) -> frozenset[str]:
         """The columns that the filter reads."""
 
-    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+    def match_rows(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
         """Returns a mask of ``rows`` rows. ``read`` returns the values of a column."""
 
 

@@ -53,7 +53,7 @@ class FilterShape:
     bits_per_value: float = 0.0
 
     @classmethod
-    def of(cls, index: SkipIndex) -> FilterShape:
+    def from_index(cls, index: SkipIndex) -> FilterShape:
         """Returns the parameters of an index."""
         if index.kind == "bloom_filter":
             bits = -math.log(float(index.arguments[0])) / math.log(2) ** 2
@@ -61,7 +61,7 @@ class FilterShape:
         size, hashes, seed = map(int, index.arguments[-3:])
         return cls(hashes, seed, -(-8 * size // _WORD_BITS) * _WORD_BITS)
 
-    def places(self, numbers: np.ndarray, bits: np.ndarray | np.uint64) -> list[np.ndarray]:
+    def compute_bit_positions(self, numbers: np.ndarray, bits: np.ndarray | np.uint64) -> list[np.ndarray]:
         """Returns the bits of each number in a filter of this many bits."""
         numbers = (numbers >> np.uint64(_RUN_BITS)) ^ np.uint64(self.seed & (1 << 63) - 1)
         first, step = mix_bits(numbers), mix_bits(numbers ^ _STEP) | np.uint64(1)
@@ -76,7 +76,7 @@ class BloomFilterIndex:
     """
 
     def __init__(self, index: SkipIndex) -> None:
-        self._shape = FilterShape.of(index)
+        self._shape = FilterShape.from_index(index)
 
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
         """Summarises the runs; one filter has the values of all keys."""
@@ -91,11 +91,11 @@ class BloomFilterIndex:
         counts = np.bincount((different >> np.uint64(_HASH_BITS)).astype(np.int64), minlength=runs)
         return _lists(different & _KEPT, counts)
 
-    def united(self, runs: pa.Table) -> pa.Table:
+    def merge_runs(self, runs: pa.Table) -> pa.Table:
         different = _different(to_single_array(runs["hashes"]).flatten().to_numpy())
         return _lists(different, np.array([len(different)]))
 
-    def finished(self, runs: pa.Table) -> pa.Table:
+    def finish_runs(self, runs: pa.Table) -> pa.Table:
         lists = to_single_array(runs["hashes"])
         counts = np.diff(lists.offsets.to_numpy())
         bits = np.maximum(np.ceil(counts * self._shape.bits_per_value / _WORD_BITS), 1).astype(np.uint64) * np.uint64(
@@ -104,12 +104,14 @@ class BloomFilterIndex:
         owner = np.repeat(np.arange(len(counts)), counts)
         base = np.concatenate(([0], np.cumsum(bits)[:-1])).astype(np.uint64)
         flags = np.zeros(int(bits.sum()), bool)
-        for places in self._shape.places(lists.flatten().to_numpy() << np.uint64(_RUN_BITS), bits[owner]):
+        for places in self._shape.compute_bit_positions(
+            lists.flatten().to_numpy() << np.uint64(_RUN_BITS), bits[owner]
+        ):
             flags[base[owner] + places] = True
         words = np.packbits(flags, bitorder="little").view("<u8")
         return pa.table({"bits": bits, "words": _listed(words, bits // np.uint64(_WORD_BITS))})
 
-    def entries(self, runs: pa.Table) -> NamedArrays:
+    def to_named_arrays(self, runs: pa.Table) -> NamedArrays:
         return _entries(runs)
 
 
@@ -118,7 +120,7 @@ class TextBloomFilterIndex:
 
     def __init__(self, index: SkipIndex) -> None:
         self._index = index
-        self._shape = FilterShape.of(index)
+        self._shape = FilterShape.from_index(index)
 
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
         runs, bits = len(cuts) - 1, self._shape.bits
@@ -132,22 +134,22 @@ class TextBloomFilterIndex:
                 counts = np.diff(hashes.ends[cuts[first : last + 1] - begin])
                 base = np.repeat(np.arange(last - first, dtype=np.uint64) * np.uint64(bits), counts)
                 flags = np.zeros((last - first) * bits, bool)
-                for places in self._shape.places(hashes.numbers, np.uint64(bits)):
+                for places in self._shape.compute_bit_positions(hashes.numbers, np.uint64(bits)):
                     flags[base + places] = True
                 words[first:last] |= np.packbits(flags, bitorder="little").view("<u8").reshape(last - first, -1)
         sizes = np.full(runs, bits, np.uint64)
         return pa.table({"bits": sizes, "words": _listed(words.reshape(-1), sizes // np.uint64(_WORD_BITS))})
 
-    def united(self, runs: pa.Table) -> pa.Table:
+    def merge_runs(self, runs: pa.Table) -> pa.Table:
         words = to_single_array(runs["words"]).flatten().to_numpy().reshape(runs.num_rows, -1)
         size = np.array([self._shape.bits], np.uint64)
         together = np.bitwise_or.reduce(words, axis=0)
         return pa.table({"bits": size, "words": _listed(together, size // np.uint64(_WORD_BITS))})
 
-    def finished(self, runs: pa.Table) -> pa.Table:
+    def finish_runs(self, runs: pa.Table) -> pa.Table:
         return runs
 
-    def entries(self, runs: pa.Table) -> NamedArrays:
+    def to_named_arrays(self, runs: pa.Table) -> NamedArrays:
         return _entries(runs)
 
 
@@ -161,17 +163,17 @@ class StoredFilters:
     bytes: np.ndarray
 
     @classmethod
-    def of(cls, index: SkipIndex, entries: NamedArrays) -> StoredFilters:
+    def from_named_arrays(cls, index: SkipIndex, entries: NamedArrays) -> StoredFilters:
         """Decodes an index's entries."""
         (_, _, sizes), (_, _, words) = entries
         bits = sizes.to_numpy()
         bases = np.concatenate(([0], np.cumsum(bits)[:-1])).astype(np.uint64) if len(bits) else bits
-        return cls(FilterShape.of(index), bits, bases, words.to_numpy().view(np.uint8))
+        return cls(FilterShape.from_index(index), bits, bases, words.to_numpy().view(np.uint8))
 
     def may_contain(self, number: int) -> np.ndarray:
         """Returns for each run whether it may contain the value of this hash."""
         found = np.ones(len(self.bits), bool)
-        for places in self.shape.places(np.full(1, number, np.uint64), self.bits):
+        for places in self.shape.compute_bit_positions(np.full(1, number, np.uint64), self.bits):
             flat = self.bases + places
             found &= (self.bytes[flat >> np.uint64(3)] >> (flat & np.uint64(7)).astype(np.uint8)) & 1 == 1
         return found

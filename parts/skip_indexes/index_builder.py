@@ -28,14 +28,14 @@ class RunIndexKind(Protocol):
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
         """Summarises the keys of rows. ``cuts`` are where the runs, none of them empty, begin and end."""
 
-    def united(self, runs: pa.Table) -> pa.Table:
+    def merge_runs(self, runs: pa.Table) -> pa.Table:
         """Merges the summaries of several pieces of one run."""
 
-    def finished(self, runs: pa.Table) -> pa.Table:
+    def finish_runs(self, runs: pa.Table) -> pa.Table:
         """Completes the summaries of runs that get no more rows."""
 
-    def entries(self, runs: pa.Table) -> NamedArrays:
-        """Returns the arrays to write for all runs, after :meth:`finished`."""
+    def to_named_arrays(self, runs: pa.Table) -> NamedArrays:
+        """Returns the arrays to write for all runs, after :meth:`finish_runs`."""
 
 
 class SkipIndexWriter(Protocol):
@@ -46,7 +46,7 @@ class SkipIndexWriter(Protocol):
     def add(self, block: pa.Table) -> None:
         """Adds the next rows."""
 
-    def entries(self) -> NamedArrays | None:
+    def to_named_arrays(self) -> NamedArrays | None:
         """Returns the arrays to write for all rows; ``None`` if the index would be too large."""
 
 
@@ -78,12 +78,12 @@ class SkipIndexBuilder:
             for builder in self._indexes:
                 builder.add(used)
 
-    def files(self, kept: Sequence[EncodedSkipIndex] = ()) -> dict[str, bytes]:
+    def encode_files(self, kept: Sequence[EncodedSkipIndex] = ()) -> dict[str, bytes]:
         """Returns the index file by its name; empty without indexes.
 
         ``kept``: indexes taken from another part of the same rows.
         """
-        made = [(builder.index, builder.entries()) for builder in self._indexes]
+        made = [(builder.index, builder.to_named_arrays()) for builder in self._indexes]
         indexes = [*kept, *(encode_index(index, entries) for index, entries in made if entries is not None)]
         return {SKIP_INDEXES: encode_index_file(indexes)} if indexes else {}
 
@@ -109,27 +109,27 @@ class _Runs:
             self._end([*self._open, first])
             self._open = [runs.slice(last)]
             if last > 1:
-                self._done.append(self._kind.finished(runs.slice(1, last - 1)))
+                self._done.append(self._kind.finish_runs(runs.slice(1, last - 1)))
         else:
             self._open.append(first)
             if len(self._open) > 1:
-                self._open = [self._kind.united(pa.concat_tables(self._open))]
+                self._open = [self._kind.merge_runs(pa.concat_tables(self._open))]
         if self._rows % self._run_rows == 0:
             self._end(self._open)
             self._open = []
 
-    def entries(self) -> NamedArrays:
+    def to_named_arrays(self) -> NamedArrays:
         if self._open:
             self._end(self._open)
             self._open = []
         if not self._done:  # a part without rows
             arrays = [pa.nulls(0, type_.arrow) for type_ in self.index.key.types]
-            self._done.append(self._kind.finished(self._kind.summarize(arrays, np.zeros(1, np.int64))))
-        return self._kind.entries(pa.concat_tables(self._done))
+            self._done.append(self._kind.finish_runs(self._kind.summarize(arrays, np.zeros(1, np.int64))))
+        return self._kind.to_named_arrays(pa.concat_tables(self._done))
 
     def _end(self, pieces: list[pa.Table]) -> None:
-        run = self._kind.united(pa.concat_tables(pieces)) if len(pieces) > 1 else pieces[0]
-        self._done.append(self._kind.finished(run))
+        run = self._kind.merge_runs(pa.concat_tables(pieces)) if len(pieces) > 1 else pieces[0]
+        self._done.append(self._kind.finish_runs(run))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

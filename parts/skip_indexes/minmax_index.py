@@ -32,7 +32,7 @@ class MinMaxIndex:
             columns[f"{number}.low"], columns[f"{number}.high"] = low, high
         return pa.table(columns)
 
-    def united(self, runs: pa.Table) -> pa.Table:
+    def merge_runs(self, runs: pa.Table) -> pa.Table:
         columns = {}
         for name in runs.column_names:
             array = runs[name].combine_chunks()
@@ -41,10 +41,10 @@ class MinMaxIndex:
             columns[name] = low if name.endswith("low") else high
         return pa.table(columns)
 
-    def finished(self, runs: pa.Table) -> pa.Table:
+    def finish_runs(self, runs: pa.Table) -> pa.Table:
         return runs
 
-    def entries(self, runs: pa.Table) -> NamedArrays:
+    def to_named_arrays(self, runs: pa.Table) -> NamedArrays:
         types = [type_ for type_ in self._types for _ in range(2)]
         return [
             (name, type_, to_plain_array(runs[name], type_))

@@ -34,16 +34,16 @@ class SetIndex:
         keys = [to_plain_array(array, type_) for array, type_ in zip(arrays, self._types, strict=True)]
         return self._different(runs, keys, np.zeros(len(cuts) - 1, bool))
 
-    def united(self, runs: pa.Table) -> pa.Table:
+    def merge_runs(self, runs: pa.Table) -> pa.Table:
         sizes = to_single_array(runs["sizes"]).to_numpy()
         is_full = bool((sizes == _TOO_MANY).any())
         keys = [to_single_array(runs[f"{number}"]).flatten() for number in range(len(self._types))]
         return self._different(np.zeros(len(keys[0]), np.uint32), keys, np.array([is_full]))
 
-    def finished(self, runs: pa.Table) -> pa.Table:
+    def finish_runs(self, runs: pa.Table) -> pa.Table:
         return runs
 
-    def entries(self, runs: pa.Table) -> NamedArrays:
+    def to_named_arrays(self, runs: pa.Table) -> NamedArrays:
         keys = [to_single_array(runs[f"{number}"]).flatten() for number in range(len(self._types))]
         return [
             ("sizes", _SIZE, to_single_array(runs["sizes"])),
@@ -80,13 +80,13 @@ class StoredSets:
     is_full: np.ndarray
 
     @classmethod
-    def of(cls, entries: NamedArrays) -> StoredSets:
+    def from_named_arrays(cls, entries: NamedArrays) -> StoredSets:
         """Decodes an index's entries."""
         sizes = entries[0][2].to_numpy().astype(np.int64)
         is_full = sizes == _TOO_MANY
         return cls([array for _, _, array in entries[1:]], np.where(is_full, 0, sizes), is_full)
 
-    def any(self, mask: np.ndarray) -> np.ndarray:
+    def match_runs(self, mask: np.ndarray) -> np.ndarray:
         """Returns for each run whether the mask holds for one of its keys, or these are unknown."""
         sums = np.concatenate(([0], np.cumsum(mask)))
         ends = np.cumsum(self.sizes)

@@ -74,16 +74,16 @@ class SkipIndexFile:
     def __iter__(self) -> Iterator[EncodedSkipIndex]:
         return iter(self._stored.values())
 
-    def find(self, index: SkipIndex) -> EncodedSkipIndex | None:
+    def find_index(self, index: SkipIndex) -> EncodedSkipIndex | None:
         """Returns the part's index of exactly this definition; ``None`` if there is none."""
         return self._stored.get(json.dumps(_described(index)))
 
-    def values(self, index: SkipIndex) -> NamedArrays | None:
+    def read_index(self, index: SkipIndex) -> NamedArrays | None:
         """Returns the arrays of an index. Raises ``CorruptionError``.
 
         Those of a text index are decoded on access.
         """
-        found = self.find(index)
+        found = self.find_index(index)
         if found is None:
             return None
         stored = LazyNamedArrays(found.data, self._part, SKIP_INDEXES)

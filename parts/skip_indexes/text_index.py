@@ -72,7 +72,7 @@ class TextIndexWriter:
             self._wait(_dictionary(tokens.values, owners))
             self._rows += rows
 
-    def entries(self) -> NamedArrays | None:
+    def to_named_arrays(self) -> NamedArrays | None:
         self._put_together()
         whole = self._whole
         if self._is_too_large:

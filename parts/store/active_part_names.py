@@ -39,14 +39,14 @@ class ActivePartNames:
         for partition_id in sorted(self._partitions):
             yield from self._partitions[partition_id]
 
-    def overlapping(self, name: PartName) -> list[PartName]:
+    def find_overlapping(self, name: PartName) -> list[PartName]:
         """Lists the names that share a block with ``name``, itself included."""
         names = self._partitions.get(name.partition_id, [])
         return names[bisect_left(names, name.min_block, key=_end) : bisect_right(names, name.max_block, key=_begin)]
 
-    def covering(self, name: PartName) -> PartName | None:
+    def find_covering(self, name: PartName) -> PartName | None:
         """Returns the name that covers ``name``, or is it."""
-        return next((other for other in self.overlapping(name) if other.covers(name)), None)
+        return next((other for other in self.find_overlapping(name) if other.covers(name)), None)
 
     def largest_partition(self) -> tuple[str, int]:
         """Returns the partition with the most parts, and their number; ``("", 0)`` for none."""
@@ -54,7 +54,7 @@ class ActivePartNames:
 
     def add(self, name: PartName) -> None:
         """Adds a name. It must not share a block with another."""
-        rivals = self.overlapping(name)
+        rivals = self.find_overlapping(name)
         assert not rivals, f"active parts {name} and {rivals[0]} share blocks"
         names = self._partitions.setdefault(name.partition_id, [])
         names.insert(bisect_left(names, name.min_block, key=_begin), name)

@@ -100,7 +100,7 @@ class ArrivingParts(PartsInMemory):
             moved: list[Part] = []
             try:
                 for part in opened:
-                    part.move(self.path / str(part.name))
+                    part.rename_directory(self.path / str(part.name))
                     moved.append(part)
                 if should_sync:
                     self._sync()
@@ -123,7 +123,7 @@ class ArrivingParts(PartsInMemory):
         """
         for part in moved:
             try:
-                part.move(directories[part.name])
+                part.rename_directory(directories[part.name])
             except OSError as error:
                 logger.warning("part %s of %s could not be renamed back: %s", part.name, self.path, error)
                 with self.lock:
@@ -138,7 +138,7 @@ class ArrivingParts(PartsInMemory):
             entry = self._entry(part.name, PartState.PRE_ACTIVE)
             directory = self.path / f"tmp_insert_{self._new_uuid().hex}"
             try:
-                part.move(directory)
+                part.rename_directory(directory)
             except OSError:
                 self._outdate(entry)
                 raise
@@ -153,7 +153,7 @@ class ArrivingParts(PartsInMemory):
         """
         with self.lock:
             entry = self._entry(part.name, PartState.PRE_ACTIVE)
-            rivals = [self._entries[name] for name in self._active.overlapping(part.name)]
+            rivals = [self._entries[name] for name in self._active.find_overlapping(part.name)]
             if any(other.part.name.covers(part.name) for other in rivals):
                 self._outdate(entry)
                 return []
@@ -188,7 +188,7 @@ class ArrivingParts(PartsInMemory):
         Raises ``OSError`` while they still fail; a restart may do better then.
         """
         with self.lock:
-            self._on_disk.settle()
+            self._on_disk.finish_or_undo()
 
     # Helpers; the lock is held
 

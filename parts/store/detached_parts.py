@@ -53,7 +53,7 @@ class DetachedParts:
                 make_directories(self._path)
             self._path.mkdir(parents=True, exist_ok=True)
 
-    def take(self, taken: Part | Path, reason: str = "", name: str = "") -> str:
+    def move_in(self, taken: Part | Path, reason: str = "", name: str = "") -> str:
         """Moves a part, or any directory of the table, to ``[<reason>_]<name>``. Returns the new name.
 
         If the name is taken, ``_try1``, ``_try2`` … is appended. Call :meth:`sync` to make it durable.
@@ -63,7 +63,7 @@ class DetachedParts:
         if isinstance(taken, Path):
             os.rename(taken, self._path / name)
         else:
-            taken.move(self._path / name)
+            taken.rename_directory(self._path / name)
         return name
 
     def sync(self) -> None:
@@ -72,7 +72,7 @@ class DetachedParts:
             sync_directory(self._path)
             sync_directory(self._table_path)
 
-    def holds(self, part: Part) -> bool:
+    def has_copy_of(self, part: Part) -> bool:
         """Tells whether the part's content is detached under its name."""
         try:
             return open_part(self._path / str(part.name), name=part.name).content_hash == part.content_hash

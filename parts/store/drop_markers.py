@@ -41,7 +41,7 @@ class DropMarkers:
 
     def is_dropped(self, name: PartName) -> bool:
         """Tells whether the part, or one that covers it, was dropped."""
-        return any(self._marks.covering(name))
+        return any(self._marks.find_covering(name))
 
     def add(self, names: Iterable[PartName]) -> None:
         """Adds marks durably. After an error a restart finds none of them."""
@@ -62,19 +62,19 @@ class DropMarkers:
 
     def make_way_for(self, name: PartName, present: Iterable[PartName]) -> None:
         """Replaces marks that cover a new part by marks of just the parts that are ``present``."""
-        obstacles = set(self._marks.covering(name))
+        obstacles = set(self._marks.find_covering(name))
         if obstacles:
             self.add(other for other in present if other != name and any(mark.covers(other) for mark in obstacles))
             self._remove(obstacles - set(present))
 
-    def prune(self, present: Iterable[PartName], gone: Iterable[PartName] | None = None) -> None:
+    def remove_unneeded(self, present: Iterable[PartName], gone: Iterable[PartName] | None = None) -> None:
         """Removes the marks that apply to no present part, or only those that applied to ``gone`` parts."""
         useless = set(self._marks.names)
         if gone is not None:
-            useless = {mark for name in gone for mark in self._marks.covering(name)}
+            useless = {mark for name in gone for mark in self._marks.find_covering(name)}
         if useless:
             for name in present:
-                useless.difference_update(self._marks.covering(name))
+                useless.difference_update(self._marks.find_covering(name))
             self._remove(useless)
 
     def _remove(self, names: set[PartName]) -> None:
@@ -106,7 +106,7 @@ class CoveringNames:
         if len(self.names) != before:
             self._sorted = None
 
-    def covering(self, name: PartName) -> Iterator[PartName]:
+    def find_covering(self, name: PartName) -> Iterator[PartName]:
         """Yields the names that cover ``name``.
 
         It goes back from the last name that begins early enough, until none before it ends late enough.

@@ -1,7 +1,8 @@
 """Journal of exchanges: added and dropped parts take effect together, or not at all.
 
 Invariant: after an error nothing has changed. If undoing fails too, nothing else changes on the disk until it has been
-done (:meth:`ExchangeJournal.settle`), or a start finds the record and carries it out. Used under the store's lock.
+done (:meth:`ExchangeJournal.finish_or_undo`), or a start finds the record and carries it out. Used under the store's
+lock.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class ExchangeJournal:
         self._should_sync = should_sync
         self._unsettled: Callable[[], None] | None = None
 
-    def carry_out(self, record: ExchangeRecord, opened: list[Part], identity: str) -> None:
+    def run_exchange(self, record: ExchangeRecord, opened: list[Part], identity: str) -> None:
         """Carries out an exchange: writes the record, moves the parts, adds the drop marks, writes the notes.
 
         ``opened``: the parts that arrive, at their current places. ``identity`` names the record's file.
@@ -36,18 +37,18 @@ class ExchangeJournal:
             record.write(file)
             record.write_extra_files(self._path)
             for part in opened:
-                part.move(self._path / str(part.name))
+                part.rename_directory(self._path / str(part.name))
             if self._should_sync:
                 sync_directory(self._path)
             self._markers.add(record.departures)
         except BaseException:
             self._unsettled = lambda: self._undo(record.with_extra_files(notes), opened, homes, file)
             with contextlib.suppress(OSError):
-                self.settle()
+                self.finish_or_undo()
             raise
         self._unsettled = lambda: remove_record(file, should_sync=False)
         with contextlib.suppress(OSError):
-            self.settle()
+            self.finish_or_undo()
 
     def _undo(self, former: ExchangeRecord, opened: list[Part], homes: list[Path], file: Path) -> None:
         """Undoes an exchange. ``former`` has the old notes.
@@ -56,20 +57,20 @@ class ExchangeJournal:
         """
         for part, home in zip(opened, homes, strict=True):
             if part.path != home:
-                part.move(home)
+                part.rename_directory(home)
         self._markers.remove(former.departures)
         former.write_extra_files(self._path)
         for directory in {self._path, *(home.parent for home in homes)}:
             sync_directory(directory)
         remove_record(file, should_sync=True)
 
-    def settle(self) -> None:
+    def finish_or_undo(self) -> None:
         """Finishes what failed before. Raises ``OSError`` while it still fails."""
         if self._unsettled is not None:
             self._unsettled()
             self._unsettled = None
 
-    def finish(self) -> None:
+    def finish_pending(self) -> None:
         """Carries out, at a start, the exchanges that were decided before a crash."""
         remove_drafts(self._path)
         for file in list_pending_records(self._path):

@@ -49,7 +49,7 @@ def assign_states(found: Iterable[Part], active: ActivePartNames) -> Iterator[tu
     part to ``active`` before it asks for the next.
     """
     for part in sorted(found, key=get_covering_order):
-        rivals = active.overlapping(part.name)
+        rivals = active.find_overlapping(part.name)
         if not rivals:
             yield part, PartState.ACTIVE
         else:

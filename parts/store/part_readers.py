@@ -50,18 +50,18 @@ class PartReaders:
         found.readers += 1
         self._held[id(found)] = found
 
-    def give_back(self, found: ReadList) -> None:
+    def release(self, found: ReadList) -> None:
         """Removes a reader from a list."""
         assert found.readers > 0, f"a list of {len(found.parts)} parts was released too often"
         found.readers -= 1
         if not found.readers:
             del self._held[id(found)]
 
-    def of(self, name: PartName) -> int:
+    def count_readers(self, name: PartName) -> int:
         """Returns the number of readers of a part."""
         return sum(found.readers for found in self._held.values() if name in found.names)
 
-    def counts(self) -> dict[PartName, int]:
+    def count_all_readers(self) -> dict[PartName, int]:
         """Returns the number of readers of every part that is being read."""
         found: dict[PartName, int] = {}
         for held in self._held.values():
@@ -69,6 +69,6 @@ class PartReaders:
                 found[name] = found.get(name, 0) + held.readers
         return found
 
-    def are_there(self) -> bool:
+    def has_readers(self) -> bool:
         """Tells whether any part is being read."""
         return any(found.parts for found in self._held.values())

@@ -59,13 +59,13 @@ class LoadReport:
 class ActivePartsListener(Protocol):
     """Reports the active parts to other processes. Called with the store's lock held; must be quick."""
 
-    def parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
+    def on_active_parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
         """Reports removed (``False``) and added (``True``) active parts as one change. Returns its number.
 
         Later changes have higher numbers.
         """
 
-    def oldest_read(self) -> int:
+    def get_oldest_read_change(self) -> int:
         """Returns the number of the last change that all readers in other processes have seen."""
 
 

@@ -84,7 +84,7 @@ class PartStore(ArrivingParts):
         """
         report = LoadReport()
         with self.lock:
-            self._on_disk.finish()
+            self._on_disk.finish_pending()
             found: list[Part] = []
             for opened in open_parts(self.path, self.description.schema, report, is_taken=self._is_taken):
                 if not isinstance(opened, Part):
@@ -109,7 +109,7 @@ class PartStore(ArrivingParts):
                 if self._markers.is_dropped(part.name):
                     self._admit(StoredPart(part, PartState.OUTDATED, is_dropped=True))
                     report.outdated.append(part)
-            self._markers.prune(self._entries)
+            self._markers.remove_unneeded(self._entries)
         return report
 
     def _is_taken(self, directory: str) -> bool:
@@ -152,7 +152,7 @@ class PartStore(ArrivingParts):
                 tuple(entry.part.name for entry in leaving),
                 tuple((notes or {}).items()),
             )
-            self._on_disk.carry_out(record, opened, self._new_uuid().hex)
+            self._on_disk.run_exchange(record, opened, self._new_uuid().hex)
             for entry in (*leaving, *map(self._entries.__getitem__, covered)):
                 self._outdate(entry)
             for part in opened:
@@ -183,7 +183,7 @@ class PartStore(ArrivingParts):
         with self.lock:
             entries = [self._entries[name] for name in names if name in self._entries]
             for entry in sorted(entries, key=lambda entry: get_covering_order(entry.part)):
-                is_free = not self._active.overlapping(entry.part.name)
+                is_free = not self._active.find_overlapping(entry.part.name)
                 if entry.state is PartState.OUTDATED and not entry.is_dropped and is_free:
                     entry.state, entry.remove_time = PartState.ACTIVE, None
                     self._active.add(entry.part.name)
@@ -212,7 +212,7 @@ class PartStore(ArrivingParts):
                     entry = self._entries.get(part.name)
                     if entry is not None and entry.state is PartState.OUTDATED and not self._is_held(entry):
                         doomed.append((entry.part, self._unlink(part.name)))
-                self._markers.prune(self._entries, [part.name for part, _ in doomed])
+                self._markers.remove_unneeded(self._entries, [part.name for part, _ in doomed])
         finally:
             for _, directory in doomed:
                 shutil.rmtree(directory, ignore_errors=True)
@@ -224,28 +224,28 @@ class PartStore(ArrivingParts):
         """Moves an active, outdated or pre-active part to ``detached/``. Returns its new name."""
         with self.lock:
             entry = self._entry(name)
-            new_name = self.detached_parts.take(entry.part, reason)
+            new_name = self.detached_parts.move_in(entry.part, reason)
             del self._entries[name]
             self._active.discard(name)
             self.detached_parts.sync()
-            self._markers.prune(self._entries, [name])
+            self._markers.remove_unneeded(self._entries, [name])
             return new_name
 
-    def keep_detached(self, parts: Iterable[Part]) -> None:
+    def link_to_detached(self, parts: Iterable[Part]) -> None:
         """Links the parts' files into ``detached/``, durably. Parts that are there already are skipped."""
         for part in parts:
-            if self.detached_parts.holds(part):
+            if self.detached_parts.has_copy_of(part):
                 continue
             directory = self.create_temporary("tmp_detach_")
             try:
                 link_files(part.path, directory, should_sync=self.description.settings.fsync_part_directory)
                 with self.lock:
-                    self.detached_parts.take(directory, name=str(part.name))
+                    self.detached_parts.move_in(directory, name=str(part.name))
                     self.detached_parts.sync()
             finally:
                 self.drop_temporary(directory)
 
-    def replace(self, part: Part, tmp_dir: Path, reason: str) -> str:
+    def replace_with_copy(self, part: Part, tmp_dir: Path, reason: str) -> str:
         """Replaces an active part by the good copy in ``tmp_dir``, and detaches it as ``<reason>_<name>``.
 
         Returns the name of the detached directory ("": nothing was left of the part). A crash half-way leaves the part
@@ -257,8 +257,8 @@ class PartStore(ArrivingParts):
                 sync_directory(tmp_dir)
             copy = open_part(tmp_dir, name=part.name, table_schema=self.description.schema)
             place = self.path / str(part.name)
-            detached = self.detached_parts.take(entry.part, reason) if os.path.lexists(place) else ""
-            copy.move(place)
+            detached = self.detached_parts.move_in(entry.part, reason) if os.path.lexists(place) else ""
+            copy.rename_directory(place)
             self._temporary.discard(tmp_dir.name)
             self._active.discard(part.name)
             del self._entries[part.name]
@@ -269,7 +269,7 @@ class PartStore(ArrivingParts):
     def move_to_detached(self, path: Path, reason: str = "") -> str:
         """Moves any directory of this table to ``detached/``. A taken name gets ``_try1``, ``_try2`` …"""
         with self.lock:
-            name = self.detached_parts.take(path, reason)
+            name = self.detached_parts.move_in(path, reason)
             self._temporary.discard(path.name)
             self.detached_parts.sync()
             return name

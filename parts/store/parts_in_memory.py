@@ -36,7 +36,7 @@ class PartsInMemory:
         """Partition → the largest block number ever seen here."""
         self._follower: ActivePartsListener | None = None
 
-    def follow(self, make: Callable[[list[PartName]], ActivePartsListener]) -> None:
+    def set_listener(self, make: Callable[[list[PartName]], ActivePartsListener]) -> None:
         """Sets the listener that is told of every change from now on. ``make`` gets the current active parts."""
         with self.lock:
             self._follower = make(list(self._active))
@@ -72,7 +72,7 @@ class PartsInMemory:
 
     def _give_back(self, found: ReadList) -> None:
         with self.lock:
-            self._readers.give_back(found)
+            self._readers.release(found)
 
     def hold(self, names: Iterable[PartName]) -> Snapshot:
         """Returns the named parts in any state but deleting, held for merges and fetches by others.
@@ -136,7 +136,7 @@ class PartsInMemory:
         with self.lock:
             return 1 + self._last_blocks.get(partition_id, -1)
 
-    def state(self, name: PartName) -> PartState | None:
+    def get_state(self, name: PartName) -> PartState | None:
         """Returns the state of the part; ``None`` if it is not here."""
         with self.lock:
             entry = self._entries.get(name)
@@ -145,7 +145,7 @@ class PartsInMemory:
     def covering_active(self, name: PartName) -> Part | None:
         """Returns the active part that covers ``name``, or is it."""
         with self.lock:
-            cover = self._active.covering(name)
+            cover = self._active.find_covering(name)
             return self._entries[cover].part if cover is not None else None
 
     def list_parts(self) -> list[tuple[Part, PartState]]:
@@ -156,7 +156,7 @@ class PartsInMemory:
         """Returns copies of all entries (state, references, time of removal), sorted by name."""
         with self.lock:
             entries = sorted(self._entries.values(), key=lambda entry: entry.part.name.sort_key())
-            readers = self._readers.counts()
+            readers = self._readers.count_all_readers()
             return [
                 StoredPart(
                     e.part,
@@ -201,14 +201,14 @@ class PartsInMemory:
     def is_read(self) -> bool:
         """Tells whether any part is being read, here or in another process."""
         with self.lock:
-            return self._readers.are_there() or any(self._is_held(entry) for entry in self._entries.values())
+            return self._readers.has_readers() or any(self._is_held(entry) for entry in self._entries.values())
 
     # Helpers; the lock is held
 
     def _is_held(self, entry: StoredPart) -> bool:
         """Tells whether the part is being read, here or in another process."""
-        return bool(entry.references or self._readers.of(entry.part.name)) or (
-            self._follower is not None and self._follower.oldest_read() < entry.hidden_at
+        return bool(entry.references or self._readers.count_readers(entry.part.name)) or (
+            self._follower is not None and self._follower.get_oldest_read_change() < entry.hidden_at
         )
 
     def _tell_follower(self) -> None:
@@ -216,7 +216,7 @@ class PartsInMemory:
         if self._follower is None or not self._active.changes:
             return
         changes, self._active.changes = self._active.changes, []
-        number = self._follower.parts_changed(changes)
+        number = self._follower.on_active_parts_changed(changes)
         for name, is_active in changes:
             if not is_active and name in self._entries:
                 self._entries[name].hidden_at = number
@@ -250,7 +250,7 @@ class PartsInMemory:
         Raises ``ConflictError`` 235 for one that shares blocks with them otherwise.
         """
         for name in names:
-            for other in self._active.overlapping(name):
+            for other in self._active.find_overlapping(name):
                 if not is_leaving(other):
                     if not name.covers(other):
                         message = f"A part that comes shares blocks with the part {other}"

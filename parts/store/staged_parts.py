@@ -32,7 +32,7 @@ class StagedParts:
         """Returns the directory of a staged part."""
         return self._path / transaction / place
 
-    def take(self, transaction: str, directories: Sequence[tuple[Path, str]]) -> None:
+    def move_in(self, transaction: str, directories: Sequence[tuple[Path, str]]) -> None:
         """Moves whole, fsynced parts to their places, durably. Replaces what was there."""
         home = self._path / transaction
         is_new = not home.exists()
@@ -47,11 +47,11 @@ class StagedParts:
                 sync_directory(self._path)
                 sync_directory(self._table_path)
 
-    def transactions(self) -> list[str]:
+    def list_transactions(self) -> list[str]:
         """Lists the transactions that have staged parts, sorted."""
         return sorted(entry.name for entry in self._path.iterdir()) if self._path.exists() else []
 
-    def places(self, transaction: str) -> list[str]:
+    def list_places(self, transaction: str) -> list[str]:
         """Lists the places of a transaction, sorted."""
         home = self._path / transaction
         return sorted(entry.name for entry in home.iterdir()) if home.exists() else []

@@ -69,14 +69,14 @@ class MergeMode(ABC):
         """The name that replicas agree on in ZooKeeper, for example ``Ordinary``."""
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         """The columns named by the engine's arguments, each with its role. ALTER may not drop them."""
         return ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns it reads besides the sorting key. FINAL reads these too."""
-        return tuple(name for name, _ in self.roles)
+        return tuple(name for name, _ in self.role_columns)
 
     @property
     def last_key_column(self) -> str:
@@ -84,7 +84,7 @@ class MergeMode(ABC):
         return ""
 
     @property
-    def is_done_when_merged(self) -> bool:
+    def is_final_when_merged(self) -> bool:
         """Whether FINAL may return a merged part's rows unchanged if no other part has their keys."""
         return True
 
@@ -98,20 +98,20 @@ class MergeMode(ABC):
         """Whether the result depends on the time of the merge."""
         return False
 
-    def at(self, time: int) -> MergeMode:
+    def with_time(self, time: int) -> MergeMode:
         """Returns the mode of a merge at this time, seconds since 1970; 0 for a merge without a time."""
         return self
 
     @property
-    def of_slices(self) -> MergeMode:
-        """The mode applied to each slice, before :meth:`across`."""
+    def slice_mode(self) -> MergeMode:
+        """The mode applied to each slice, before :meth:`reduce_across_slices`."""
         return self
 
-    def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    def reduce_across_slices(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Reduces the rows of all reduced slices, in order. For modes that combine rows of several keys."""
         return blocks
 
-    def for_reading(self) -> MergeMode:
+    def for_final(self) -> MergeMode:
         """Returns the mode of FINAL, if it differs from that of a merge."""
         return self
 

@@ -39,7 +39,7 @@ class SchemaHistory:
 
     # The actions of ALTER, each part of the change that makes ``version``
 
-    def next(self) -> SchemaHistory:
+    def next_version(self) -> SchemaHistory:
         """Returns the history with the next version, to which the following changes belong."""
         return replace(self, version=self.version + 1)
 

@@ -111,7 +111,7 @@ class RuleTimes:
     due: int | None = None
 
     @classmethod
-    def of(cls, times: np.ndarray, after: int | None) -> RuleTimes:
+    def from_times(cls, times: np.ndarray, after: int | None) -> RuleTimes:
         """Collects the times. Rows that expired up to ``after`` are already dealt with."""
         real = times[times != NEVER]
         if not len(real):
@@ -196,11 +196,11 @@ class TableTtl:
         """Tells whether something in the part has expired, or that is unknown."""
         return any(rule.may_have_expired(part, now) for rule in self._changing)
 
-    def is_gone(self, part: PartTtl, now: int) -> bool:
+    def has_every_row_expired(self, part: PartTtl, now: int) -> bool:
         """Tells whether all rows of the part are known to have expired."""
         return any(rule.has_expired(part, now) for rule in self.of_kind(RuleKind.ROWS))
 
-    def due(self, part: PartTtl, *, is_whole: bool = False) -> int | None:
+    def get_due_time(self, part: PartTtl, *, is_whole: bool = False) -> int | None:
         """Returns when a merge of the part alone has rows to change; ``None``: never.
 
         ``is_whole``: when it has all rows with a time to change. Rules without times in the part are ignored.
@@ -217,23 +217,23 @@ class TableTtl:
                 last[rule.codec] = max(facts.last, last.get(rule.codec, 0))
         return max(last, key=last.__getitem__, default="")
 
-    def known(self, part: PartTtl) -> PartTtl:
+    def select_known(self, part: PartTtl) -> PartTtl:
         """Returns the part's times of these rules."""
         return PartTtl({rule.text: part.rules[rule.text] for rule in self.rules if rule.text in part.rules}, part.codec)
 
-    def beside(self, part: PartTtl, changed: Collection[str]) -> PartTtl:
+    def keep_unchanged(self, part: PartTtl, changed: Collection[str]) -> PartTtl:
         """Returns the part's times of the rules that read no changed column.
 
         As in ClickHouse, a value given to a row whose column has expired stays until a merge has something to do.
         """
         rules = [rule for rule in self.rules if not {*rule.columns} & {*changed}]
-        return TableTtl(tuple(rules)).known(part)
+        return TableTtl(tuple(rules)).select_known(part)
 
-    def readable(self, columns: Collection[str]) -> TableTtl:
+    def limit_to_columns(self, columns: Collection[str]) -> TableTtl:
         """Returns the rules that only read these columns."""
         return TableTtl(tuple(rule for rule in self.rules if {*rule.columns} <= {*columns}))
 
-    def together(self, parts: Iterable[PartTtl]) -> PartTtl:
+    def combine_parts(self, parts: Iterable[PartTtl]) -> PartTtl:
         """Returns the times of the rows of all parts, for the rules that all of them know."""
         parts = list(parts)
         rules: dict[str, RuleTimes] = {}
@@ -273,8 +273,8 @@ class TtlCollector:
             if rule.kind is RuleKind.COLUMN and self._applied_at is not None:
                 times = np.where(times <= self._applied_at, NEVER, times)  # these have their defaults
             after = self._applied_at if rule.kind is not RuleKind.RECOMPRESS else None
-            self._facts[rule.text] = self._facts[rule.text].combine(RuleTimes.of(times, after))
+            self._facts[rule.text] = self._facts[rule.text].combine(RuleTimes.from_times(times, after))
 
-    def found(self) -> PartTtl:
+    def to_part_ttl(self) -> PartTtl:
         """Returns the collected times."""
         return PartTtl(self._facts, self.codec)

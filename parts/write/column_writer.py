@@ -74,7 +74,7 @@ class ColumnWriter:
         step = per_frame * self._granularity
         return [encode_frame(window.slice(start, step), self._encoder) for start in range(0, len(window), step)]
 
-    def place(self, frames: list[EncodedFrame], file: HashedFile | InMemoryFile) -> None:
+    def write_frames(self, frames: list[EncodedFrame], file: HashedFile | InMemoryFile) -> None:
         """Appends the frames to ``file`` and remembers their places."""
         for frame in frames:
             granules = -(-frame.rows // self._granularity)
@@ -83,12 +83,12 @@ class ColumnWriter:
             file.write(frame.pieces)
             self.stored_bytes += frame.size
 
-    def facts(self) -> ColumnSummary:
+    def summarize(self) -> ColumnSummary:
         """Returns the summary of everything written."""
         version = max(self._version, self._encoder.version)
         return ColumnSummary(self.field, self.stored_bytes, self.uncompressed_bytes, self.hasher.digest(), version)
 
-    def marks(self) -> ColumnMarks:
+    def build_marks(self) -> ColumnMarks:
         """Returns the marks of everything written."""
         if not self._offsets:
             return ColumnMarks(np.empty(0, np.uint64), np.empty(0, np.uint32))

@@ -17,20 +17,20 @@ from parts.write.column_writer import ColumnSummary
 
 @dataclass(frozen=True)
 class WrittenColumns:
-    """The facts known when all rows are written, ``facts`` of each column, ``sums`` of the large files."""
+    """The facts known when all rows are written, ``columns`` and the checksums of the large files."""
 
     content: PartMetadata
-    facts: Sequence[ColumnSummary]
-    sums: Mapping[str, FileChecksum]
+    columns: Sequence[ColumnSummary]
+    file_checksums: Mapping[str, FileChecksum]
 
 
 def encode_metadata(
     written: WrittenColumns, *, is_packed: bool, is_wide: bool = False
 ) -> tuple[dict[str, bytes], Checksums]:
     """Returns name → bytes of all small files, with ``checksums`` last, and the checksums."""
-    content, columns = written.content, written.facts
+    content, columns = written.content, written.columns
     meta = encode_small_files(content)
-    files = {**written.sums, **{name: compute_checksum(small) for name, small in meta.items()}}
+    files = {**written.file_checksums, **{name: compute_checksum(small) for name, small in meta.items()}}
     checksums = Checksums(
         files,
         combine_column_digests(

@@ -162,7 +162,7 @@ class PartWriter:
         limit = settings.min_bytes_for_full_part_storage
         is_packed = not self._is_wide and expected_bytes is not None and expected_bytes < limit
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._ttl = ttl or TtlCollector(description.ttl.readable(self._schema.names))
+        self._ttl = ttl or TtlCollector(description.ttl.limit_to_columns(self._schema.names))
         encoders = make_encoders(self._schema, self._ttl.codec or settings.default_compression_codec, is_dense)
         self._columns = [
             ColumnWriter(field, encoder, self._granularity, with_dictionaries=with_dictionaries)
@@ -201,19 +201,19 @@ class PartWriter:
 
     def finish(self) -> WrittenPart:
         """Writes the remaining rows and all metadata. Everything is fsynced."""
-        return self.finish_with(self.finish_columns())
+        return self.finish_with_columns(self.finish_columns())
 
     def finish_columns(self) -> WrittenColumns:
         """Writes the remaining rows of the columns."""
         while self._pending_rows:
             self._flush(is_last=True)
-        for name, data in self._skip_indexes.files().items():
+        for name, data in self._skip_indexes.encode_files().items():
             self.add_file(name, data)
         sums = {file.path.name: file.checksum for file in self._opened}
         if self._packed is not None:
             self._packed_files[DATA_FILE] = self._packed.content
             sums = {name: compute_checksum(content) for name, content in self._packed_files.items()}
-        facts = [writer.facts() for writer in self._columns]
+        facts = [writer.summarize() for writer in self._columns]
         return WrittenColumns(self._content(), facts, sums)
 
     def add_file(self, name: str, data: bytes) -> None:
@@ -223,7 +223,7 @@ class PartWriter:
         else:
             self._packed_files[name] = data
 
-    def finish_with(self, columns: WrittenColumns) -> WrittenPart:
+    def finish_with_columns(self, columns: WrittenColumns) -> WrittenPart:
         """Writes all metadata and fsyncs everything.
 
         Files of some ``columns`` may be links made by the caller.
@@ -313,7 +313,7 @@ class PartWriter:
         def encode_and_place(position: int) -> None:
             """Encodes and writes one column of the window."""
             writer = self._columns[position]
-            writer.place(writer.encode(window[position], sizes[position]), self._files[position])
+            writer.write_frames(writer.encode(window[position], sizes[position]), self._files[position])
 
         positions = range(len(window))
         if rows <= _SMALL_ROWS:
@@ -323,7 +323,7 @@ class PartWriter:
         else:
             frames = map_parallel(lambda i: self._columns[i].encode(window[i], sizes[i]), positions)
             for writer, encoded, file in zip(self._columns, frames, self._files, strict=True):
-                writer.place(encoded, file)
+                writer.write_frames(encoded, file)
         self.rows += rows
 
     def _note_keys(self, block: pa.Table) -> None:
@@ -353,12 +353,12 @@ class PartWriter:
             columns=ColumnsFile(self._schema, self._granularity, key.expressions),
             rows=self.rows,
             partition=make_partition_arrays(self._description.partition_key, self._values),
-            minmax=self._minmax.entries() if self.rows else [],
+            minmax=self._minmax.to_named_arrays() if self.rows else [],
             primary_index=list(zip(key.expressions, key.types, index, strict=True)),
-            marks=[column.marks() for column in self._columns],
+            marks=[column.build_marks() for column in self._columns],
             part_uuid=self._uuid,
             metadata_version=self._description.metadata_version,
-            ttl=self._ttl.found(),
+            ttl=self._ttl.to_part_ttl(),
         )
 
 

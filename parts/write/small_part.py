@@ -72,16 +72,16 @@ def encode_small_part(
         columns=ColumnsFile(schema, granularity, key.expressions),
         rows=rows,
         partition=make_partition_arrays(partition_key, partition),
-        minmax=minmax.entries(),
+        minmax=minmax.to_named_arrays(),
         primary_index=list(zip(key.expressions, key.types, _first_and_last(block, key), strict=True)),
         marks=marks,
         part_uuid=part_uuid,
         metadata_version=description.metadata_version,
-        ttl=ttl.found(),
+        ttl=ttl.to_part_ttl(),
     )
     builder = SkipIndexBuilder(description.indexes, schema, granularity)
     builder.add(block)
-    files = {**builder.files(), DATA_FILE: data}
+    files = {**builder.encode_files(), DATA_FILE: data}
     sums = {name: compute_checksum(held) for name, held in files.items()}
     meta, checksums = encode_metadata(WrittenColumns(content, facts, sums), is_packed=True)
     return pack_files(meta | files), checksums

@@ -70,7 +70,7 @@ def fits(part: Part, names: Iterable[str], schema: TableSchema) -> bool:
     """Whether the columns of all rows may be held at once, and the part has all that a rewrite would make up."""
     sizes = part.column_sizes()
     size = sum(sizes[name][1] for name in names if name in sizes)
-    return part.rows <= WINDOW_ROWS and size <= WINDOW_BYTES and not part.lacks(schema.stored.names)
+    return part.rows <= WINDOW_ROWS and size <= WINDOW_BYTES and not part.lacks_columns(schema.stored.names)
 
 
 class HeldRows:

@@ -38,7 +38,7 @@ class _Term:
     needles: tuple[bytes, ...] = ()
     """What it must contain."""
 
-    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+    def match_rows(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
         arrays = {number: read(name) for number, name in self.columns}
         if self.needles:
             (array,) = arrays.values()
@@ -68,11 +68,11 @@ class RowPrefilter:
     def columns(self) -> frozenset[str]:
         return frozenset(name for term in self.terms for _, name in term.columns)
 
-    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+    def match_rows(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
         """Of each of ``rows`` rows whether it can match. ``read`` gives a column in its storage type."""
         mask = np.ones(rows, bool)
         for term in self.terms:
-            mask &= term.matching(read, rows)
+            mask &= term.match_rows(read, rows)
             if not mask.any():
                 break
         return mask

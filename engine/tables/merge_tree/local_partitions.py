@@ -78,7 +78,7 @@ class MergeTreePartitions:
                 with self._store.lock:
                     self._drop(names, detach=False)
                 covers = CoveringNames(names)
-                self._table.recent_blocks.forget(lambda gone: any(covers.covering(gone)))
+                self._table.recent_blocks.forget(lambda gone: any(covers.find_covering(gone)))
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
         raise UserError("NOT_IMPLEMENTED", "FETCH is not supported by a table of one server: it has no replicas")
@@ -111,6 +111,6 @@ class MergeTreePartitions:
         """After an error nothing is dropped; copies of some may be in ``detached/``."""
         if detach:
             chosen = set(names)
-            self._store.keep_detached([part for part in self._store.active() if part.name in chosen])
+            self._store.link_to_detached([part for part in self._store.active() if part.name in chosen])
         self._table.note_dropped(names)
         self._store.drop_active(names)

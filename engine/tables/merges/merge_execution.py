@@ -56,8 +56,8 @@ def run_merge(
     on_progress: Callable[[MergeProgress], None],
 ) -> None:
     """The merge itself. On any error the directory is removed."""
-    mode = description.merge_mode.at(order.expire_at)
-    mode = mode.for_reading() if order.cleanup else mode
+    mode = description.merge_mode.with_time(order.expire_at)
+    mode = mode.for_final() if order.cleanup else mode
     merge_parts(
         sources,
         order.directory,

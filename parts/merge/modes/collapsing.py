@@ -35,14 +35,14 @@ class Collapsing(MergeMode):
         return "Collapsing"
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         return ((self.sign, "sign"),)
 
     @property
-    def is_done_when_merged(self) -> bool:
+    def is_final_when_merged(self) -> bool:
         return False
 
-    def for_reading(self) -> Collapsing:
+    def for_final(self) -> Collapsing:
         """Returns the mode without rows of sign -1."""
         return replace(self, leaves_out_negative=True)
 

@@ -44,11 +44,11 @@ class Deduplicating(MergeMode):
         return (*self.mode.columns, *self.by)
 
     @property
-    def of_slices(self) -> MergeMode:
-        return Deduplicating(self.mode.of_slices, self.by)
+    def slice_mode(self) -> MergeMode:
+        return Deduplicating(self.mode.slice_mode, self.by)
 
-    def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return self.mode.across(blocks)
+    def reduce_across_slices(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return self.mode.reduce_across_slices(blocks)
 
     def reduce(self, rows: SortedRows) -> pa.Table:
         """Reduces by the other mode, and removes duplicates from its result."""

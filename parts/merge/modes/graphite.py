@@ -113,7 +113,7 @@ class Graphite(MergeMode):
         return "Graphite"
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         rollup = self.rollup
         return (
             (rollup.path, "path"),
@@ -130,19 +130,19 @@ class Graphite(MergeMode):
     def has_final(self) -> bool:
         return False
 
-    def at(self, time: int) -> Graphite:
+    def with_time(self, time: int) -> Graphite:
         return replace(self, now=time)
 
     @property
-    def of_slices(self) -> MergeMode:
+    def slice_mode(self) -> MergeMode:
         """Returns rows unchanged: :meth:`across` rolls them up."""
         return ORDINARY
 
     def reduce(self, rows: SortedRows) -> pa.Table:
         """Rolls up the rows of one block."""
-        return concat_blocks(list(self.across(iter([rows.block])))) if rows.block.num_rows else rows.block
+        return concat_blocks(list(self.reduce_across_slices(iter([rows.block])))) if rows.block.num_rows else rows.block
 
-    def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    def reduce_across_slices(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Yields the rolled-up rows. The last step of a block is combined with the next block."""
         waiting: pa.Table | None = None
         for block in blocks:

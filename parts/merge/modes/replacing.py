@@ -36,15 +36,15 @@ class Replacing(MergeMode):
         return "Replacing"
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         found = ((self.version, "version"), (self.is_deleted, "is_deleted"))
         return tuple(role for role in found if role[0])
 
     @property
-    def is_done_when_merged(self) -> bool:
+    def is_final_when_merged(self) -> bool:
         return not self.is_deleted
 
-    def for_reading(self) -> Replacing:
+    def for_final(self) -> Replacing:
         """Returns the mode that leaves out deleted rows."""
         return replace(self, leaves_out_deleted=bool(self.is_deleted))
 

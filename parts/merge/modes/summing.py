@@ -57,7 +57,7 @@ class Summing(MergeMode):
         return "Summing"
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         return tuple((name, "columns to sum") for name in self.named)
 
     @property

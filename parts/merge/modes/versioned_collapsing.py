@@ -32,7 +32,7 @@ class VersionedCollapsing(MergeMode):
         return "VersionedCollapsing"
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         return ((self.sign, "sign"), (self.version, "version"))
 
     @property

@@ -10,7 +10,7 @@ from parts.types import DataType, IntegerType, LowCardinalityType, parse_type
 
 def check_engine_column(mode: MergeMode, name: str, verb: str) -> None:
     """Before DROP, CLEAR or RENAME. Raises 524 (ALTER_OF_COLUMN_IS_FORBIDDEN)."""
-    for column, role in mode.roles:
+    for column, role in mode.role_columns:
         if column == name:
             raise _forbidden(f"Trying to ALTER {verb} {role} ({name}) column")
 
@@ -18,7 +18,7 @@ def check_engine_column(mode: MergeMode, name: str, verb: str) -> None:
 def check_engine_column_type(mode: MergeMode, name: str, former: str, given: str) -> bool:
     """Whether the column, of the type ``former``, may have the type ``given``, as far as the engine has to say; it has
     of a version. Raises 524."""
-    role = dict(mode.roles).get(name, "")
+    role = dict(mode.role_columns).get(name, "")
     old, new = parse_type(former), parse_type(given)
     if role in ("sign", "is_deleted"):
         raise _forbidden(f"Cannot alter {role} column {name} to type {new}, because it must have type {old}")

@@ -47,7 +47,7 @@ def _groups(parts: Sequence[PrunedPart], reading: FinalReading) -> Iterator[list
 
 def _is_done(pruned: PrunedPart, description: TableDescription) -> bool:
     """Whether a merge has left of the part's rows what FINAL would."""
-    return pruned.part.name.level > 0 and description.merge_mode.is_done_when_merged
+    return pruned.part.name.level > 0 and description.merge_mode.is_final_when_merged
 
 
 def _source(pruned: PrunedPart, columns: Sequence[str]) -> FinalSource:
@@ -59,4 +59,6 @@ def _source(pruned: PrunedPart, columns: Sequence[str]) -> FinalSource:
 
 
 def _as_they_are(source: FinalSource, columns: Sequence[str]) -> Iterator[pa.Table]:
-    return (block.select(list(columns)) for block in source.blocks([n for n in columns if n not in source.values]))
+    return (
+        block.select(list(columns)) for block in source.blocks([n for n in columns if n not in source.constant_columns])
+    )

@@ -180,7 +180,7 @@ class LogPull:
             followers = OtherReplicasProgress(keeper, state.replica)
         while True:
             with state.working() as (keeper, _):
-                behind = followers.behind(keeper)
+                behind = followers.unfinished_replicas(keeper)
             if not behind:
                 return
             status.check()

@@ -68,7 +68,7 @@ class PartitionFetcher:
             with store.lock:
                 self._require_absent(wanted)
                 for name, directory in fetched:
-                    store.detached_parts.take(directory, name=str(name))
+                    store.detached_parts.move_in(directory, name=str(name))
                 store.detached_parts.sync()
 
     def _fetch_one(self, keeper: Keeper, table: TablePaths, name: PartName, status: QueryStatus) -> Path:
