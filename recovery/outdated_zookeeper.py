@@ -23,7 +23,7 @@ from coordination.keeper.interface import Keeper
 from coordination.nodes.paths import ReplicaPaths
 from parts.common.part_name import PartName
 from recovery.startup_plan import PartOnDisk, ZooKeeperParts, plan_startup
-from recovery.zookeeper_parts import contents_elsewhere, read_zookeeper_parts
+from recovery.zookeeper_parts import read_hashes_elsewhere, read_zookeeper_parts
 
 Ask = Callable[[Collection[PartName]], Mapping[PartName, Collection[str]]]
 """Returns for the parts that are active on other replicas their content hashes there."""
@@ -35,20 +35,24 @@ def find_forgotten(
     """Returns the parts on disk that prove that ZooKeeper is outdated, sorted; empty if none does."""
     if not on_disk:
         return []
-    if found := beyond(on_disk, next_numbers(keeper, replica.table, {part.partition_id for part in on_disk})):
+    if found := find_parts_beyond_counters(
+        on_disk, next_numbers(keeper, replica.table, {part.partition_id for part in on_disk})
+    ):
         return found
     (names,) = keeper.children_many([replica.parts])
     if names is None or on_disk.keys() <= {PartName.parse(name) for name in names}:
         return []  # the replica is not registered, which is handled elsewhere
     survey = read_zookeeper_parts(keeper, replica)
-    suspects = unexplained(on_disk, survey)
-    if found := contradicted(on_disk, contents_elsewhere(keeper, replica, suspects & survey.on_other_replicas)):
+    suspects = find_unexplained_parts(on_disk, survey)
+    if found := find_contradicted_parts(
+        on_disk, read_hashes_elsewhere(keeper, replica, suspects & survey.on_other_replicas)
+    ):
         return found
     unlisted = suspects - survey.on_other_replicas
-    return confirmed({name: on_disk[name] for name in unlisted}, ask(unlisted)) if unlisted else []
+    return find_confirmed_parts({name: on_disk[name] for name in unlisted}, ask(unlisted)) if unlisted else []
 
 
-def beyond(on_disk: Collection[PartName], next_numbers: Mapping[str, int]) -> list[PartName]:
+def find_parts_beyond_counters(on_disk: Collection[PartName], next_numbers: Mapping[str, int]) -> list[PartName]:
     """Returns the parts that show the first sign.
 
     ``next_numbers``: the next block number of each partition.
@@ -56,13 +60,13 @@ def beyond(on_disk: Collection[PartName], next_numbers: Mapping[str, int]) -> li
     return sorted(part for part in on_disk if max(part.max_block, part.data_version) >= next_numbers[part.partition_id])
 
 
-def unexplained(on_disk: Mapping[PartName, PartOnDisk], survey: ZooKeeperParts) -> set[PartName]:
+def find_unexplained_parts(on_disk: Mapping[PartName, PartOnDisk], survey: ZooKeeperParts) -> set[PartName]:
     """Returns the parts on disk that are not listed, and that no listed part or queue entry explains."""
     unexpected = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=1.0, force=True).unexpected
     return set(unexpected) - survey.queued_products
 
 
-def contradicted(
+def find_contradicted_parts(
     on_disk: Mapping[PartName, PartOnDisk], listed_elsewhere: Mapping[PartName, Collection[str]]
 ) -> list[PartName]:
     """Returns the parts that show the second sign.
@@ -76,7 +80,7 @@ def contradicted(
     )
 
 
-def confirmed(
+def find_confirmed_parts(
     on_disk: Mapping[PartName, PartOnDisk], held_elsewhere: Mapping[PartName, Collection[str]]
 ) -> list[PartName]:
     """Returns the parts that show the third sign."""

@@ -16,7 +16,7 @@ from parts.read.part_reader import open_part
 from parts.store.drop_markers import DropMarkers, is_drop_mark
 from recovery import force_restore_flag, outdated_zookeeper
 from recovery.startup_plan import PartOnDisk, StartupPlan, plan_startup
-from recovery.zookeeper_parts import read_zookeeper_parts, with_contents_elsewhere
+from recovery.zookeeper_parts import add_hashes_elsewhere, read_zookeeper_parts
 
 
 @dataclass
@@ -47,7 +47,7 @@ def inspect_replica(
     if keeper.exists(replica.host) is None:
         return ReplicaInspection(replica.root, exists=False)
     on_disk, broken = _parts_on_disk(data_path)
-    survey = with_contents_elsewhere(keeper, replica, read_zookeeper_parts(keeper, replica), on_disk)
+    survey = add_hashes_elsewhere(keeper, replica, read_zookeeper_parts(keeper, replica), on_disk)
     forgotten = outdated_zookeeper.find_forgotten(keeper, replica, on_disk, lambda parts: {})
     refusal = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=max_ratio).refusal
     if forgotten:

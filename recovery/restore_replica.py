@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coordination.inserts.block_numbers import allocate_block_number, read_committing_numbers, release_block_number
-from coordination.inserts.partition_nodes import create_partition_node, next_numbers, raise_next_first
+from coordination.inserts.partition_nodes import create_partition_node, next_numbers, raise_next_first_number
 from coordination.keeper.interface import (
     Check,
     Create,
@@ -52,7 +52,7 @@ RETIRED = b"retired"
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def host_versions(keeper: Keeper, table: TablePaths) -> dict[str, int]:
+def read_host_versions(keeper: Keeper, table: TablePaths) -> dict[str, int]:
     """Returns the versions of ``host`` of all replicas, for :func:`retire_table`.
 
     Read them before the table is examined.
@@ -115,11 +115,11 @@ def list_parts(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, 
     another replica is restored first.
     """
     if is_first(keeper, replica):
-        _number_behind(keeper, replica, active)
+        _advance_block_numbers(keeper, replica, active)
         _list(keeper, replica, active)
         keeper.multi([SetData(replica.is_lost, b"0"), SetData(replica.log_pointer, b"0"), Delete(replica.restoring)])
         return RestorePlan(sorted(active), [])
-    return _join(keeper, replica, active, now)
+    return _list_beside_others(keeper, replica, active, now)
 
 
 def is_first(keeper: Keeper, replica: ReplicaPaths) -> bool:
@@ -144,14 +144,14 @@ def is_first(keeper: Keeper, replica: ReplicaPaths) -> bool:
     return True
 
 
-def _number_behind(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartRecord]) -> None:
+def _advance_block_numbers(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartRecord]) -> None:
     """Moves the block numbers of the partitions behind those of all parts and their mutations."""
     last: dict[str, int] = {}
     for part in active:
         last[part.partition_id] = max(last.get(part.partition_id, -1), part.max_block, part.data_version)
     if not last:
         return
-    raise_next_first(keeper, replica.table, max(last.values()) + 1)
+    raise_next_first_number(keeper, replica.table, max(last.values()) + 1)
     for partition_id in last:
         create_partition_node(keeper, replica.table, partition_id)
     given = next_numbers(keeper, replica.table, last)
@@ -172,10 +172,12 @@ def _listing(replica: ReplicaPaths, name: PartName, record: PartRecord) -> Creat
     return Create(replica.part(str(name)), record.to_bytes())
 
 
-def _join(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartRecord], now: float) -> RestorePlan:
+def _list_beside_others(
+    keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartRecord], now: float
+) -> RestorePlan:
     mark = keeper.get(replica.restoring)[0].decode()
     if mark == ALL_PARTS:
-        _number_behind(keeper, replica, active)
+        _advance_block_numbers(keeper, replica, active)
     # Numbers, then log, queues, lists: what moves on in between is seen in one of two places, or in both.
     committing = read_committing_numbers(keeper, replica.table, sorted({part.partition_id for part in active}))
     log = keeper.get(replica.table.log)[1]

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from coordination.nodes.part_record import PartRecord
-from parts.common.part_name import PartName, not_covered
+from parts.common.part_name import PartName, select_not_covered
 
 MAX_INTERRUPTED_INSERTS = 100
 
@@ -114,7 +114,7 @@ def plan_startup(
         # ZooKeeper has lost committed parts, so an unlisted part may be more than an interrupted INSERT.
         cautious = replace(survey, hashes_on_other_replicas={})
         return plan_startup(on_disk, cautious, max_ratio_of_wrong_parts=max_ratio_of_wrong_parts, force=force)
-    needed = not_covered(survey.listed)
+    needed = select_not_covered(survey.listed)
     plan.suspicious_rows = missing_rows + ignored_rows
     plan.total_rows = sum(survey.listed[name].rows for name in needed) + ignored_rows
     if not force and plan.suspicious_rows > max_ratio_of_wrong_parts * plan.total_rows:
@@ -131,8 +131,8 @@ def _judge_listed(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], sur
             matching.add(name)
         elif disk is not None:
             plan.different_content.append(name)
-    plan.keep = not_covered(matching)
-    needed = set(not_covered(survey.listed))
+    plan.keep = select_not_covered(matching)
+    needed = set(select_not_covered(survey.listed))
     suspicious = 0
     for name in sorted(survey.listed.keys() - matching):
         if name not in needed or survey.is_dropped(name):

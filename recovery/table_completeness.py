@@ -49,7 +49,7 @@ def _why_not_here(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartNa
     if plan.unexpected:
         return f"part {plan.unexpected[0]} is here, and ZooKeeper does not list it"
     here = PartSet(plan.keep)
-    for entry in _to_do(keeper, replica):
+    for entry in _read_pending_entries(keeper, replica):
         is_made = entry.type is EntryType.MERGE_PARTS or all(
             here.covering(part) is not None for part in entry.created_parts
         )
@@ -75,7 +75,7 @@ def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
         for part in read_part_records(keeper, replica.table.replica(position.name)):
             elsewhere.add(part)
     for position in others:
-        for entry in _to_do(keeper, replica.table.replica(position.name)):
+        for entry in _read_pending_entries(keeper, replica.table.replica(position.name)):
             needed = () if entry.source_parts else entry.created_parts
             missing = next((part for part in needed if elsewhere.covering(part) is None), None)
             if missing is not None:
@@ -84,7 +84,7 @@ def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
     return ""
 
 
-def _to_do(keeper: Keeper, replica: ReplicaPaths) -> Iterator[LogEntry]:
+def _read_pending_entries(keeper: Keeper, replica: ReplicaPaths) -> Iterator[LogEntry]:
     """Yields the entries that the replica has not executed: the log behind its pointer, and its queue.
 
     The log is read first: an entry that is pulled meanwhile is then seen at least once.

@@ -30,16 +30,18 @@ def read_zookeeper_parts(keeper: Keeper, replica: ReplicaPaths) -> ZooKeeperPart
     )
 
 
-def with_contents_elsewhere(
+def add_hashes_elsewhere(
     keeper: Keeper, replica: ReplicaPaths, survey: ZooKeeperParts, on_disk: Mapping[PartName, PartOnDisk]
 ) -> ZooKeeperParts:
     """Adds the content hashes that other replicas list for unexplained parts on disk."""
     unexpected = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=1.0, force=True).unexpected
     asked = survey.on_other_replicas.intersection(unexpected)
-    return replace(survey, hashes_on_other_replicas=contents_elsewhere(keeper, replica, asked)) if asked else survey
+    return replace(survey, hashes_on_other_replicas=read_hashes_elsewhere(keeper, replica, asked)) if asked else survey
 
 
-def contents_elsewhere(keeper: Keeper, replica: ReplicaPaths, parts: Collection[PartName]) -> dict[PartName, set[str]]:
+def read_hashes_elsewhere(
+    keeper: Keeper, replica: ReplicaPaths, parts: Collection[PartName]
+) -> dict[PartName, set[str]]:
     """Returns the content hashes with which other replicas list the parts."""
     others = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
     pairs = [(part, replica.table.replica(name).part(str(part))) for part in sorted(parts) for name in others]

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from coordination.inserts.block_ids import delete_block_ids, judge_ids_of_many
+from coordination.inserts.block_ids import delete_block_ids, select_block_ids_of_partitions
 from coordination.inserts.block_numbers import BlockLock, allocate_blocks, read_committing_numbers
 from coordination.inserts.insert_commit import release_block_number_if_possible
 from coordination.inserts.partition_nodes import (
@@ -207,7 +207,7 @@ class DropPlan:
 
         ``required_ops`` are included even if they take more.
         """
-        fitting, is_all = _fit(self.optional_ops, limit_bytes - sum(map(operation_bytes, self.required_ops)))
+        fitting, is_all = _select_fitting(self.optional_ops, limit_bytes - sum(map(operation_bytes, self.required_ops)))
         return [*self.required_ops, *fitting], not is_all
 
 
@@ -216,7 +216,7 @@ def plan_drop(keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], las
     ranges = tuple(drop_range_name(lock.partition_id, lock.number) for lock in locks)
     # Locks are read before ids: an insert that commits in between has deleted its lock, so the multi fails.
     numbers = read_committing_numbers(keeper, table, [lock.partition_id for lock in locks])
-    ids = judge_ids_of_many(keeper, table, {gone.partition_id: gone.covers for gone in ranges})
+    ids = select_block_ids_of_partitions(keeper, table, {gone.partition_id: gone.covers for gone in ranges})
     lasts = zip(ranges, last_blocks(ranges), strict=True)
     must: list[Op] = [Delete(lock.path) for lock in locks]
     must.append(SetData(table.log, b""))
@@ -247,7 +247,7 @@ def _logged(table: TablePaths, entries: Sequence[LogEntry], *, has_leftovers: bo
     return [Create(table.log_prefix, entry.to_bytes(), sequential=True) for entry in marked]
 
 
-def _fit(groups: Sequence[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
+def _select_fitting(groups: Sequence[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
     """Returns the first groups that fit together, and whether these are all."""
     fitting: list[Op] = []
     for group in groups:

@@ -82,7 +82,7 @@ def forget_partition(
     assert isinstance(lock, BlockLock)
     node = partition_node_of_lock(table, lock.path)
     try:
-        if reason := _left(keeper, table, lock):
+        if reason := _find_obstacle(keeper, table, lock):
             return reason
         delete_block_ids(keeper, table, partition_id, lambda part: part.max_block < lock.number)
         ids = select_block_ids(keeper, table, partition_id, lambda _: True)
@@ -128,7 +128,7 @@ def _settle(keeper: Keeper, node: PartitionNode, lock: BlockLock, lost: KeeperCo
         ) from lost
 
 
-def _left(keeper: Keeper, table: TablePaths, lock: BlockLock) -> str:
+def _find_obstacle(keeper: Keeper, table: TablePaths, lock: BlockLock) -> str:
     """Returns who has, or may get, something of the partition below the lock; "" for nobody.
 
     Lost replicas are ignored: they will clone another, and what they have lies below all later numbers.

@@ -54,10 +54,10 @@ def select_block_ids(
     keeper: Keeper, table: TablePaths, partition_id: str, is_gone: Callable[[PartName], bool]
 ) -> GuardedBlockIds:
     """Selects the ids of the partition's parts for which ``is_gone``. Raises ``NoNode``."""
-    return judge_ids_of_many(keeper, table, {partition_id: is_gone})[partition_id]
+    return select_block_ids_of_partitions(keeper, table, {partition_id: is_gone})[partition_id]
 
 
-def judge_ids_of_many(
+def select_block_ids_of_partitions(
     keeper: Keeper, table: TablePaths, is_gone: Mapping[str, Callable[[PartName], bool]]
 ) -> dict[str, GuardedBlockIds]:
     """Selects ids as :func:`select_block_ids`, of several partitions with one listing of the ids.

@@ -11,7 +11,7 @@ forgotten, is new to the targets too.
 
 The commit of the block writes the record, and the commit to the targets removes it. A node without a record means that
 nothing is missing. Older versions do not understand the second line, so it is written only when every replica does
-(``replica_activation.VIEWS``).
+(``replica_activation.FEATURE_VIEWS``).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class BlockNode:
             raise CorruptionError(f"Cannot read block id of {data[:200]!r}", name="CORRUPTED_DATA") from error
 
 
-def find_missing(keeper: Keeper, table: TablePaths, block_ids: Sequence[str]) -> list[MissingViews | None]:
+def find_missing_views(keeper: Keeper, table: TablePaths, block_ids: Sequence[str]) -> list[MissingViews | None]:
     """Returns for each block the views that miss it; ``None`` for an unknown block."""
     answers = keeper.get_many([table.block(block_id) for block_id in block_ids])
     return [None if answer is None else BlockNode.parse(answer[0]).missing for answer in answers]
@@ -92,10 +92,10 @@ def views_have(keeper: Keeper, table: TablePaths, tokens: Mapping[str, str], vie
     """
     blocks = [list(pieces) for _, pieces in groupby(tokens.items(), key=lambda item: item[1])]
     for packet in split_into_multis(blocks, lambda pieces: len(pieces) * MAX_MULTI_BYTES // MAX_MULTI_OPERATIONS):
-        _settle(keeper, table, dict(chain(*packet)), views)
+        _remove_views(keeper, table, dict(chain(*packet)), views)
 
 
-def _settle(keeper: Keeper, table: TablePaths, tokens: Mapping[str, str], views: Collection[str]) -> None:
+def _remove_views(keeper: Keeper, table: TablePaths, tokens: Mapping[str, str], views: Collection[str]) -> None:
     paths = [table.block(block_id) for block_id in tokens]
     for _ in range(_ATTEMPTS):
         sets: list[SetData] = []

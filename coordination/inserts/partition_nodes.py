@@ -81,14 +81,14 @@ def find_partitions(
 
     Lists all nodes only if some have another name than their partition.
     """
-    found = _look(keeper, [PartitionNode(table, partition_id) for partition_id in partition_ids])
+    found = _read_stats(keeper, [PartitionNode(table, partition_id) for partition_id in partition_ids])
     if len(found) < len(partition_ids):
         nodes = read_partition_nodes(keeper, table)
-        found |= _look(keeper, [nodes[id_] for id_ in partition_ids if id_ in nodes and id_ not in found])
+        found |= _read_stats(keeper, [nodes[id_] for id_ in partition_ids if id_ in nodes and id_ not in found])
     return found
 
 
-def _look(keeper: Keeper, nodes: Sequence[PartitionNode]) -> dict[str, tuple[PartitionNode, Stat]]:
+def _read_stats(keeper: Keeper, nodes: Sequence[PartitionNode]) -> dict[str, tuple[PartitionNode, Stat]]:
     stats = keeper.exists_many([node.path for node in nodes])
     return {node.partition_id: (node, stat) for node, stat in zip(nodes, stats, strict=True) if stat is not None}
 
@@ -143,7 +143,7 @@ def next_numbers(keeper: Keeper, table: TablePaths, partition_ids: Iterable[str]
     return {partition_id: counted.get(partition_id, first) for partition_id in wanted}
 
 
-def raise_next_first(keeper: Keeper, table: TablePaths, first: int) -> None:
+def raise_next_first_number(keeper: Keeper, table: TablePaths, first: int) -> None:
     """Raises the first number of the next new partition to at least ``first``."""
     for _ in range(_ATTEMPTS):
         now, stat = read_next_first_number(keeper, table)

@@ -42,14 +42,14 @@ def fail_unreachable_part(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry
         return keeper.exists(table.quorum_failed_part(part)) is not None
     if replica.name in found[0].replicas:
         return False
-    nobody_has_it = _nobody_living_has(keeper, table, part)
+    nobody_has_it = _check_no_living_holder(keeper, table, part)
     if nobody_has_it is None:
         return False
     keeper.multi([*nobody_has_it, *fail_part_ops(keeper, table, found[0], path, found[1].version)])
     return True
 
 
-def _nobody_living_has(keeper: Keeper, table: TablePaths, part: str) -> list[Op] | None:
+def _check_no_living_holder(keeper: Keeper, table: TablePaths, part: str) -> list[Op] | None:
     """Returns checks that no living replica has the part, or ``None`` if one has it.
 
     They fail when a replica has come alive, or has committed the part, since. Call this after the status was read:

@@ -27,7 +27,7 @@ from coordination.nodes.replica_activation import list_registered_replicas
 _ATTEMPTS = 20
 
 
-def settled(status: QuorumStatus, registered: Collection[str]) -> QuorumStatus:
+def lower_requirement(status: QuorumStatus, registered: Collection[str]) -> QuorumStatus:
     """Returns the status as it should be if ``registered`` are all replicas of the table."""
     replicas = tuple(name for name in status.replicas if name in registered)
     return replace(status, replicas=replicas, required=min(status.required, len(registered)))
@@ -50,7 +50,7 @@ def _settle_once(keeper: Keeper, table: TablePaths) -> bool:
     registered = list_registered_replicas(keeper, table) if pending else []
     try:
         for status, stat, path in pending if registered else []:
-            if (less := settled(status, registered)) != status:
+            if (less := lower_requirement(status, registered)) != status:
                 # Whoever registers moves the version of ``replicas``.
                 keeper.multi([*_ops(keeper, table, path, status, less, stat), Check(table.replicas, replicas.version)])
     except (MultiFailed, KeeperConnectionLoss):

@@ -65,7 +65,7 @@ def wait_for_quorum(
     while True:
         changed = threading.Event()
         try:
-            verdict = _look(keeper, table, str(part), path, activation, plan, changed)
+            verdict = _read_outcome(keeper, table, str(part), path, activation, plan, changed)
         except KeeperError as error:
             raise _unknown(part, f"ZooKeeper went away while waiting for quorum: {error.message}") from error
         if verdict is QuorumOutcome.MET:
@@ -88,7 +88,7 @@ def wait_for_quorum(
         wait(changed, min(left, 1.0))
 
 
-def _look(
+def _read_outcome(
     keeper: Keeper,
     table: TablePaths,
     part: str,

@@ -167,14 +167,14 @@ class QueueRules:
         replacements = [
             other
             for other in self.index.replacements()
-            if _meeting(other.entry.created_parts, parts) is not None
+            if _find_overlap(other.entry.created_parts, parts) is not None
             or any(
-                _meeting(other.entry.removed_ranges, item.entry.created_parts)
+                _find_overlap(other.entry.removed_ranges, item.entry.created_parts)
                 for item in group
                 if item.name < other.name
             )
             or any(
-                _meeting(item.entry.removed_ranges, other.entry.created_parts)
+                _find_overlap(item.entry.removed_ranges, other.entry.created_parts)
                 for item in group
                 if other.name < item.name
             )
@@ -193,10 +193,10 @@ class QueueRules:
             if other.name in beside:
                 continue
             touched = (*other.entry.created_parts, *other.entry.removed_ranges, *other.entry.source_parts)
-            part = _meeting(touched, (*entry.removed_ranges, *entry.created_parts))
+            part = _find_overlap(touched, (*entry.removed_ranges, *entry.created_parts))
             if part is not None:
                 return self._wait(item, f"another log entry for part {part} is executing", other.name)
-        part = _meeting(self.inserting, entry.removed_ranges)
+        part = _find_overlap(self.inserting, entry.removed_ranges)
         if part is not None:
             return self._wait(item, f"an INSERT of part {part} is being committed", part)
         older = next(self._drops_before(item, entry.removed_ranges), None) or self._replacement_before(
@@ -220,7 +220,7 @@ class QueueRules:
     def _replacement_before(self, item: QueueItem, parts: Collection[PartName]) -> QueueItem | None:
         """Returns an earlier replacement that adds parts of these blocks."""
         for older in self.index.replacements():
-            if older.name < item.name and _meeting(older.entry.created_parts, parts) is not None:
+            if older.name < item.name and _find_overlap(older.entry.created_parts, parts) is not None:
                 return older
         return None
 
@@ -229,7 +229,7 @@ class QueueRules:
         for partition_id in {part.partition_id for part in parts}:
             for older in self.index.drops(partition_id):
                 is_exact = older.entry.detach or older.entry.type is EntryType.DROP_PART
-                if is_exact and older.name < item.name and _meeting(older.entry.removed_ranges, parts) is not None:
+                if is_exact and older.name < item.name and _find_overlap(older.entry.removed_ranges, parts) is not None:
                     yield older
 
     def later_drop_over(self, item: QueueItem) -> QueueItem | None:
@@ -242,7 +242,7 @@ class QueueRules:
         part = item.entry.new_part
         assert part is not None
         for drop in self.index.drops(part.partition_id):
-            if _meeting(drop.entry.removed_ranges, (part,)) is not None:
+            if _find_overlap(drop.entry.removed_ranges, (part,)) is not None:
                 return drop
         return None
 
@@ -251,7 +251,7 @@ class QueueRules:
         part = item.entry.new_part
         assert part is not None
         for other in self.index.executing():
-            made = _meeting((*other.entry.removed_ranges, *other.entry.created_parts), (part,))
+            made = _find_overlap((*other.entry.removed_ranges, *other.entry.created_parts), (part,))
             if made is None:
                 continue
             if made in other.entry.removed_ranges:
@@ -296,7 +296,7 @@ class QueueRules:
         return Action(ActionKind.FETCH, item.name, item.entry, reason)
 
 
-def _meeting(parts: Iterable[PartName], others: Collection[PartName]) -> PartName | None:
+def _find_overlap(parts: Iterable[PartName], others: Collection[PartName]) -> PartName | None:
     """Returns the first of ``parts`` that shares blocks with one of the others."""
     ranges: dict[str, list[PartName]] = {}
     for other in others:

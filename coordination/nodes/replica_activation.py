@@ -57,7 +57,7 @@ FEATURE_FORGET_PARTITION = "forget"
 """A partition's node may have another name than the partition (``partition_nodes``)."""
 FEATURE_OPTIMIZE_CLEANUP = "cleanup"
 """A merge may remove rows marked as deleted (OPTIMIZE … CLEANUP)."""
-VIEWS = "views"
+FEATURE_VIEWS = "views"
 """A block's id may name the materialized views that miss the block (``block_views``)."""
 FEATURES = (
     FEATURE_REPLACE_RANGE,
@@ -72,7 +72,7 @@ FEATURES = (
     FEATURE_TEXT_INDEXES,
     FEATURE_FORGET_PARTITION,
     FEATURE_OPTIMIZE_CLEANUP,
-    VIEWS,
+    FEATURE_VIEWS,
 )
 """The features of this version that an older one may lack. Nothing is logged that a replica cannot carry out."""
 
@@ -197,7 +197,7 @@ def activate(
         if mine is not None:
             return mine
         if takes_over and clock() < deadline:
-            remove_former(keeper, replica, identity)
+            end_former_activation(keeper, replica, identity)
             continue
         if not _wait_gone(keeper, replica.is_active, deadline, clock, wait, is_stopping):
             raise UnavailableError(
@@ -230,7 +230,7 @@ def _own_activation(keeper: Keeper, replica: ReplicaPaths, identity: str, addres
     )
 
 
-def remove_former(keeper: Keeper, replica: ReplicaPaths, identity: str) -> None:
+def end_former_activation(keeper: Keeper, replica: ReplicaPaths, identity: str) -> None:
     """Ends the activation of a former session of the same identity, which must certainly be over.
 
     It never ends another server's activation: the expected version fails if the node was made anew meanwhile.
@@ -320,7 +320,7 @@ def find_part_holders(keeper: Keeper, table: TablePaths, part: str, *, excluding
     return [name for i, name in enumerate(names) if stats[2 * i] is not None and stats[2 * i + 1] is not None]
 
 
-def replica_without(keeper: Keeper, table: TablePaths, feature: str) -> str | None:
+def find_replica_without(keeper: Keeper, table: TablePaths, feature: str) -> str | None:
     """Returns the name of a replica that lacks the feature, or ``None``.
 
     A replica that never ran counts as a new version.
@@ -334,7 +334,7 @@ def replica_without(keeper: Keeper, table: TablePaths, feature: str) -> str | No
 
 def require_feature(keeper: Keeper, table: TablePaths, feature: str, what: str) -> None:
     """Raises ``UserError`` 48 (NOT_IMPLEMENTED) naming a replica that lacks the feature."""
-    if (name := replica_without(keeper, table, feature)) is not None:
+    if (name := find_replica_without(keeper, table, feature)) is not None:
         raise UserError(
             "NOT_IMPLEMENTED",
             f"{what} is not possible yet: replica {name!r} runs a version that does not know it. Upgrade it, or "

@@ -21,7 +21,7 @@ from parts.common.errors import UserError
 _ATTEMPTS = 5
 
 
-def late_lists(table: TablePaths) -> list[str]:
+def list_late_lists(table: TablePaths) -> list[str]:
     """Returns the paths of all lists that are created late."""
     return [
         table.scans,
@@ -33,7 +33,7 @@ def late_lists(table: TablePaths) -> list[str]:
     ]
 
 
-def make_lists(keeper: Keeper, table: TablePaths, *lists: str) -> None:
+def create_lists(keeper: Keeper, table: TablePaths, *lists: str) -> None:
     """Creates the missing lists. Raises 225 (NO_ZOOKEEPER) when the table does not exist.
 
     A drop of the table begins with its ``replicas``: nothing is created after that.
@@ -50,10 +50,10 @@ def make_lists(keeper: Keeper, table: TablePaths, *lists: str) -> None:
                 if isinstance(error.cause, NodeExists):
                     break
                 if isinstance(error.cause, NoNode):
-                    raise metadata_missing(table) from error
+                    raise missing_metadata_error(table) from error
                 raise error.cause from error
 
 
-def metadata_missing(table: TablePaths) -> UserError:
+def missing_metadata_error(table: TablePaths) -> UserError:
     """Returns the error 225 (NO_ZOOKEEPER)."""
     return UserError("NO_ZOOKEEPER", f"The table's metadata is missing in ZooKeeper: {table.root}")

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from coordination.keeper.interface import Create, Delete, Keeper, KeeperConnectionLoss, MultiFailed, Op, SetData
 from coordination.keeper.request_limits import MAX_MULTI_OPERATIONS, split_into_chunks
 from coordination.nodes.paths import TablePaths
-from coordination.nodes.table_lists import make_lists
+from coordination.nodes.table_lists import create_lists
 from parts.common.part_name import PartName
 
 
@@ -39,7 +39,7 @@ def record_lost_part_ops(keeper: Keeper, table: TablePaths, part: PartName) -> l
     path = table.lost_block(str(part))
     if keeper.exists(path) is not None:
         return []
-    make_lists(keeper, table, table.lost_blocks)
+    create_lists(keeper, table, table.lost_blocks)
     return [Create(path)]
 
 
@@ -51,7 +51,7 @@ def record_drop_ops(keeper: Keeper, table: TablePaths, lasts: Mapping[str, int])
     ops: list[Op] = []
     answers = keeper.get_many([table.dropped_block(partition_id) for partition_id in lasts])
     if None in answers:
-        make_lists(keeper, table, table.dropped_blocks)
+        create_lists(keeper, table, table.dropped_blocks)
     for (partition_id, last), answer in zip(lasts.items(), answers, strict=True):
         path, data = table.dropped_block(partition_id), str(last).encode()
         if answer is None:

@@ -16,7 +16,7 @@ import contextlib
 
 from coordination.keeper.interface import BadVersion, Keeper, KeeperConnectionLoss, NodeExists, NoNode
 from coordination.nodes.paths import TablePaths
-from coordination.nodes.table_lists import make_lists
+from coordination.nodes.table_lists import create_lists
 
 UNUSED_RECORD_SECONDS = 86_400.0
 UNUSED_RECORD_SECONDS_WHEN_MANY = 3_600.0
@@ -48,7 +48,7 @@ class KeeperScanRecords:
                 self._keeper.create(path, content)
                 return content
             except NoNode:
-                make_lists(self._keeper, self._table, self._table.scans)
+                create_lists(self._keeper, self._table, self._table.scans)
             except KeeperConnectionLoss:
                 if attempt == _ATTEMPTS - 1:
                     raise

@@ -71,7 +71,7 @@ def read_confirmed(keeper: Keeper, activation: Activation, take: Callable[[], S]
     """
     missing: frozenset[PartName] = frozenset()
     for _ in range(_LOOKS):
-        wanted = _look_for_wanted(keeper, activation)
+        wanted = _find_wanted_parts(keeper, activation)
         if wanted is None:
             continue
         snapshot = take()
@@ -99,7 +99,7 @@ def _not_in_quorum(replica: str, missing: frozenset[PartName]) -> UnavailableErr
     )
 
 
-def _look_for_wanted(keeper: Keeper, activation: Activation) -> list[PartName] | None:
+def _find_wanted_parts(keeper: Keeper, activation: Activation) -> list[PartName] | None:
     """Lists the confirmed parts that this replica may lack, without dropped ones.
 
     These are the last confirmed part of each partition, and the parts of entries that it has not executed. Returns
@@ -121,10 +121,10 @@ def _look_for_wanted(keeper: Keeper, activation: Activation) -> list[PartName] |
     if None in answers[len(queued) :]:
         return None
     confirmed = [PartName.parse(part) for part in parse_last_parts(last[0]).values()]
-    return confirmed + _ahead([LogEntry.parse(answer[0]) for answer in answers if answer is not None])
+    return confirmed + _list_coming_parts([LogEntry.parse(answer[0]) for answer in answers if answer is not None])
 
 
-def _ahead(entries: Sequence[LogEntry]) -> list[PartName]:
+def _list_coming_parts(entries: Sequence[LogEntry]) -> list[PartName]:
     """Lists the parts that these entries add with a quorum, or restore, and do not drop again."""
     ahead: list[PartName] = []
     for entry in entries:

@@ -219,7 +219,7 @@ def _mark_lost(
         survivor = _survivor(replicas, {*marked, position.name})
         if survivor is None:
             continue
-        stays = stays_unlost(keeper, table.replica(survivor))
+        stays = make_not_lost_check(keeper, table.replica(survivor))
         try:
             keeper.multi([Check(replica.host, position.host_version), stays, SetData(replica.is_lost, b"1")])
             marked.append(position.name)
@@ -235,7 +235,7 @@ def _survivor(replicas: Sequence[ReplicaPosition], going: set[str]) -> str | Non
     return best.name if best is not None else None
 
 
-def stays_unlost(keeper: Keeper, replica: ReplicaPaths) -> Check:
+def make_not_lost_check(keeper: Keeper, replica: ReplicaPaths) -> Check:
     """Returns a check for the multi that marks another replica as lost.
 
     It fails if this replica is marked too, or was before.

@@ -41,7 +41,7 @@ from coordination.log.part_set import PartSet
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, parse_sequence_number
 from coordination.nodes.replica_positions import ReplicaPosition, read_replica_positions
-from coordination.replicas.cleanup import stays_unlost
+from coordination.replicas.cleanup import make_not_lost_check
 from coordination.replicas.log_pull import unlist_parts
 from parts.common.errors import ConflictError, CorruptionError, UnavailableError
 from parts.common.part_name import PartName
@@ -81,7 +81,7 @@ def request_clone(keeper: Keeper, replica: ReplicaPaths) -> bool:
     if source is None:
         return False
     try:
-        keeper.multi([stays_unlost(keeper, replica.table.replica(source.name)), SetData(replica.is_lost, b"1")])
+        keeper.multi([make_not_lost_check(keeper, replica.table.replica(source.name)), SetData(replica.is_lost, b"1")])
         return True
     except MultiFailed as error:
         if not isinstance(error.cause, BadVersion | NoNode):

@@ -145,7 +145,7 @@ def pull_log(
 def _find_position(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> tuple[tuple[int, int], int]:
     """Returns the pointer with its version, and the index after the log's newest entry (0 for none)."""
     pointer, version = read_log_pointer(keeper, replica)
-    _take_up_unknown(keeper, replica, queue)
+    _add_unknown_entries(keeper, replica, queue)
     indices = [parse_sequence_number(name) for name in keeper.children(replica.table.log)]
     if indices and min(indices) > pointer:
         raise LogTrimmedError(replica, pointer)
@@ -178,7 +178,7 @@ def _is_end(keeper: Keeper, following: str, watch: Watch | None, was_missing: bo
     return was_missing or not is_there
 
 
-def _take_up_unknown(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
+def _add_unknown_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
     """Adds entries of a pull whose answer was lost."""
     known = queue.names()
     unknown = [name for name in keeper.children(replica.queue) if name not in known]
@@ -190,7 +190,7 @@ def _pull_batch(
     keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, index: int, entries: list[LogEntry], version: int
 ) -> int:
     """Copies the entries from ``index`` on. Returns the pointer's new version."""
-    wanted = [entry for entry in entries if not _is_here(queue, entry)]
+    wanted = [entry for entry in entries if not _is_own_insert(queue, entry)]
     ops: list[Op] = [Create(replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in wanted]
     ops.append(SetData(replica.log_pointer, str(index + len(entries)).encode(), version))
     oldest = _oldest_insert(queue, wanted)
@@ -210,7 +210,7 @@ def _pull_batch(
     return results[len(wanted)].version  # type: ignore[union-attr]
 
 
-def _is_here(queue: ReplicationQueue, entry: LogEntry) -> bool:
+def _is_own_insert(queue: ReplicationQueue, entry: LogEntry) -> bool:
     """Tells whether the entry is this replica's own INSERT, whose part is active without a queue entry."""
     return (
         entry.type is EntryType.GET_PART

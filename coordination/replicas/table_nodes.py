@@ -40,7 +40,7 @@ from coordination.keeper.interface import (
 )
 from coordination.nodes.dropped_nodes import RemovalOutcome, remove_dropped_nodes
 from coordination.nodes.paths import ReplicaPaths, TablePaths
-from coordination.nodes.table_lists import late_lists
+from coordination.nodes.table_lists import list_late_lists
 from parts.common.errors import ConflictError, UnavailableError, UserError
 
 WaitForEvent = Callable[[threading.Event, float], object]
@@ -171,7 +171,7 @@ def _remove_empty_lists(keeper: Keeper, table: TablePaths, found: list[str]) -> 
     """
     paths = [f"{table.root}/{name}" for name in found]
     try:
-        if not set(paths) <= set(late_lists(table)):
+        if not set(paths) <= set(list_late_lists(table)):
             raise NotEmpty("other nodes", table.root)
         keeper.multi([Delete(path) for path in (*paths, table.root)])
     except (MultiFailed, NotEmpty) as error:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from coordination.keeper.interface import Create, Delete, Keeper, KeeperConnectionLoss, MultiFailed, SetData
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.nodes.paths import TablePaths
-from coordination.nodes.table_lists import make_lists
+from coordination.nodes.table_lists import create_lists
 from coordination.transactions.transaction_nodes import FORMAT_VERSION, parse_versioned_json, transaction_node_name
 
 
@@ -67,7 +67,7 @@ def read_application_version(keeper: Keeper, table: TablePaths, application: str
     path = table.application(transaction_node_name(application))
     answer = keeper.get_many([path])[0]
     if answer is None:
-        make_lists(keeper, table, table.applications)
+        create_lists(keeper, table, table.applications)
         return ApplicationVersion(path, application)
     document = parse_versioned_json(answer[0], "application")
     return ApplicationVersion(path, application, document["committed"], document["rows"], answer[1].version)

@@ -226,7 +226,7 @@ class _Attempt:
         )
         partition_ids = sorted({record.partition_id for record in staged.values()})
         drops = self._take_drops(partition_ids)
-        parts = self._name(staged)
+        parts = self._name_parts(staged)
         partitions_version = self._partitions_version() if request.overwrite is Overwrite.TABLE else None
         drop = plan_drop(self._keeper, table, drops, self._last_blocks) if drops else None
         rows = sum(record.rows for record in staged.values())
@@ -248,16 +248,16 @@ class _Attempt:
         if partitions_version is not None:
             ops.append(Check(table.block_numbers, partitions_version))
         limit_bytes = MAX_REQUEST_BYTES - _SLACK_BYTES - sum(map(operation_bytes, ops))
-        logged, drop_ops = self._logged(transaction, parts, drop, limit_bytes)
+        logged, drop_ops = self._make_log_entry(transaction, parts, drop, limit_bytes)
         try:
             self._keeper.multi([logged, *ops, *drop_ops])
         except MultiFailed as error:
-            self._judge(error, transaction, {part.replica for part in parts})
+            self._raise_if_hopeless(error, transaction, {part.replica for part in parts})
             return None
         self._locks.clear()
         return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(part.part for part in parts))
 
-    def _judge(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
+    def _raise_if_hopeless(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
         """Raises if another attempt is of no use."""
         if error.op in self._request.extra_ops:
             raise OtherTableChanged(
@@ -284,10 +284,10 @@ class _Attempt:
             return []
         known = set(list_partition_ids(self._keeper, self._table))
         wanted = known if overwrite is Overwrite.TABLE else known.intersection(partition_ids)
-        taken = [self._take(partition_id) for partition_id in sorted(wanted)]
+        taken = [self._take_number(partition_id) for partition_id in sorted(wanted)]
         return [lock for lock in taken if lock.number]
 
-    def _take(self, partition_id: str, count: int = 1) -> BlockLock:
+    def _take_number(self, partition_id: str, count: int = 1) -> BlockLock:
         lock = allocate_block_number(
             self._keeper,
             self._table,
@@ -300,12 +300,12 @@ class _Attempt:
         self._locks.append(lock)
         return lock
 
-    def _name(self, staged: Mapping[str, StagedRecord]) -> list[StagedPart]:
+    def _name_parts(self, staged: Mapping[str, StagedRecord]) -> list[StagedPart]:
         """Returns the parts with their numbers, in the order of their keys."""
         counts = Counter(record.partition_id for record in staged.values())
         numbers = {
             partition_id: iter(range(lock.number, lock.number + lock.count))
-            for partition_id, lock in ((p, self._take(p, count)) for p, count in sorted(counts.items()))
+            for partition_id, lock in ((p, self._take_number(p, count)) for p, count in sorted(counts.items()))
         }
         parts = []
         for _, record in sorted(staged.items()):
@@ -325,7 +325,7 @@ class _Attempt:
         held = {lock.partition_id for lock in self._locks}
         return version if held.issuperset(list_partition_ids(self._keeper, self._table)) else _NO_VERSION
 
-    def _logged(
+    def _make_log_entry(
         self, transaction: Transaction, parts: Sequence[StagedPart], drop: DropPlan | None, limit_bytes: int
     ) -> tuple[Create, list[Op]]:
         entry = LogEntry(

@@ -49,7 +49,7 @@ from coordination.keeper.interface import (
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import LogEntry
 from coordination.nodes.paths import ReplicaPaths, TablePaths, parse_sequence_number
-from coordination.nodes.table_lists import make_lists
+from coordination.nodes.table_lists import create_lists
 from parts.common.errors import ConflictError, CorruptionError, UnknownOutcomeError, UserError
 
 OPEN_TRANSACTION_IDLE_SECONDS = 86_400.0
@@ -205,7 +205,7 @@ def open_transaction(keeper: Keeper, table: TablePaths, transaction_id: str) -> 
             )
         except MultiFailed as error:
             if isinstance(error.cause, NoNode):
-                make_lists(keeper, table, table.transactions, table.open_transactions)
+                create_lists(keeper, table, table.transactions, table.open_transactions)
         except KeeperConnectionLoss:
             continue
     raise ConflictError("KEEPER_EXCEPTION", f"Could not open the transaction in {_ATTEMPTS} attempts; try again")
@@ -284,7 +284,7 @@ def abort_transaction(
             try:
                 keeper.create(path, transaction_content(transaction_id, TransactionState.ABORTED, reason=reason))
             except NoNode:
-                make_lists(keeper, table, table.transactions)
+                create_lists(keeper, table, table.transactions)
             except (NodeExists, KeeperConnectionLoss):
                 continue
         elif found is None or found.state is not TransactionState.OPEN:

@@ -110,7 +110,7 @@ def make_merged_name(sources: list[PartName]) -> PartName:
     )
 
 
-def not_covered(names: Collection[PartName]) -> list[PartName]:
+def select_not_covered(names: Collection[PartName]) -> list[PartName]:
     """Returns the names that no other of them covers, sorted. No two may intersect."""
     found: list[PartName] = []
     # A cover comes first: it begins no later, ends no earlier, and its level is higher.

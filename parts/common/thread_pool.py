@@ -71,7 +71,7 @@ def map_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> l
     def of_run(run: Sequence[Item]) -> list[Result]:
         return [function(item) for item in run]
 
-    futures = [_pool.submit(of_run, run) for run in job_runs(list(items))]
+    futures = [_pool.submit(of_run, run) for run in split_into_jobs(list(items))]
     errors = [future.exception() for future in futures]
     for error in errors:
         if error is not None:
@@ -79,7 +79,7 @@ def map_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> l
     return [result for future in futures for result in future.result()]
 
 
-def job_runs(items: Sequence[Item]) -> list[Sequence[Item]]:
+def split_into_jobs(items: Sequence[Item]) -> list[Sequence[Item]]:
     """Splits the items into runs, each one job of the pool."""
     length = -(-len(items) // (_MOST_JOBS_PER_THREAD * POOL_THREADS)) or 1
     return [items[i : i + length] for i in range(0, len(items), length)]

@@ -117,7 +117,7 @@ def has_dictionary(data: pa.Buffer, offset: int, part: str, file: str) -> bool:
     return bool(_HEADER.unpack_from(memoryview(data), offset)[3] == _NODES_OF_REPEATED)
 
 
-def kept_frame(data: pa.Buffer, offset: int, part: str, file: str) -> pa.Buffer:
+def copy_frame(data: pa.Buffer, offset: int, part: str, file: str) -> pa.Buffer:
     """Returns a copy of the frame at ``offset``: bytes of a mapped file may change after their check."""
     size = read_frame_size(data, offset, part, file)
     return pa.py_buffer(bytes(memoryview(data)[offset : offset + size]))
@@ -143,7 +143,7 @@ def decode_frame(
     ``is_kept``: the array is used for longer than one query, so it must not share bytes with the file.
     """
     if is_kept:
-        return decode_rows(kept_frame(data, offset, part, file), 0, type_, part, file, 0, None, place=offset)
+        return decode_rows(copy_frame(data, offset, part, file), 0, type_, part, file, 0, None, place=offset)
     return decode_rows(data, offset, type_, part, file, 0, None)
 
 

@@ -235,7 +235,7 @@ _DAMAGED = (
 """Errors of a file that cannot be read, however often it is tried."""
 
 
-def read_error(error: OSError, part: str, file: str) -> Exception:
+def convert_read_error(error: OSError, part: str, file: str) -> Exception:
     """Converts an error of reading a part's file.
 
     ``CorruptionError`` 226 (NO_FILE_IN_DATA_PART) or 74 (CANNOT_READ_FROM_FILE_DESCRIPTOR). Temporary errors (too many
@@ -253,7 +253,7 @@ _before_reading: Callable[[Path], None] = lambda path: None  # noqa: E731
 
 
 @contextmanager
-def reading_after(before: Callable[[Path], None]) -> Iterator[None]:
+def call_before_reads(before: Callable[[Path], None]) -> Iterator[None]:
     """Calls ``before`` with every file of a part before it is read; it may fail as a disk does."""
     global _before_reading
     former, _before_reading = _before_reading, before
@@ -264,25 +264,25 @@ def reading_after(before: Callable[[Path], None]) -> Iterator[None]:
 
 
 def read_small_file(path: Path, part: str) -> bytes:
-    """Returns a small file's bytes. Raises as :func:`read_error` converts."""
+    """Returns a small file's bytes. Raises as :func:`convert_read_error` converts."""
     try:
         _before_reading(path)
         return path.read_bytes()
     except OSError as error:
-        raise read_error(error, part, path.name) from None
+        raise convert_read_error(error, part, path.name) from None
 
 
-def file_facts(path: Path, part: str) -> os.stat_result:
-    """Returns the size and times of a part's file. Raises as :func:`read_error` converts."""
+def stat_file(path: Path, part: str) -> os.stat_result:
+    """Returns the size and times of a part's file. Raises as :func:`convert_read_error` converts."""
     try:
         return path.stat()
     except OSError as error:
-        raise read_error(error, part, path.name) from None
+        raise convert_read_error(error, part, path.name) from None
 
 
 def check_size(path: Path, expected_size: int, part: str) -> None:
     """Raises ``CorruptionError`` unless the file exists with this size."""
-    size = file_facts(path, part).st_size
+    size = stat_file(path, part).st_size
     if size != expected_size:
         message = f"File has {size} bytes instead of {expected_size}"
         raise CorruptionError(message, part=part, file=path.name, offset=min(size, expected_size))
@@ -301,4 +301,4 @@ def map_file(path: Path, expected_size: int, part: str) -> pa.Buffer:
         with pa.memory_map(str(path)) as mapped:
             return mapped.read_buffer(expected_size)
     except OSError as error:
-        raise read_error(error, part, path.name) from None
+        raise convert_read_error(error, part, path.name) from None

@@ -72,7 +72,7 @@ def rewrite_columns(
         return _rewrite_wide(source, directory, description, columns, changed, blocks, indexes, ttl)
     ttl = ttl or _collector(source, description, columns, changed)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
-        for block in _ahead(source, _completed(source, columns, blocks)):
+        for block in _compute_ahead(source, _completed(source, columns, blocks)):
             writer.append(block)
         return writer.finish()
 
@@ -94,7 +94,7 @@ def rewrite_rows(
     names = [column.name for column in columns]
     ttl = ttl or _collector(source, description, columns, source.converted_columns)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
-        for block in _ahead(source, blocks):
+        for block in _compute_ahead(source, blocks):
             writer.append_conformed(block.select(names))
         return writer.finish()
 
@@ -145,7 +145,7 @@ def _is_dense(source: Part) -> bool:
     return large and not source.ttl.codec
 
 
-def _ahead(source: Part, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _compute_ahead(source: Part, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Yields the blocks, each computed while the one before is written. Few rows need no thread."""
     if source.rows <= _FEW_ROWS:
         yield from blocks
@@ -211,21 +211,21 @@ def _rewrite_wide(
         ttl=TtlCollector(NO_TTL, codec=source.ttl.codec),
     )
     with _writing(writer):
-        kept, changed = _divided(source, description, written, made)
+        kept, changed = _divide_indexes(source, description, written, made)
         needed = [column for column in columns if any(column.name in index.key.columns for index in changed)]
         indexes = SkipIndexBuilder(changed, TableSchema(tuple(needed)), source.granularity)
         if own or needed:
-            for block in _ahead(source, _completed(source, list(dict.fromkeys([*own, *needed])), blocks)):
+            for block in _compute_ahead(source, _completed(source, list(dict.fromkeys([*own, *needed])), blocks)):
                 if own:
                     writer.append(block)
                 indexes.add(block)
         for name, data in indexes.encode_files(kept).items():
             writer.add_file(name, data)
         new = writer.finish_columns()
-        return writer.finish_with_columns(_with_links(source, directory, description, columns, own, new, ttl))
+        return writer.finish_with_columns(_link_other_columns(source, directory, description, columns, own, new, ttl))
 
 
-def _divided(
+def _divide_indexes(
     source: Part, description: TableDescription, written: Collection[str], made: Collection[str]
 ) -> tuple[list[EncodedSkipIndex], list[SkipIndex]]:
     """Returns the skip indexes to keep from the source, and those to build again."""
@@ -239,7 +239,7 @@ def _divided(
     return kept, changed
 
 
-def _with_links(
+def _link_other_columns(
     source: Part,
     directory: Path,
     description: TableDescription,

@@ -27,7 +27,7 @@ def map_primary_index(part: Part, key: Key) -> PrimaryIndex:
         return index
     found = part.other_index
     if found is None or found.expressions != key.expressions:
-        found = part.other_index = _under(part, index, key)
+        found = part.other_index = _build_index(part, index, key)
     return found
 
 
@@ -49,7 +49,7 @@ def _has_no_default(part: Part, name: str) -> bool:
     return part.table_schema is not None and not part.table_schema.column(name).default_kind
 
 
-def _under(part: Part, index: PrimaryIndex, key: Key) -> PrimaryIndex:
+def _build_index(part: Part, index: PrimaryIndex, key: Key) -> PrimaryIndex:
     keys: list[pa.Array] = []
     constants: list[pa.Array] | None = None
     known = 0

@@ -27,7 +27,7 @@ from parts.common.part_name import PartName
 from parts.format.checksums import Checksums, check_file_bytes
 from parts.format.columns_file import ColumnsFile, to_python_value
 from parts.format.file_names import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, SKIP_INDEXES, get_column_file_name
-from parts.format.hashed_file import check_size, file_facts, map_file, read_error
+from parts.format.hashed_file import check_size, convert_read_error, map_file, stat_file
 from parts.format.marks import ColumnMarks
 from parts.format.packed_metadata import MetadataReader
 from parts.format.part_files import (
@@ -103,7 +103,7 @@ class OpenedPart:
         self._map_columns()
         if not is_known:
             self._check_files()
-        facts = file_facts(path / (META_FILE if self._meta.is_packed else CHECKSUMS), self._label)
+        facts = stat_file(path / (META_FILE if self._meta.is_packed else CHECKSUMS), self._label)
         self.modification_time = facts.st_mtime
         self.bytes_on_disk = facts.st_size + sum(self.checksums.files[name].size for name in self._files_on_disk())
         self._meta.release_data()
@@ -388,7 +388,7 @@ class OpenedPart:
         try:
             found = list(self.path.iterdir())
         except OSError as error:
-            raise read_error(error, self._label, ".") from None
+            raise convert_read_error(error, self._label, ".") from None
         for path in found:
             if path.name not in known:
                 raise CorruptionError(

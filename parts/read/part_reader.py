@@ -117,7 +117,7 @@ class Part(OpenedPart):
         which saves a copy. Rows that fail the ``test`` may be left out.
         """
         if self.has_deleted_rows and not with_deleted:
-            yield from _live(
+            yield from _filter_deleted(
                 self.read_rows(
                     list(dict.fromkeys([*columns, ROW_EXISTS])),
                     ranges,
@@ -179,9 +179,9 @@ class Part(OpenedPart):
         """
         if self.has_deleted_rows or not all(name in self._positions for name in columns):
             return None
-        return [self._few_of(self._positions[name], chosen) for name in columns]
+        return [self._read_few_rows(self._positions[name], chosen) for name in columns]
 
-    def _few_of(self, position: int, chosen: RowRange) -> pa.Array:
+    def _read_few_rows(self, position: int, chosen: RowRange) -> pa.Array:
         pieces = []
         for offset, first, rows in self._frames_of(self._marks[position], chosen):
             frame = self._frame(position, offset)
@@ -284,7 +284,7 @@ class Part(OpenedPart):
             row = next_row
 
 
-def _live(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _filter_deleted(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yields the rows that are not deleted, with only the columns ``names``."""
     for batch in batches:
         mask = get_existing_rows(batch.column(ROW_EXISTS))

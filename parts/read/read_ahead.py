@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from parts.common.thread_pool import POOL_THREADS, job_runs, submit
+from parts.common.thread_pool import POOL_THREADS, split_into_jobs, submit
 from parts.read.batch_plan import RowRange
 
 _VALUES_PER_JOB = 1_000_000
@@ -47,7 +47,7 @@ def decode_ahead(
     groups: Sequence[Sequence[str]] = [stored]
     ahead = threads if threads < POOL_THREADS else POOL_THREADS + 1
     if len(batches) < 2 * POOL_THREADS and threads == POOL_THREADS:
-        per_job, groups = 1, job_runs(stored) if is_split else groups
+        per_job, groups = 1, split_into_jobs(stored) if is_split else groups
     runs = [batches[i : i + per_job] for i in range(0, len(batches), per_job)]
     waiting: deque[list[Future[list[list[pa.Array]]]]] = deque()
 

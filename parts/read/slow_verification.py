@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import xxhash
 
 from parts.common.errors import CorruptionError, PartLabel
-from parts.format.hashed_file import check_size, read_error
+from parts.format.hashed_file import check_size, convert_read_error
 from parts.read.part_reader import Part
 
 PIECE_BYTES = 1 << 20
@@ -33,6 +33,6 @@ def _read_through(part: Part, file: str) -> Iterator[int]:
                 hasher.update(piece)
                 yield len(piece)
     except OSError as error:
-        raise read_error(error, label, file) from None
+        raise convert_read_error(error, label, file) from None
     if hasher.hexdigest() != expected.hash:
         raise CorruptionError("Checksum doesn't match", part=label, file=file, offset=0)

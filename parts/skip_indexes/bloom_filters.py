@@ -87,12 +87,12 @@ class BloomFilterIndex:
             hashes = hash_values(array)
             owner = np.repeat(np.arange(runs, dtype=np.uint64), np.diff(hashes.ends[cuts]))
             keyed.append((owner << np.uint64(_HASH_BITS)) | (hashes.numbers >> np.uint64(_RUN_BITS)))
-        different = _different(keyed[0] if len(keyed) == 1 else np.concatenate(keyed))
+        different = _sort_distinct(keyed[0] if len(keyed) == 1 else np.concatenate(keyed))
         counts = np.bincount((different >> np.uint64(_HASH_BITS)).astype(np.int64), minlength=runs)
         return _lists(different & _KEPT, counts)
 
     def merge_runs(self, runs: pa.Table) -> pa.Table:
-        different = _different(to_single_array(runs["hashes"]).flatten().to_numpy())
+        different = _sort_distinct(to_single_array(runs["hashes"]).flatten().to_numpy())
         return _lists(different, np.array([len(different)]))
 
     def finish_runs(self, runs: pa.Table) -> pa.Table:
@@ -179,7 +179,7 @@ class StoredFilters:
         return found
 
 
-def _different(numbers: np.ndarray) -> np.ndarray:
+def _sort_distinct(numbers: np.ndarray) -> np.ndarray:
     """Returns the distinct numbers, sorted.
 
     NumPy's own ``unique`` of integers hashes them first, which takes several times as long.

@@ -32,13 +32,13 @@ class SetIndex:
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
         runs = np.repeat(np.arange(len(cuts) - 1, dtype=np.uint32), np.diff(cuts))
         keys = [to_plain_array(array, type_) for array, type_ in zip(arrays, self._types, strict=True)]
-        return self._different(runs, keys, np.zeros(len(cuts) - 1, bool))
+        return self._collect_distinct(runs, keys, np.zeros(len(cuts) - 1, bool))
 
     def merge_runs(self, runs: pa.Table) -> pa.Table:
         sizes = to_single_array(runs["sizes"]).to_numpy()
         is_full = bool((sizes == _TOO_MANY).any())
         keys = [to_single_array(runs[f"{number}"]).flatten() for number in range(len(self._types))]
-        return self._different(np.zeros(len(keys[0]), np.uint32), keys, np.array([is_full]))
+        return self._collect_distinct(np.zeros(len(keys[0]), np.uint32), keys, np.array([is_full]))
 
     def finish_runs(self, runs: pa.Table) -> pa.Table:
         return runs
@@ -53,7 +53,7 @@ class SetIndex:
             ),
         ]
 
-    def _different(self, runs: np.ndarray, keys: list[pa.Array], is_full: np.ndarray) -> pa.Table:
+    def _collect_distinct(self, runs: np.ndarray, keys: list[pa.Array], is_full: np.ndarray) -> pa.Table:
         names = [f"{number}" for number in range(len(keys))]
         table = pa.table([pa.array(runs), *keys], names=["run", *names])
         found = table.group_by(["run", *names], use_threads=False).aggregate([])

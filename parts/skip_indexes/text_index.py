@@ -69,11 +69,11 @@ class TextIndexWriter:
             rows = len(tokens.ends) - 1
             granule = (self._rows + np.arange(rows)) // (self._granularity * self._step)
             owners = np.repeat(granule.astype(np.uint32), np.diff(tokens.ends))
-            self._wait(_dictionary(tokens.values, owners))
+            self._add_waiting(_dictionary(tokens.values, owners))
             self._rows += rows
 
     def to_named_arrays(self) -> NamedArrays | None:
-        self._put_together()
+        self._merge_waiting()
         whole = self._whole
         if self._is_too_large:
             return None
@@ -96,13 +96,13 @@ class TextIndexWriter:
             found.append((f"granules {number}", _POSTINGS, lists))
         return found
 
-    def _wait(self, dictionary: _Dictionary) -> None:
+    def _add_waiting(self, dictionary: _Dictionary) -> None:
         self._waiting.append(dictionary)
         self._waiting_postings += len(dictionary.granules)
         if self._waiting_postings > max(_TOGETHER_AT_LEAST, len(self._whole.granules) // 2):
-            self._put_together()
+            self._merge_waiting()
 
-    def _put_together(self) -> None:
+    def _merge_waiting(self) -> None:
         parts = [self._whole, *self._waiting]
         self._waiting, self._waiting_postings = [], 0
         tokens = pa.concat_arrays([part.tokens for part in parts])

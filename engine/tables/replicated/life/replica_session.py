@@ -24,7 +24,7 @@ from coordination.keeper.interface import Check, Create, Keeper, KeeperError, Mu
 from coordination.keeper.read_ahead import ReadAhead
 from coordination.nodes.active_keeper import ActiveKeeper
 from coordination.nodes.replica_activation import Activation, activate, deactivate, is_still_active
-from coordination.nodes.table_lists import metadata_missing
+from coordination.nodes.table_lists import missing_metadata_error
 from coordination.replicas.clone import clone_replica, finish_clone, needs_clone
 from coordination.replicas.log_pull import load_queue, queue_missing_fetches, unlist_parts
 from coordination.replicas.part_commit import content_agreement_ops
@@ -43,7 +43,7 @@ from parts.common.errors import ConflictError, PandoError, UnavailableError, Use
 from parts.read.part_reader import Part
 from recovery import force_restore_flag
 from recovery.startup_plan import StartupPlan, plan_startup
-from recovery.zookeeper_parts import read_part_records, read_zookeeper_parts, with_contents_elsewhere
+from recovery.zookeeper_parts import add_hashes_elsewhere, read_part_records, read_zookeeper_parts
 
 logger = logging.getLogger(__name__)
 
@@ -255,7 +255,7 @@ class ReplicaSession:
 
     def _missing(self, keeper: Keeper) -> UserError:
         state = self._state
-        what = metadata_missing(state.paths).message
+        what = missing_metadata_error(state.paths).message
         if keeper.exists(state.paths.replicas) is not None:
             what = f"The replica is missing in ZooKeeper: {state.replica.root}"
         advice = f"If ZooKeeper has lost it, run SYSTEM RESTORE REPLICA {state.definition.full_name}"
@@ -356,7 +356,7 @@ class ReplicaSession:
         on_disk = state.parts_on_disk()
         plan = plan_startup(
             on_disk,
-            with_contents_elsewhere(keeper, state.replica, read_zookeeper_parts(keeper, state.replica), on_disk),
+            add_hashes_elsewhere(keeper, state.replica, read_zookeeper_parts(keeper, state.replica), on_disk),
             max_ratio_of_wrong_parts=state.definition.settings.replicated_max_ratio_of_wrong_parts,
             force=forced,
         )
