@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := engine coordination parts sql recovery spark_connector
 WORKERS ?= 2
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 0 --durations 20 --durations-min 5
 # Of the long simulation: first:end
 SEEDS ?= 100:300
 # Of the random damages: first:end
@@ -17,7 +18,7 @@ FUZZ_SEED ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-clients test-long sweep proofs damage mutants fuzz lint format bench bench-functions bench-growth hogs soak chaos clean check-tools
+.PHONY: help demo test test-all test-quick test-clients test-long sweep proofs damage mutants fuzz lint format bench bench-functions bench-growth hogs soak chaos clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,12 +44,15 @@ $(VENV)/.dev: pyproject.toml constraints.txt | check-tools
 demo: check-tools $(VENV)/.demo ## Three replicas, real flights, a kill, merges, SQL and Spark; about two minutes
 	@$(BIN)/python -m demo
 
-test: check-tools $(VENV)/.dev lint ## Lint, types, layering, every test, and those of servers once more with worker processes
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 0 --durations 40 --durations-min 5
-	PANDO_TEST_WORKERS=4 $(BIN)/pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 0 tests/front tests/cluster
+test: check-tools $(VENV)/.dev lint ## Lint, types, layering, and the tests that guard what Pando promises (about ten minutes)
+	$(PYTEST) -m "not long"
 
-test-quick: check-tools $(VENV)/.dev ## The tests without processes, Spark and long suites
-	$(BIN)/pytest -n $(WORKERS) -m "not slow and not cluster and not spark and not clients"
+test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about half an hour)
+	$(PYTEST) -m long
+	PANDO_TEST_WORKERS=4 $(PYTEST) tests/front tests/cluster
+
+test-quick: check-tools $(VENV)/.dev ## Of the tests of `make test` those without processes and Spark
+	$(BIN)/pytest -n $(WORKERS) -m "not long and not cluster and not spark"
 
 test-clients: check-tools $(VENV)/.dev ## The newest clients of the package registry, each in an environment of its own (some minutes)
 	PANDO_TEST_CLIENTS=newest $(BIN)/pytest -n $(WORKERS) tests/clients

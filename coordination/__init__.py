@@ -1,4 +1,4 @@
 """Everything that goes through ZooKeeper.
 
-Each folder imports only those that stand before it in ARCHITECTURE.md.
+The contracts in pyproject.toml list which folder may import which.
 """

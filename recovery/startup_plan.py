@@ -3,18 +3,18 @@
 Only names and content hashes are compared. The outcome for a part:
 
 =====================================================  ============================================================
-in ZooKeeper and on disk, same hash                    keep
+in ZooKeeper and on disk, same hash                    keep;
 in ZooKeeper, not on disk                              fetch: leave ZooKeeper's list, queue a fetch; if another listed
-                                                       part or a queued drop covers it, only leave the list
-on disk with another hash than ZooKeeper's             detach as ``broken``, and as above
-on disk only, covered by a part in ZooKeeper           drop: it was merged away, the cover has its rows
-on disk only, covered by a drop in the own queue       leave: carrying out the drop removes it
-on disk only, put there by an exchange in the queue    leave: carrying out the rest of it lists the part
-on disk only, and another replica lists it with the    list: it was committed, and ZooKeeper was put back since to an
+                                                       part or a queued drop covers it, only leave the list;
+on disk with another hash than ZooKeeper's             detach as ``broken``, and as above;
+on disk only, covered by a part in ZooKeeper           drop: it was merged away, the cover has its rows;
+on disk only, covered by a drop in the own queue       leave: carrying out the drop removes it;
+on disk only, put there by an exchange in the queue    leave: carrying out the rest of it lists the part;
+on disk only, and another replica lists it with the    list: it was committed, and ZooKeeper was put back since to an;
 same hash                                              older snapshot, in which the same INSERTs were repeated, say;
-                                                       not beside parts on disk only that nothing explains
+                                                       not beside parts on disk only that nothing explains;
 on disk only, none of these                            detach as ``ignored`` (an INSERT that was never acknowledged,
-                                                       a merge or fetch cut short, or something worse)
+                                                       a merge or fetch cut short, or something worse).
 =====================================================  ============================================================
 
 Suspicious rows are those of missing, differing and ignored parts. What a crash may leave is not suspicious: the result

@@ -1,7 +1,7 @@
 """Spark's way to Pando's tables: ``spark.read.format("pando")`` and ``df.write.format("pando")``.
 
 It speaks HTTP to the servers and knows of them only the names of types. ``python_source.data_source`` is the entrance;
-``shared.options`` lists what can be set; ``python_source.scan_reader`` plans and reads scans; ``batch_writer`` and
+``shared.options`` lists what can be set; ``scan_reader`` there plans and reads scans; ``batch_writer`` and
 ``stream_writer`` insert blocks that a retry does not double. What a program calls besides is here: ``register``
 (views), ``configure`` (a session), ``use_session`` (a thread's), ``create_table``, ``prepare`` (rows to write),
 ``narrowed`` (a frame that reads less), ``aggregate`` (by the servers, task by task).

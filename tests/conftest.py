@@ -20,6 +20,7 @@ from hypothesis import settings
 from tests import low_descriptors
 
 _SECONDS = 400.0
+_GRACE_SECONDS = 100.0
 """Longer than pytest-timeout waits, which tells better what is wrong."""
 
 settings.register_profile("pando", deadline=None)
@@ -49,8 +50,14 @@ def _shares_servers(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    faulthandler.dump_traceback_later(_SECONDS, exit=True, file=item.config.stash[_stderr])
+    faulthandler.dump_traceback_later(_most_seconds(item), exit=True, file=item.config.stash[_stderr])
     try:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def _most_seconds(item: pytest.Item) -> float:
+    """As long as the test's own timeout says, and the grace."""
+    own = item.get_closest_marker("timeout")
+    return max(_SECONDS, float(own.args[0]) + _GRACE_SECONDS) if own is not None and own.args else _SECONDS

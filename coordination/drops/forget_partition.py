@@ -8,8 +8,8 @@
 5. multi{n + 1 is the next number; delete the lock and the partition's node, whose version is still that of 4;
    ``block_numbers``, whose version is still that of before 1, keeps a first number above n}.
 
-So nobody took a number since 1, and whoever reads partitions or ids meanwhile fails afterwards. A multi cannot check a
-counter, but it can take a number and delete the node that should have it.
+So nobody took a number since 1, and a caller that reads partitions or ids meanwhile fails afterwards. A multi cannot
+check a counter, but it can take a number and delete the node that should have it.
 
 A later INSERT creates another node, which counts from the first number (``partition_nodes``). What the old partition
 left in mutations, on disks of absent replicas, and in positions of streams has lower numbers. Its record in

@@ -7,14 +7,14 @@ while the part is still being written::
     if DuplicateBlock: done, nothing written
     rename the part to its final name, fsynced (pre-active)
     status = commit_insert(...)          # 2: the commit multi
-    COMMITTED → make the part active     DUPLICATE → remove the part
-    RETRY → rename back, begin again     UNKNOWN → keep the part pre-active, queue a check, answer 319
+    COMMITTED → make the part active;    DUPLICATE → remove the part;
+    RETRY → rename back, begin again     UNKNOWN → keep the part pre-active, queue a check, answer 319.
 
 Invariants:
 - A part is rolled back only when it cannot be committed any more. Every exception of :func:`commit_insert` means that.
 - Only an active replica commits. If the session has ended, or another server has taken the replica over, the rows would
   be listed where they are not.
-- An unknown answer is settled by the block lock: whoever deletes it fences the commit, which deletes it too.
+- An unknown answer is settled by the block lock: deleting it fences the commit, which deletes it too.
 - ``blocks/<id>`` alone decides what a duplicate is, and only inside a multi. Nothing is cached.
 """
 

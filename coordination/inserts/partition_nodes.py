@@ -96,7 +96,7 @@ def _read_stats(keeper: Keeper, nodes: Sequence[PartitionNode]) -> dict[str, tup
 def create_partition_node(keeper: Keeper, table: TablePaths, partition_id: str) -> PartitionNode:
     """Returns the partition's node, and creates it if it does not exist.
 
-    This changes the version of ``block_numbers``, so whoever listed the partitions learns that the list is old.
+    This changes the version of ``block_numbers``, so a caller that listed the partitions learns that the list is old.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -160,7 +160,7 @@ def raise_next_first_number(keeper: Keeper, table: TablePaths, first: int) -> No
 def set_next_first_number_op(table: TablePaths, first: int, version: int) -> SetData:
     """Returns the operation that sets the first number of future partitions.
 
-    It changes the version of ``block_numbers``, so whoever listed the partitions learns that one was removed.
+    It changes the version of ``block_numbers``, so a caller that listed the partitions learns that one was removed.
     """
     return SetData(table.block_numbers, _content(first), version)
 

@@ -93,7 +93,7 @@ class KnownMutations:
         """Returns by partition the least block number being committed below the given one, if there is any.
 
         Numbers grow, so a settled range is not read from ZooKeeper again. ``numbers`` must be those of loaded
-        mutations: whoever has seen a mutation sees the locks that were taken before it.
+        mutations: a reader that has seen a mutation sees the locks that were taken before it.
         """
         with self._lock:
             asked = sorted(p for p, number in numbers.items() if self._settled.get(p, -1) < number)

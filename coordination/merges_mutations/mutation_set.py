@@ -2,8 +2,8 @@
 
 A mutation has a block number in every partition that it changes (:mod:`coordination.merges_mutations.mutation_nodes`
 takes them). It changes the rows of blocks with lower numbers, and no others. So a part's name tells whether the
-mutation has been applied to it (``PartName.data_version``). Ids and numbers grow together: whoever knows a mutation
-knows, or knew, all with lower numbers.
+mutation has been applied to it (``PartName.data_version``). Ids and numbers grow together: a replica that knows a
+mutation knows, or knew, all with lower numbers.
 
 Invariants:
 

@@ -1,12 +1,15 @@
 """Every znode path of a table, built and parsed here and nowhere else.
 
-::
+The nodes of a table::
 
     <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
            replicas/<name>/…
+
+The nodes of a replica::
+
     replicas/<name>/host identity is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
            metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
 
@@ -50,14 +53,18 @@ class TablePaths:
 
     @property
     def metadata(self) -> str:
+        """The definition that all replicas share, without the columns: engine, keys, granularity."""
         return f"{self.root}/metadata"
 
     @property
     def columns(self) -> str:
+        """The columns; its version is that of the definition."""
         return f"{self.root}/columns"
 
     @property
     def log(self) -> str:
+        """The log that all replicas follow. Its version moves when merges, drops, failed quorums or lost parts are
+        logged."""
         return f"{self.root}/log"
 
     @property
@@ -66,17 +73,21 @@ class TablePaths:
         return f"{self.root}/log/log-"
 
     def log_entry(self, index: int) -> str:
+        """One entry (``coordination.log.log_entry``)."""
         return f"{self.root}/log/{log_entry_name(index)}"
 
     @property
     def blocks(self) -> str:
+        """The ids of inserted blocks."""
         return f"{self.root}/blocks"
 
     def block(self, block_id: str) -> str:
+        """The part as which the block with this id was inserted (``block_ids``, ``block_views``)."""
         return f"{self.root}/blocks/{block_id}"
 
     @property
     def block_numbers(self) -> str:
+        """The counters of block numbers. Its version moves when a partition comes or is forgotten."""
         return f"{self.root}/block_numbers"
 
     def partition(self, partition_id: str, first: int = 0) -> str:
@@ -88,32 +99,41 @@ class TablePaths:
 
     @property
     def quorum(self) -> str:
+        """INSERTs with ``insert_quorum``."""
         return f"{self.root}/quorum"
 
     @property
     def quorum_status(self) -> str:
+        """The part that waits for its quorum, with the replicas that have it, where one may wait at a time.
+        The version of ``quorum`` moves when a requirement is lowered."""
         return f"{self.root}/quorum/status"
 
     @property
     def quorum_last_part(self) -> str:
+        """The last part of each partition that reached its quorum, where one may wait at a time."""
         return f"{self.root}/quorum/last_part"
 
     @property
     def quorum_failed_parts(self) -> str:
+        """Parts whose quorum was given up."""
         return f"{self.root}/quorum/failed_parts"
 
     def quorum_failed_part(self, part: str) -> str:
+        """One of them: each replica that has it takes it back."""
         return f"{self.root}/quorum/failed_parts/{part}"
 
     @property
     def quorum_parallel(self) -> str:
+        """Parts that wait for their quorum, where several may."""
         return f"{self.root}/quorum/parallel"
 
     def quorum_parallel_part(self, part: str) -> str:
+        """One of them, with the replicas that have it."""
         return f"{self.root}/quorum/parallel/{part}"
 
     @property
     def mutations(self) -> str:
+        """Mutations; its version moves when one is created."""
         return f"{self.root}/mutations"
 
     @property
@@ -122,15 +142,20 @@ class TablePaths:
         return f"{self.root}/mutations/mutation-"
 
     def mutation(self, mutation_id: str) -> str:
-        """Returns the path of a mutation. ``mutation_id`` is the ten-digit N of its name."""
+        """One mutation: its commands, and its block number in each partition.
+
+        ``mutation_id`` is the N of its name.
+        """
         return f"{self.root}/mutations/mutation-{mutation_id}"
 
     @property
     def alter_partition_version(self) -> str:
+        """Made because ClickHouse has it; nothing reads it."""
         return f"{self.root}/alter_partition_version"
 
     @property
     def lost_part_count(self) -> str:
+        """Made because ClickHouse has it; nothing reads it."""
         return f"{self.root}/lost_part_count"
 
     @property
@@ -139,6 +164,7 @@ class TablePaths:
         return f"{self.root}/scans"
 
     def scan(self, name: str) -> str:
+        """The parts of one execution."""
         return f"{self.root}/scans/{name}"
 
     @property
@@ -147,6 +173,7 @@ class TablePaths:
         return f"{self.root}/dropped_blocks"
 
     def dropped_block(self, partition_id: str) -> str:
+        """The last block number of the partition that a drop took away."""
         return f"{self.root}/dropped_blocks/{partition_id}"
 
     @property
@@ -155,6 +182,7 @@ class TablePaths:
         return f"{self.root}/lost_blocks"
 
     def lost_block(self, part: str) -> str:
+        """One of them."""
         return f"{self.root}/lost_blocks/{part}"
 
     @property
@@ -163,9 +191,11 @@ class TablePaths:
         return f"{self.root}/transactions"
 
     def transaction(self, name: str) -> str:
+        """The state of one transaction."""
         return f"{self.root}/transactions/{name}"
 
     def staged_part(self, transaction: str, key: str) -> str:
+        """One part that was staged in it: which replica has it, and where."""
         return f"{self.root}/transactions/{transaction}/{key}"
 
     @property
@@ -177,6 +207,7 @@ class TablePaths:
         return f"{self.root}/open_transactions"
 
     def open_transaction(self, name: str) -> str:
+        """One of them."""
         return f"{self.root}/open_transactions/{name}"
 
     @property
@@ -185,6 +216,7 @@ class TablePaths:
         return f"{self.root}/applications"
 
     def application(self, name: str) -> str:
+        """One of them."""
         return f"{self.root}/applications/{name}"
 
     @property
@@ -202,6 +234,7 @@ class TablePaths:
 
     @property
     def replicas(self) -> str:
+        """The replicas. Its version moves when one comes."""
         return f"{self.root}/replicas"
 
     def replica(self, name: str) -> ReplicaPaths:
@@ -229,10 +262,12 @@ class ReplicaPaths:
 
     @property
     def root(self) -> str:
+        """The replica."""
         return f"{self.table.root}/replicas/{self.name}"
 
     @property
     def host(self) -> str:
+        """The addresses of the server; its version grows with every activation (``replica_activation``)."""
         return f"{self.root}/host"
 
     @property
@@ -242,14 +277,17 @@ class ReplicaPaths:
 
     @property
     def is_active(self) -> str:
+        """Ephemeral: there while the server has its session; holds the identity of its data."""
         return f"{self.root}/is_active"
 
     @property
     def log_pointer(self) -> str:
+        """The next log entry that the replica has to copy."""
         return f"{self.root}/log_pointer"
 
     @property
     def queue(self) -> str:
+        """The entries that the replica has not carried out yet."""
         return f"{self.root}/queue"
 
     @property
@@ -258,13 +296,16 @@ class ReplicaPaths:
         return f"{self.root}/queue/queue-"
 
     def queue_entry(self, name: str) -> str:
+        """A log entry that was copied, as long as it is not done."""
         return f"{self.root}/queue/{name}"
 
     @property
     def parts(self) -> str:
+        """The parts that the replica has."""
         return f"{self.root}/parts"
 
     def part(self, part: str) -> str:
+        """One of them: its content hash, rows and bytes (``part_record``)."""
         return f"{self.root}/parts/{part}"
 
     @property
@@ -274,14 +315,17 @@ class ReplicaPaths:
 
     @property
     def is_lost(self) -> str:
+        """1 if the replica was away for too long: it must be cloned."""
         return f"{self.root}/is_lost"
 
     @property
     def flags(self) -> str:
+        """Wishes of operators."""
         return f"{self.root}/flags"
 
     @property
     def force_restore_data(self) -> str:
+        """There: the next start repairs a suspicious difference from other replicas."""
         return f"{self.root}/flags/force_restore_data"
 
     @property
@@ -291,14 +335,17 @@ class ReplicaPaths:
 
     @property
     def metadata(self) -> str:
+        """The table's ``metadata`` as the replica has taken it."""
         return f"{self.root}/metadata"
 
     @property
     def columns(self) -> str:
+        """The table's ``columns`` as the replica has taken them."""
         return f"{self.root}/columns"
 
     @property
     def metadata_version(self) -> str:
+        """The version of the definition that the replica has."""
         return f"{self.root}/metadata_version"
 
     @property
@@ -308,12 +355,15 @@ class ReplicaPaths:
 
     @property
     def mutation_pointer(self) -> str:
+        """The last mutation up to which all are done here."""
         return f"{self.root}/mutation_pointer"
 
     @property
     def min_unprocessed_insert_time(self) -> str:
+        """The time of the oldest INSERT in the queue: how far the replica is behind."""
         return f"{self.root}/min_unprocessed_insert_time"
 
     @property
     def max_processed_insert_time(self) -> str:
+        """The time of the newest INSERT that is here."""
         return f"{self.root}/max_processed_insert_time"

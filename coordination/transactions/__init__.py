@@ -1,1 +1,1 @@
-"""Transactions: INSERTs that become visible together."""
+"""Transactions of INSERTs, which become visible together."""

@@ -131,7 +131,7 @@ def _start_zookeeper(config: Config, running: ExitStack) -> Config:
     if embedded is None:
         return config
     from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper
-    from engine.server.config import ZooKeeperConfig, ZooKeeperNode
+    from engine.server.zookeeper_config import ZooKeeperConfig, ZooKeeperNode
 
     directory = (embedded.dir or config.path / "zookeeper").absolute()
     _end_leftover(directory)

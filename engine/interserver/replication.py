@@ -23,7 +23,8 @@ from recovery import force_restore_flag
 from sql.definitions.engines.replica_location import DEFAULT_ZOOKEEPER
 
 if TYPE_CHECKING:
-    from engine.server.config import Config, ZooKeeperConfig
+    from engine.server.config import Config
+    from engine.server.zookeeper_config import ZooKeeperConfig
 
 logger = logging.getLogger(__name__)
 

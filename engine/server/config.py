@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AliasChoices,
     BaseModel,
     Field,
     ValidationError,
@@ -40,10 +39,11 @@ from pydantic import (
 )
 
 from engine.server.background_check_config import BackgroundCheckKeys
-from engine.server.config_section import Section, Text
+from engine.server.config_section import Port, Section, Text
 from engine.server.graphite_rollup_config import GraphiteSections
 from engine.server.remote_servers_config import ClusterSections
 from engine.server.user_files import UserFiles
+from engine.server.zookeeper_config import EmbeddedZooKeeperConfig, ZooKeeperConfig
 from parts.common.errors import UserError
 from parts.common.process_memory import get_available_bytes
 from parts.common.safe_names import check_znode_path
@@ -57,7 +57,6 @@ from sql.settings.setting_values import (
     is_timezone,
 )
 
-Port = Annotated[int, Field(ge=0, le=65535)]
 ZooKeeperName = Annotated[str, Field(pattern="^[^:/{}]+$")]
 LogLevel = Literal["trace", "debug", "information", "notice", "warning", "error", "critical", "fatal", "none"]
 
@@ -70,84 +69,62 @@ class ConfigError(UserError):
 
 
 class LoggerConfig(Section):
-    """``log`` is a file; without it the log goes to standard error."""
+    """The log of the server."""
 
     level: LogLevel = "information"
+    """The least level that is logged."""
     log: Path | None = None
+    """The file; without it the log goes to standard error."""
     formatting: Literal["json", "text"] = "json"
-
-
-class ZooKeeperNode(Section):
-    host: str
-    port: Port = 2181
-
-
-class ZooKeeperConfig(Section):
-    nodes: Annotated[list[ZooKeeperNode], Field(min_length=1, validation_alias=AliasChoices("nodes", "node"))]
-    session_timeout_ms: Annotated[int, Field(ge=100)] = 30_000
-    root: str = ""
-
-    @field_validator("nodes", mode="before")
-    @classmethod
-    def _one_is_a_list(cls, value: object) -> object:
-        return [value] if isinstance(value, dict) else value
-
-    @field_validator("root")
-    @classmethod
-    def _root_is_absolute(cls, value: str) -> str:
-        value = value.rstrip("/")
-        if value:
-            try:
-                check_znode_path("the root", value)
-            except UserError as error:
-                raise ValueError(error.message.partition(", got")[0]) from None
-        return value
-
-    @property
-    def hosts(self) -> str:
-        """As ZooKeeper clients take them: ``host:port,host:port``."""
-        return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
-
-
-class EmbeddedZooKeeperConfig(Section):
-    """A ZooKeeper that the server starts beside itself. ``dir`` defaults to ``<path>/zookeeper``."""
-
-    port: Port = 2181
-    dir: Path | None = None
+    """JSON lines, or text for people."""
 
 
 class CredentialsConfig(Section):
+    """User and password for the exchange of parts. All replicas of a table have the same."""
+
     user: str
+    """The name."""
     password: Text = ""
+    """The password."""
 
 
 class HeaderConfig(Section):
+    """A header of an HTTP answer."""
+
     name: str
+    """Its name."""
     value: Text
+    """Its value."""
 
 
 class UserConfig(Section):
-    """A user of the HTTP interface. ``readonly`` is the setting of that name, for all the user's sessions."""
+    """A user of the HTTP interface."""
 
     password: Text = ""
+    """In plain text; empty: the user needs none."""
     password_sha256_hex: str = ""
+    """SHA-256 of the password in hexadecimal, in place of ``password``."""
     readonly: Annotated[int, Field(ge=0, le=2)] = 0
+    """The setting of that name, for all the user's sessions: 1 reads and changes no setting, 2 only reads."""
     profile: str = "default"
+    """The profile that the user's sessions start with."""
 
 
 class DistributedDdlConfig(Section):
-    """The queue of statements with ON CLUSTER in ZooKeeper. Times are seconds; ``profile`` has the settings that the
-    statements are carried out with."""
+    """The queue of statements with ON CLUSTER in ZooKeeper."""
 
     path: str = "/clickhouse/task_queue/ddl"
+    """Where the queue lies in ZooKeeper."""
     replicas_path: str = "/clickhouse/task_queue/replicas"
     """Where servers say that they read the queue."""
     profile: str = "default"
+    """The profile with the settings that the statements are carried out with."""
     task_max_lifetime: Annotated[int, Field(ge=1)] = 7 * 24 * 3600
-    """An older entry is removed, carried out or not."""
+    """Seconds after which an entry is removed, carried out or not."""
     max_tasks_in_queue: Annotated[int, Field(ge=1)] = 1000
     """Of more entries the oldest are removed that all their servers have carried out."""
     cleanup_delay_period: Annotated[int, Field(ge=1)] = 60
+    """Seconds between two looks for such entries."""
 
     @field_validator("path", "replicas_path")
     @classmethod
@@ -161,36 +138,55 @@ class DistributedDdlConfig(Section):
 
 
 class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
+    """The keys of the file."""
+
     path: Path
+    """The directory of the server: definitions, parts, its UUID. Relative to the file."""
     tmp_path: Path | None = None
+    """Where queries put what does not fit into memory; by default ``<path>/tmp``. It is emptied at every start."""
     user_files_path: Path | None = None
     """The files that statements, exports and loads may touch; by default ``<path>/user_files``."""
     logger: LoggerConfig = LoggerConfig()
+    """The log."""
     listen_host: str = "127.0.0.1"
+    """The address that the HTTP port and the port for parts listen on; ``0.0.0.0``: all."""
     http_port: Port | None = 8123
+    """The port of the HTTP interface; 0: any free one."""
     interserver_http_port: Port | None = 9009
+    """The port from which other replicas fetch parts; 0: any free one."""
     interserver_http_host: str = ""
+    """The host name that other replicas reach this server by; by default ``listen_host``, or the machine's name where
+    that is all addresses."""
     interserver_http_credentials: CredentialsConfig | None = None
+    """What replicas must give to fetch parts; without the section nothing."""
     zookeeper: ZooKeeperConfig | None = None
+    """The ZooKeeper of replicated tables. Without it, and without ``embedded_zookeeper``, there are none."""
     auxiliary_zookeepers: dict[ZooKeeperName, ZooKeeperConfig] = Field(default_factory=dict)
     """Those of tables whose engine says ``'name:/path'``."""
     embedded_zookeeper: EmbeddedZooKeeperConfig | None = None
+    """A ZooKeeper that the server starts beside itself."""
     macros: dict[str, Text] = Field(default_factory=dict)
+    """What ``{name}`` stands for in the path and the replica name of a replicated table."""
     users: dict[str, UserConfig] = Field(default_factory=lambda: {"default": UserConfig()})
+    """The users of the HTTP interface, by name."""
     profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings by profile. Sessions start with those of ``default``, or of their user's profile."""
     merge_tree: dict[str, Any] = Field(default_factory=dict)
+    """Settings of tables that do not set them themselves."""
     background_pool_size: Annotated[int, Field(ge=1)] = 4
     """Merges and mutations at a time, of all tables."""
     background_fetches_pool_size: Annotated[int, Field(ge=1)] = 16
     """Parts fetched from other replicas at a time, of all tables."""
     max_replicated_fetches_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
-    """Bytes a second that parts may take, from other replicas and, by the next, to them; 0: any number."""
+    """Bytes a second that parts may take from other replicas; 0: any number."""
     max_replicated_sends_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
+    """Bytes a second that parts may take to other replicas; 0: any number."""
     max_concurrent_queries: Annotated[int, Field(ge=1)] = 100
+    """Queries at a time, of all users; more are refused (202)."""
     max_server_memory_usage: Annotated[int, Field(ge=0)] = 0
     """Bytes the process may hold; 0: what ``max_server_memory_usage_to_ram_ratio`` says."""
     max_server_memory_usage_to_ram_ratio: Annotated[float, Field(gt=0)] = 0.7
+    """The share of the memory of the machine, or of the container, that the server may hold."""
     max_temporary_data_on_disk_size: Annotated[int, Field(ge=0)] = 0
     """Bytes that queries may put on disk for want of memory; 0: half of the disk that is free."""
     workers: Annotated[int, Field(ge=0, le=256)] | Literal["auto"] = "auto"
@@ -214,10 +210,15 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     max_replica_delay_for_distributed_queries: Annotated[int, Field(ge=0)] = 300
     """Seconds of replication lag from which ``/replicas_status`` answers 503."""
     timezone: str = "UTC"
+    """The time zone of types and functions that name none."""
     display_name: str = Field(default_factory=socket.gethostname)
+    """The name that clients show; by default the machine's."""
     default_replica_path: str = "/clickhouse/tables/{database}/{table}/{shard}"
+    """The path in ZooKeeper of a replicated table whose engine has no arguments."""
     default_replica_name: str = "{replica}"
+    """The replica name of such a table."""
     distributed_ddl: DistributedDdlConfig = DistributedDdlConfig()
+    """The queue of statements with ON CLUSTER."""
 
     @field_validator("merge_tree")
     @classmethod

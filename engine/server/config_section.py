@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
 """A string; YAML reads ``shard: 01`` as a number, and that is what most people write."""
+Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class Section(BaseModel):

@@ -38,15 +38,21 @@ class _Section(BaseModel):
 
 
 class RetentionConfig(_Section):
-    """Seconds: from which age on rows are kept in steps of which length."""
+    """The length of the steps in which rows are kept, from an age on."""
 
     age: Annotated[int, Field(ge=0)]
+    """Seconds."""
     precision: Annotated[int, Field(ge=1)]
+    """Seconds of a step."""
 
 
 class DefaultConfig(_Section):
+    """The rule of metrics that no pattern matches."""
+
     function: Literal["", "any", "anyLast", "avg", "count", "max", "min", "sum"] = ""
+    """The aggregate that makes one row of the rows of a step."""
     retention: Annotated[list[RetentionConfig], BeforeValidator(_listed)] = Field(default_factory=list)
+    """The steps, by age."""
 
     @model_validator(mode="after")
     def _has_something(self) -> DefaultConfig:
@@ -56,8 +62,12 @@ class DefaultConfig(_Section):
 
 
 class PatternConfig(DefaultConfig):
+    """The rule of metrics whose path matches."""
+
     regexp: Annotated[str, Field(min_length=1)]
+    """The regular expression that is looked for in the path."""
     rule_type: Literal["all", "plain", "tagged", "tag_list"] = "all"
+    """Which metrics it is for: all, those without tags, those with tags; ``tag_list`` is a list of tags."""
 
     @property
     def searched(self) -> str:
@@ -81,12 +91,20 @@ class PatternConfig(DefaultConfig):
 
 
 class GraphiteRollupConfig(_Section):
+    """The rules of tables whose engine is ``GraphiteMergeTree('<the section's name>')``."""
+
     path_column_name: str = "Path"
+    """The column with the metric's name."""
     time_column_name: str = "Time"
+    """The column with the time that was measured."""
     value_column_name: str = "Value"
+    """The column with the value."""
     version_column_name: str = "Timestamp"
+    """The column with the version: of equal metric and time the last version stays."""
     pattern: Annotated[list[PatternConfig], BeforeValidator(_listed)] = Field(default_factory=list)
+    """The rules, of which the first that matches counts."""
     default: DefaultConfig | None = None
+    """The rule of all others."""
 
     def rollup(self, section: str, timezone: str) -> Rollup:
         from parts.merge.modes.graphite import Pattern, Rollup  # only a server needs Arrow

@@ -20,10 +20,15 @@ class RemoteReplicaConfig(Section):
     """One server of a shard: where its HTTP interface is, and who asks it."""
 
     host: Annotated[str, Field(pattern=f"^(?:{HOST})$")]
+    """Its name or address."""
     port: Annotated[int, Field(ge=1, le=65535)] = 8123
+    """Its HTTP port."""
     user: str = "default"
+    """The user that asks."""
     password: Annotated[Text, Field(repr=False)] = ""
+    """The user's password."""
     default_database: str = ""
+    """The database of tables that are named without one."""
     priority: Annotated[int, Field(ge=0)] = 1
     """Of the replicas of a shard those with the lowest are asked first."""
 
@@ -33,11 +38,15 @@ class ShardConfig(Section):
     an INSERT into a Distributed table writes to each of them."""
 
     weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    """Its share of the rows of a Distributed table."""
     name: Text = ""
+    """Its name; by default its number."""
     internal_replication: bool = True
+    """Whether an INSERT goes to one replica, which replicates it, or to each."""
     replicas: Annotated[
         list[RemoteReplicaConfig], Field(min_length=1, validation_alias=AliasChoices("replicas", "replica"))
     ]
+    """The servers that hold the rows."""
 
     @field_validator("replicas", mode="before")
     @classmethod
@@ -75,7 +84,9 @@ class AllowedHosts(Section):
     matches all of it. Without the section any may be named; an empty one allows none."""
 
     host: list[Text] = Field(default_factory=list)
+    """Hosts, with or without a port."""
     host_regexp: list[Annotated[str, AfterValidator(_is_expression)]] = Field(default_factory=list)
+    """Expressions that match all of a host, with or without its port."""
 
     @field_validator("host", "host_regexp", mode="before")
     @classmethod

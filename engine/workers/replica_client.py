@@ -92,7 +92,7 @@ class ReplicaProcessClient:
     def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> PendingInsertCall | None:
         if self._caller.is_busy:  # others use the time that would be saved, and the message costs some
             return None
-        return PendingInsertCall(self._caller.begin("coming_insert", uid, partition_id, _values(options)), options)
+        return PendingInsertCall(self._caller.begin("begin_insert", uid, partition_id, _values(options)), options)
 
     def block_memory(self, uid: int) -> RemoteBlockMemory:
         return RemoteBlockMemory(self._caller, uid)
@@ -100,10 +100,10 @@ class ReplicaProcessClient:
     def hold(
         self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
     ) -> tuple[int, list[str]]:
-        return self._caller.call("hold", uid, names, sequential_consistency)
+        return self._caller.call("hold_parts", uid, names, sequential_consistency)
 
     def let_go(self, number: int) -> None:
-        self._caller.call("let_go", number)
+        self._caller.call("release_parts", number)
 
     def opened_part(self, uid: int, name: str) -> Part | None:
         return self._caller.call("opened_part", uid, name)

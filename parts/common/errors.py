@@ -4,12 +4,12 @@ Every error carries ClickHouse's numeric code and name, so that clients written 
 answer one question, "what may the caller do now?":
 
 =====================  ============================================================
-``UserError``          the request is wrong; change it
-``ConflictError``      somebody else was first; read the state again and retry
-``UnavailableError``   a service (ZooKeeper, a replica) is away; retry later
-``UnknownOutcomeError``  it may or may not have happened; ask before repeating
-``CorruptionError``    bytes on disk or wire are not what was written
-``CancelledError``     the caller, or a shutdown, stopped the work
+``UserError``          the request is wrong; change it;
+``ConflictError``      somebody else was first; read the state again and retry;
+``UnavailableError``   a service (ZooKeeper, a replica) is away; retry later;
+``UnknownOutcomeError``  it may or may not have happened; ask before repeating;
+``CorruptionError``    bytes on disk or wire are not what was written;
+``CancelledError``     the caller, or a shutdown, stopped the work.
 =====================  ============================================================
 
 The classes are in ``parts`` because every other package may import it.

@@ -3,21 +3,21 @@
 A part is a directory of immutable files; ``parts.format.part_files`` defines their contents:
 
 ===================  ==========================================================================
-``<column>.bin``     wide parts: the frames of one column (``parts.format.frames``), back to back
+``<column>.bin``     wide parts: the frames of one column (``parts.format.frames``), back to back;
 ``data.bin``         compact parts: for every window of rows, the frames of each column in turn
-                     (packed ones: inside ``meta.bin``)
-``columns``          JSON: format version, granularity, names, types and codecs, in stored order
-``count``            number of rows, decimal
-``partition``        values of the partition key (``array_file``)
-``minmax``           smallest and largest value of every column the partition key reads (same format)
-``primary.idx``      sorting key at the first row of every granule and at the last row (``array_file``)
-``marks``            granule → frame, a packed array a column (``parts.format.marks``)
+                     (packed ones: inside ``meta.bin``);
+``columns``          JSON: format version, granularity, names, types and codecs, in stored order;
+``count``            number of rows, decimal;
+``partition``        values of the partition key (``array_file``);
+``minmax``           smallest and largest value of every column the partition key reads (same format);
+``primary.idx``      sorting key at the first row of every granule and at the last row (``array_file``);
+``marks``            granule → frame, a packed array a column (``parts.format.marks``);
 ``skip.idx``         the skip indexes, of a table that has some (``skip_indexes.skip_index_file``); packed parts have
-                     it in ``meta.bin``
-``uuid``             the part's UUID as text; nil unless one was given
-``metadata_version`` number of the schema version that the part was written under, decimal; none for 0
-``checksums``        size and XXH3-128 of every file above, the content hash (``parts.format.checksums``)
-``meta.bin``         compact parts: the files from ``columns`` to ``checksums`` (``parts.format.packed_metadata``)
+                     it in ``meta.bin``;
+``uuid``             the part's UUID as text; nil unless one was given;
+``metadata_version`` number of the schema version that the part was written under, decimal; none for 0;
+``checksums``        size and XXH3-128 of every file above, the content hash (``parts.format.checksums``);
+``meta.bin``         compact parts: the files from ``columns`` to ``checksums`` (``parts.format.packed_metadata``).
 ===================  ==========================================================================
 
 A column's file name is its name with every byte outside ``[A-Za-z0-9_]`` as ``%XX``; names longer than 127 characters

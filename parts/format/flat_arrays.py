@@ -5,14 +5,14 @@ two replicas that merge the same rows write the same files. The type tree is wal
 ``(length, null count)`` followed by its buffers:
 
 =====================  ==================================================================
-every node             validity bits (LSB first), absent when nothing is null
-bool                   value bits
-fixed width            values; zero where null
-string                 lengths (uint32), bytes
-fixed_size_binary      bytes
-list, map              lengths (uint32), then the child nodes
-struct                 the child nodes
-dictionary             indices (int32) into a dictionary in order of first use, then the dictionary node
+every node             validity bits (LSB first), absent when nothing is null;
+bool                   value bits;
+fixed width            values; zero where null;
+string                 lengths (uint32), bytes;
+fixed_size_binary      bytes;
+list, map              lengths (uint32), then the child nodes;
+struct                 the child nodes;
+dictionary             indices (int32) into a dictionary in order of first use, then the dictionary node.
 =====================  ==================================================================
 
 Lengths are stored instead of Arrow's offsets because they narrow to a byte or two.

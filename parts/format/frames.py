@@ -5,14 +5,14 @@ All integers are little-endian.
 ======  ====  =======================================================================
 offset  size  meaning
 ======  ====  =======================================================================
-0       8     XXH3-64 of everything of the frame after these 8 bytes
-8       8     size of the whole frame in bytes, a multiple of 8
-16      4     rows
-20      2     number of nodes N
-22      2     number of buffers B
-24      8 N   nodes: length (4), null count (4)
-…       24 B  buffers: raw size (8), stored size (8), method chain (8, see ``parts.format.codecs``)
-…             the stored buffers in the same order, each padded with zeros to a multiple of 8
+0       8     XXH3-64 of everything of the frame after these 8 bytes;
+8       8     size of the whole frame in bytes, a multiple of 8;
+16      4     rows;
+20      2     number of nodes N;
+22      2     number of buffers B;
+24      8 N   nodes: length (4), null count (4);
+…       24 B  buffers: raw size (8), stored size (8), method chain (8, see ``parts.format.codecs``);
+…             the stored buffers in the same order, each padded with zeros to a multiple of 8.
 ======  ====  =======================================================================
 
 An absent validity bitmap has raw size and stored size 0 and method chain ff…ff. Nodes and buffers are those of

@@ -1,9 +1,12 @@
 """The set of parts of one table on one disk, and the state of each.
 
-States::
+States of a part::
 
     temporary ──add_preactive──► pre-active ──commit──► active ──(covered, dropped)──► outdated ──delete──► gone
     (tmp_…, not in the set)          └──rollback──► gone            └──────detach──────┴──► detached/
+
+States of a part of a transaction::
+
     staged/… ──────────────────exchange──────────────────► active
 
 Invariants (asserted at every change of the set)

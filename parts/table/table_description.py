@@ -235,13 +235,17 @@ class PartSettings:
     min_bytes_for_wide_part: int = 10 * 1024 * 1024
     """Uncompressed bytes below which a part is compact (all columns in one file)."""
     min_rows_for_wide_part: int = 0
+    """Rows below which a part is compact too."""
     min_bytes_for_full_part_storage: int = 64 * 1024
     """Uncompressed bytes below which a compact part is packed: one file with data and metadata."""
     fsync_after_insert: bool = True
+    """Files of a part are synced to the disk before the INSERT is acknowledged."""
     fsync_part_directory: bool = True
+    """The directory of a part is synced too."""
     old_parts_lifetime: int = 480
     """Seconds an outdated part is kept on disk."""
     default_compression_codec: str = "LZ4"
+    """The codec of columns that name none."""
     enable_block_number_column: bool = False
     """Whether merges store the block number of every row."""
 

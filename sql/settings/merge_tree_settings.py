@@ -23,50 +23,95 @@ class MergeTreeSettings(PartSettings):
     (``system.merge_tree_settings``); ``parts`` sees only its own of them."""
 
     allow_nullable_key: bool = False
+    """Keys may have NULL."""
     allow_experimental_replacing_merge_with_cleanup: bool = False
+    """``OPTIMIZE … FINAL CLEANUP`` may remove rows that are marked as deleted."""
     max_suspicious_broken_parts: int = 100
+    """More broken parts than this at a start keep the table from being loaded."""
     max_suspicious_broken_parts_bytes: int = 1024 * 1024 * 1024
+    """More bytes of broken parts than this do so too."""
     replicated_max_ratio_of_wrong_parts: float = 0.5
+    """If a larger share of the rows differs from ZooKeeper at a start, the table stays read-only (231)."""
     replicated_deduplication_window: int = 1000
+    """Ids of inserted blocks that ZooKeeper keeps: a block with a known id is not stored again."""
     replicated_deduplication_window_seconds: int = 7 * 24 * 3600
+    """Seconds after which such an id is removed."""
     non_replicated_deduplication_window: int = 0
+    """Ids of inserted blocks that a table of one server keeps; 0: no deduplication."""
     parts_to_delay_insert: int = 1000
+    """Active parts of a partition from which an INSERT waits."""
     parts_to_throw_insert: int = 3000
+    """Active parts of a partition from which an INSERT is refused (252)."""
     inactive_parts_to_delay_insert: int = 0
+    """Inactive parts of a partition from which an INSERT waits; 0: any number."""
     inactive_parts_to_throw_insert: int = 0
+    """Inactive parts of a partition from which an INSERT is refused (252); 0: any number."""
     max_avg_part_size_for_too_many_parts: int = 1024**3
+    """Bytes: where parts are larger on average, their number delays and refuses nothing."""
     max_delay_to_insert: int = 1
+    """Longest wait of an INSERT, in seconds."""
     min_delay_to_insert_ms: int = 10
+    """Shortest wait of an INSERT that has to wait, in milliseconds."""
     max_partitions_to_read: int = -1
+    """Partitions that a query may read (565); -1: any number."""
     max_parts_in_total: int = 100_000
+    """Active parts of the table from which an INSERT is refused (252)."""
     max_parts_to_merge_at_once: int = 100
+    """Most parts that one merge makes one."""
     max_bytes_to_merge_at_max_space_in_pool: int = 150 * 1024**3
+    """Largest merge, in bytes, while the server has slots free."""
     max_bytes_to_merge_at_min_space_in_pool: int = 1024**2
+    """Largest merge, in bytes, while few slots are free."""
     max_replicated_merges_in_queue: int = 1000
+    """Merges in the queue of a replica from which it logs no more."""
     max_replicated_fetches_network_bandwidth: int = 0
+    """Bytes a second that fetched parts of the table may take; 0: any number."""
     max_replicated_sends_network_bandwidth: int = 0
+    """Bytes a second that parts sent to other replicas may take; 0: any number."""
     execute_merges_on_single_replica_time_threshold: int = 0
+    """Seconds for which one replica alone makes a merge and the others wait to fetch it; 0: all merge."""
     min_free_disk_bytes_to_perform_insert: int = 0
+    """Free bytes below which an INSERT is refused (243)."""
     min_free_disk_ratio_to_perform_insert: float = 0.0
+    """The same, as a share of the disk."""
     min_replicated_logs_to_keep: int = 10
+    """Log entries that are kept even when all replicas have copied them."""
     max_replicated_logs_to_keep: int = 1000
+    """Log entries beyond which an inactive replica is given up: it is cloned when it comes back."""
     cleanup_delay_period: int = 30
+    """Seconds between two cleanings of the table."""
     max_cleanup_delay_period: int = 300
+    """Most seconds between them, where there is nothing to clean."""
     always_fetch_merged_part: bool = False
+    """The replica fetches the results of merges that another replica chose."""
     prefer_fetch_merged_part_time_threshold: int = 3600
+    """Seconds: a merge that is older is fetched if another replica has the result."""
     prefer_fetch_merged_part_size_threshold: int = 10 * 1024**3
+    """Bytes: such a merge is fetched only if its parts are larger together."""
     merge_selecting_sleep_ms: int = 5000
+    """Milliseconds between two looks for merges."""
     max_merge_selecting_sleep_ms: int = 60_000
+    """Most milliseconds between them, while nothing changes."""
     merge_selecting_sleep_slowdown_factor: float = 1.2
+    """How much longer each pause is than the last, while nothing changes."""
     ttl_only_drop_parts: bool = False
+    """TTL drops parts that expired as a whole, and rewrites none."""
     remove_empty_parts: bool = True
+    """Parts without rows are dropped."""
     merge_with_ttl_timeout: int = 4 * 3600
+    """Least seconds between two merges of a partition because of a TTL of rows or columns."""
     merge_with_recompression_ttl_timeout: int = 4 * 3600
+    """Least seconds between two merges of a partition because of a TTL with RECOMPRESS."""
     max_number_of_merges_with_ttl_in_pool: int = 2
+    """Merges because of TTL at a time, on this server."""
     max_replicated_merges_with_ttl_in_queue: int = 1
+    """Merges because of TTL in the queue of a replica from which it logs no more."""
     finished_mutations_to_keep: int = 100
+    """Finished mutations that ``system.mutations`` still shows."""
     max_postpone_time_for_failed_mutations_ms: int = 300_000
+    """Longest pause, in milliseconds, before a mutation that failed is tried again."""
     number_of_mutations_to_throw: int = 1000
+    """Unfinished mutations from which another is refused (692)."""
 
 
 SUPPORTED_MERGE_TREE_SETTINGS: dict[str, SettingValue] = {

@@ -31,6 +31,8 @@ ROWS: Rows = [(1, 1, "value 1"), (1, 3, "value 3"), (1, 4, "value 4"), (2, 2, "v
 _LEFT = [row for row in ROWS if row[1] != 3]
 _TTL = "toDateTime(if(k = 3, 1, 4000000000))"
 _LAST = 99
+_WAIT_SECONDS = 60.0
+"""Of the simulator: a session that expired under a statement comes back only when the statement has ended."""
 _DISK_WAIT_SECONDS = 10.0
 """A disk that is read-only stays so while a statement waits for what the queue cannot do."""
 _WORDLESS = (49, 1001, 1002)
@@ -247,7 +249,7 @@ class Matrix:
             assert again == found, f"{found} became {again} by a restart"
 
     @contextlib.contextmanager
-    def _servers(self, name: str, queue_wait_seconds: float = 600.0) -> Iterator[SimulatedServers]:
+    def _servers(self, name: str, queue_wait_seconds: float = _WAIT_SECONDS) -> Iterator[SimulatedServers]:
         """Two replicas; one of them lacks a part of the other."""
         root = self._path / str(next(self._numbers))
         servers = SimulatedServers(root, 2, 1, Trace(None), self._disks, queue_wait_seconds=queue_wait_seconds)

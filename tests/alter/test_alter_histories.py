@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.alter.following import Follower, following
+from tests.portions import one_in
 
-HISTORIES, BLOCKS, STEPS = 300, 6, 10
+HISTORIES, BLOCKS, STEPS = 300, 12, 10
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def follower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Follower]:
         yield made
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", one_in(BLOCKS, range(BLOCKS)))
 def test_histories(follower: Follower, block: int) -> None:
     for seed in range(block, HISTORIES, BLOCKS):
         difference = follower.follow(seed, STEPS)

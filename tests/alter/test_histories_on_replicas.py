@@ -11,8 +11,9 @@ import pytest
 
 from tests.alter.following import Follower
 from tests.alter.replicas import following_replicas
+from tests.portions import one_in
 
-HISTORIES, BLOCKS, STEPS = 60, 3, 10
+HISTORIES, BLOCKS, STEPS = 60, 6, 10
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def follower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Follower]:
         yield made
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", one_in(BLOCKS, range(BLOCKS)))
 def test_histories(follower: Follower, block: int) -> None:
     for seed in range(block, HISTORIES, BLOCKS):
         difference = follower.follow(seed, STEPS)

@@ -13,7 +13,7 @@ import pytest
 
 from engine.http_client.http_client import HttpClient
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 HERE = Path(__file__).parent
 
 PythonOf = Callable[[str], Path]

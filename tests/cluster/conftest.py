@@ -1,4 +1,4 @@
-"""A cluster of real processes for each module: three replicas and a real ZooKeeper, on free ports."""
+"""One cluster of real processes for the modules of the group ``replicas``: three replicas and a ZooKeeper."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Replicas:
         )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def running_replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
     running = Replicas(tmp_path_factory.mktemp("cluster"))
     yield running

@@ -16,7 +16,7 @@ from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from tests.worker_count import WORKERS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("auxiliary_zookeepers")]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.xdist_group("auxiliary_zookeepers")]
 
 TABLE = "CREATE TABLE {} (k UInt64) ENGINE = ReplicatedMergeTree('{}', '{{replica}}') ORDER BY k"
 

@@ -19,7 +19,7 @@ from engine.client.table_load import LoadResult, TableLoad, load_folder
 from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("bulk")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 _ROWS = 300_000
 _SUMS = "SELECT count(), sum(k), uniqExact(v) FROM {}"
 
@@ -84,6 +84,7 @@ def test_what_is_exported_is_loaded_once(bulk: Bulk) -> None:
     assert bulk.sums(other) == bulk.sums(table)
 
 
+@pytest.mark.long
 def test_an_export_is_one_state_of_the_table(bulk: Bulk) -> None:
     """Every INSERT adds a row with k and one with -k: their sum is 0 in every state."""
     table = bulk.replicas.new_table("k Int64, v String")
@@ -112,6 +113,7 @@ def test_an_export_is_one_state_of_the_table(bulk: Bulk) -> None:
         writer.join()
 
 
+@pytest.mark.long
 def test_a_server_dies_while_it_exports(bulk: Bulk) -> None:
     table = bulk.filled()
     done: list[dict[str, Any]] = []
@@ -126,6 +128,7 @@ def test_a_server_dies_while_it_exports(bulk: Bulk) -> None:
     assert bulk.left() == []
 
 
+@pytest.mark.long
 def test_a_client_dies_while_it_exports(bulk: Bulk) -> None:
     """Nobody removes what it left, but the servers, when nothing was written there for a day."""
     table, export = bulk.filled(), uuid.uuid4().hex
@@ -161,6 +164,7 @@ def test_a_server_dies_while_it_loads(bulk: Bulk) -> None:
     assert bulk.sums(other) == bulk.sums(table)
 
 
+@pytest.mark.long
 def test_a_load_that_broke_off_goes_on(bulk: Bulk) -> None:
     table, other = bulk.filled(), bulk.replicas.new_table()
     bulk.export(table, "broken_off", bytes_per_file=1 << 20)
@@ -171,6 +175,7 @@ def test_a_load_that_broke_off_goes_on(bulk: Bulk) -> None:
     assert bulk.sums(other) == bulk.sums(table)
 
 
+@pytest.mark.long
 def test_a_file_that_was_changed_is_not_loaded(bulk: Bulk) -> None:
     table, other = bulk.filled(), bulk.replicas.new_table()
     manifest = bulk.export(table, "changed", bytes_per_file=1 << 20)
@@ -186,6 +191,7 @@ def test_a_file_that_was_changed_is_not_loaded(bulk: Bulk) -> None:
     assert bulk.sums(other) == bulk.sums(table)
 
 
+@pytest.mark.long
 def test_a_folder_of_anybody(bulk: Bulk) -> None:
     import pyarrow as pa
 
@@ -205,6 +211,7 @@ def test_a_folder_of_anybody(bulk: Bulk) -> None:
     assert caught.value.code == 16
 
 
+@pytest.mark.long
 def test_an_export_that_fails_leaves_nothing(bulk: Bulk, tmp_path: Path) -> None:
     table = bulk.filled(1000)
     with pytest.raises(PandoError) as caught:
@@ -218,6 +225,7 @@ def test_an_export_that_fails_leaves_nothing(bulk: Bulk, tmp_path: Path) -> None
     assert caught.value.code == 641
 
 
+@pytest.mark.long
 def test_a_table_without_rows(bulk: Bulk) -> None:
     table = bulk.replicas.new_table("k UInt64, v DateTime64(9)")
     manifest = bulk.export(table, "empty")
@@ -226,6 +234,7 @@ def test_a_table_without_rows(bulk: Bulk) -> None:
     assert bulk.load("empty", bulk.replicas.new_table("k UInt64, v DateTime64(9)")).rows == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "body", "code"),
     [
@@ -250,6 +259,7 @@ def test_hostile_requests(bulk: Bulk, path: str, body: dict[str, Any], code: int
     assert caught.value.code == code
 
 
+@pytest.mark.long
 def test_who_may_only_read_writes_no_files(bulk: Bulk) -> None:
     with ServerGroup(bulk.servers.urls, user="reader") as servers, pytest.raises(PandoError) as caught:
         servers.call(servers.urls[0], "/scan/discard", {"directory": "x", "export": "0" * 32})

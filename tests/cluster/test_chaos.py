@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.chaos import Chaos
 from tests.worker_count import WORKERS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("chaos")]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.xdist_group("chaos")]
 
 
 def test_killed_replicas_keep_every_change_once(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from engine.http_client.http_client import HttpClient
 from tests.cluster.conftest import Replicas
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("concurrency")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
 CLIENTS = 8
-BLOCKS = 200
+BLOCKS = 60
 REPEATS = 0.3
 ROWS = 5
 

@@ -6,14 +6,15 @@ import pytest
 
 from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
+from tests.portions import one_in
 from tests.worker_count import WORKERS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("kill")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
 
 @pytest.mark.parametrize(
     "failpoint",
-    ["insert.after_temporary_part", "insert.after_rename", "insert.before_commit", "insert.after_commit"],
+    one_in(4, ["insert.after_rename", "insert.after_temporary_part", "insert.after_commit", "insert.before_commit"]),
 )
 def test_kill_during_insert(replicas: Replicas, failpoint: str) -> None:
     table = replicas.new_table()
@@ -35,7 +36,8 @@ def test_kill_during_insert(replicas: Replicas, failpoint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "failpoint", ["fetch.piece", "fetch.after_temporary_part", "produced.after_rename", "produced.after_commit"]
+    "failpoint",
+    one_in(4, ["fetch.piece", "fetch.after_temporary_part", "produced.after_rename", "produced.after_commit"]),
 )
 def test_kill_during_fetch(replicas: Replicas, failpoint: str) -> None:
     table = replicas.new_table()
@@ -50,7 +52,9 @@ def test_kill_during_fetch(replicas: Replicas, failpoint: str) -> None:
         assert replicas[name].rows(f"SELECT sum(k), uniqExact(k) FROM {table}") == [[1999000, 2000]]
 
 
-@pytest.mark.parametrize("failpoint", ["merge.after_temporary_part", "produced.after_rename", "produced.after_commit"])
+@pytest.mark.parametrize(
+    "failpoint", one_in(3, ["produced.after_rename", "merge.after_temporary_part", "produced.after_commit"])
+)
 def test_kill_during_merge(replicas: Replicas, failpoint: str) -> None:
     table = replicas.new_table(settings="max_bytes_to_merge_at_max_space_in_pool = 1")  # no merge but the asked one
     for start in range(0, 3000, 1000):

@@ -7,7 +7,7 @@ import pytest
 from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("mutations")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
 
 def test_all_servers_change_the_same_rows(replicas: Replicas) -> None:

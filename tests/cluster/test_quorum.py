@@ -10,7 +10,7 @@ from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
 from tests.cluster.sequential_reads import read_after_inserts
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("quorum")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
 
 def test_rows_survive_the_loss_of_the_acknowledging_replica(replicas: Replicas) -> None:
@@ -25,6 +25,7 @@ def test_rows_survive_the_loss_of_the_acknowledging_replica(replicas: Replicas) 
     replicas.wait_rows(table, 1)
 
 
+@pytest.mark.long
 def test_too_few_live_replicas(replicas: Replicas) -> None:
     table = replicas.new_table()
     replicas.cluster.kill("r2")
@@ -64,6 +65,6 @@ def test_time_out_is_unknown_and_the_repeat_stores_once(replicas: Replicas, para
 
 def test_sequential_reads_at_once_after_the_acknowledgement(replicas: Replicas) -> None:
     """A long run of it: ``python -m tests.cluster.sequential_reads``."""
-    counts = read_after_inserts(list(replicas.clients.values()), replicas.new_table("k UInt64"), reads=300, seed=1)
+    counts = read_after_inserts(list(replicas.clients.values()), replicas.new_table("k UInt64"), reads=100, seed=1)
     assert counts["stale"] == 0, counts
     assert counts["shown"] > 0

@@ -13,8 +13,9 @@ import pytest
 from coordination.keeper.kazoo_keeper import KazooKeeper
 from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
+from tests.portions import one_in
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("recovery")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
 PARTS = 10
 
@@ -51,7 +52,7 @@ def test_an_emptied_directory_is_filled_again(replicas: Replicas) -> None:
     replicas.wait_equal(table)
 
 
-@pytest.mark.parametrize("way", ["znode", "file", "command"])
+@pytest.mark.parametrize("way", one_in(3, ["command", "znode", "file"]))
 def test_a_great_loss_is_refused_until_forced(replicas: Replicas, way: str) -> None:
     table = filled_table(replicas)
     replicas.cluster.kill("r2")
@@ -145,6 +146,7 @@ def test_removed_is_active_is_made_again_by_its_server(replicas: Replicas) -> No
     replicas.wait_rows(table, PARTS * 100 + 2)
 
 
+@pytest.mark.long
 def test_zookeeper_away_at_start(replicas: Replicas) -> None:
     table = filled_table(replicas)
     replicas.cluster.kill("zookeeper")
@@ -190,7 +192,7 @@ def test_a_replica_that_will_not_come_back_is_dropped_by_another(replicas: Repli
     assert raised.value.code == 242
 
 
-@pytest.mark.parametrize("data", ["emptied", "put back to an older copy"])
+@pytest.mark.parametrize("data", one_in(2, ["put back to an older copy", "emptied"]))
 def test_zookeeper_that_lost_its_data_is_written_down_anew(replicas: Replicas, data: str) -> None:
     table = filled_table(replicas)
     directory = replicas.cluster.directory / "zookeeper"

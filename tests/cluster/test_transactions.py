@@ -12,7 +12,7 @@ from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("transactions")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
 CLIENTS = 9
 

@@ -151,7 +151,7 @@ def test_two_cleaners_do_not_take_a_block_id_that_was_made_anew(
 
 
 def test_window_cleanup_in_several_packets(members: list[Member], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_limits, "MAX_OPERATIONS", 3)
+    monkeypatch.setattr(request_limits, "MAX_MULTI_OPERATIONS", 3)
     for number in range(10):
         members[0].insert(f"b{number}")
     assert run_cleanup(members[1].keeper, TABLE, KEEP_TWO_BLOCKS).blocks == 8
@@ -186,7 +186,7 @@ def test_merge_whose_entry_zookeeper_would_not_take_is_refused(members: list[Mem
 
 def drop_of_many(ensemble: MemoryEnsemble, members: list[Member], monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """More ids than a request may hold are about to be dropped; returns their rows."""
-    monkeypatch.setattr(drop_range, "MAX_BYTES", 2000)
+    monkeypatch.setattr(drop_range, "MAX_MULTI_BYTES", 2000)
     names = {f"b{number}" for number in range(50)}
     for name in sorted(names):
         members[0].insert(name)
@@ -236,7 +236,7 @@ def test_drop_that_is_not_logged_leaves_every_block_id(
 def test_quorums_beyond_the_request_of_their_drop_are_resolved(
     ensemble: MemoryEnsemble, members: list[Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drop_range, "MAX_BYTES", 2000)
+    monkeypatch.setattr(drop_range, "MAX_MULTI_BYTES", 2000)
     for number in range(30):
         members[0].insert(f"b{number}", QuorumPlan(2, is_parallel=True))
     drop_partition(members[1].keeper, TABLE, "r2", "all")

@@ -17,7 +17,7 @@ from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper, find_free_
 from coordination.keeper.interface import NodeExists, SessionState
 from coordination.keeper.kazoo_keeper import KazooKeeper
 from coordination.keeper.kazoo_session import KazooSession
-from engine.server.config import ZooKeeperConfig
+from engine.server.zookeeper_config import ZooKeeperConfig
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 

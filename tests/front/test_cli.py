@@ -238,6 +238,7 @@ def test_server_stops_gracefully(tmp_path: Path, number: signal.Signals) -> None
     assert {"time", "level", "logger", "thread", "message"} <= set(entries[0])
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_embedded_zookeeper(tmp_path: Path) -> None:
     """It comes and goes with its server, and is taken over when the server was killed."""

@@ -46,7 +46,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[RunningInsert]:
         cycles.append(RunningInsert(cancel))
         return cycles[-1]
 
-    monkeypatch.setattr(protocol, "InsertCycle", cycle)
+    monkeypatch.setattr(protocol, "RunningInsert", cycle)
     return cycles
 
 

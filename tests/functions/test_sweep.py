@@ -1,6 +1,6 @@
 """Every function of the table answers what ClickHouse answers, over generated rows of every type.
 
-`make test` compares a fixed sample of the calls over some hundred rows; `make sweep` all calls over 200,000 rows
+`make test-all` compares a fixed sample of the calls over some hundred rows; `make sweep` all calls over 200,000 rows
 (PANDO_SWEEP_ROWS). What is known to differ stands in ``known_differences.txt`` with the reason above it: a difference
 that is not there fails. A call that takes longer than 20 seconds in either is warned of by name. To write the list
 anew: ``python -m tests.functions.known``."""
@@ -55,6 +55,7 @@ def _also(engines: Engines, query: str) -> list[str]:
     return [query.replace("FROM t", "FROM (SELECT * FROM t) AS t")] if engines.is_computed_by_scan(query) else []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("letter", sorted({name[0].lower() for name in QUERIES}))
 def test_same_answers(engines: Engines, letter: str) -> None:
     """Of the functions that begin with a letter: a test each would cost more than its queries."""

@@ -33,7 +33,7 @@ def test_accepted_differences_have_a_reason(name: str) -> None:
     assert all(reason for reason, _ in accepted(name))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_input_is_answered(kind: str) -> None:
     found = list(findings(kind, 0, CASES))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from coordination.ddl.ddl_queue import DdlQueue
+from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
@@ -24,6 +26,9 @@ STATUS = (
     "SELECT host, port, toString(status), exception_code FROM system.distributed_ddl_queue "
     "WHERE entry = '{}' ORDER BY port"
 )
+
+ASYNC = {"distributed_ddl_task_timeout": 0}
+"""Settings of a statement that does not wait for the servers."""
 
 
 def port_of(name: str) -> int:
@@ -88,3 +93,19 @@ def work(servers: SimulatedServers, rounds: int = 5) -> None:
     for _ in range(rounds):
         servers.now += 10.0
         servers.step_others()
+
+
+def entry_names(servers: SimulatedServers) -> list[str]:
+    """The entries of the queue, the oldest first."""
+    return DdlQueue("/ddl", "/ddl_replicas").names(servers.ensemble.connect())
+
+
+def crash_at(servers: SimulatedServers, server: SimulatedServer, point: str) -> None:
+    """End ``server`` the next time it passes the failpoint ``point``."""
+
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
+        if node is server and name == point:
+            servers.on_failpoint = lambda node, name: None
+            node.crash_here()
+
+    servers.on_failpoint = on_failpoint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,3 +107,38 @@ def making_servers(root: Path) -> Iterator[MakeServers]:
             servers.end()
             for disk in disks.values():
                 disk.close()
+
+
+@pytest.fixture
+def make_servers(tmp_path: Path) -> Iterator[MakeServers]:
+    with making_servers(tmp_path) as make:
+        yield make
+
+
+def work_on(server: PlainServer) -> list[int]:
+    """Parts of several levels, a mutated one, a dropped and a detached partition."""
+    for partition, keys in ((1, [1, 2]), (1, [3]), (2, [4]), (3, [5]), (4, [6]), (2, [7, 8])):
+        server.insert(partition, keys)
+    server.sql("OPTIMIZE TABLE t PARTITION 1 FINAL")
+    server.sql("ALTER TABLE t UPDATE v = 'new' WHERE k = 4 SETTINGS mutations_sync = 2")
+    server.sql("ALTER TABLE t DROP PARTITION 3")
+    server.sql("ALTER TABLE t DETACH PARTITION 4")
+    server.insert(5, [9])
+    return [1, 2, 3, 4, 7, 8, 9]
+
+
+def names(server: PlainServer) -> set[str]:
+    return {str(part.name) for part in server.any_table.store.active()}
+
+
+def files(server: PlainServer) -> set[int]:
+    """Of the active parts, which nobody copies."""
+    return {file.stat().st_ino for part in server.any_table.store.active() for file in part.path.iterdir()}
+
+
+def copy_table(source: PlainServer, target: PlainServer) -> None:
+    """As somebody does by hand."""
+    target.sql("DETACH TABLE t")
+    shutil.rmtree(target.path / "data" / "default" / "t")
+    shutil.copytree(source.path / "data" / "default" / "t", target.path / "data" / "default" / "t")
+    target.sql("ATTACH TABLE t")

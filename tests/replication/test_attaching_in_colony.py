@@ -19,6 +19,7 @@ from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
 from parts.common.query_status import QueryStatus
 from tests.faults import FAULTS, hit_request
+from tests.portions import one_in
 from tests.replication.test_partitions_in_colony import code, detached_keys, drop, restart_all, settle
 
 MakeColony = Callable[..., SimulatedCluster]
@@ -90,7 +91,7 @@ def test_a_replica_that_has_it_detached_too_fetches_nothing(make_colony: MakeCol
     restart_all(colony)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("fault", one_in(2, FAULTS), ids=str)
 def test_it_is_hit_at_any_request(make_colony: MakeColony, fault: Fault | str) -> None:
     step = 1 if "PANDO_SIMULATION_SEEDS" in os.environ else 6
     total = hit(make_colony, 0, fault)
@@ -170,7 +171,7 @@ def test_what_is_not_there_and_what_is_broken(make_colony: MakeColony) -> None:
     assert [node.keys() for node in colony] == [[4, 5], [4, 5]]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("fault", one_in(3, FAULTS), ids=str)
 def test_a_replacement_by_the_same_rows_is_hit_at_any_request(make_colony: MakeColony, fault: Fault | str) -> None:
     """Whatever became of it, the rows are there, once."""
     total = replace_under(make_colony, 0, fault)

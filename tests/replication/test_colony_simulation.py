@@ -105,7 +105,7 @@ def test_every_rule_has_its_say(make_colony_at: Callable[[int], MakeColony]) -> 
     raise AssertionError(f"never happened: {RULES - seen.keys()}; {seen}")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("seed", range(FIRST_SEED, END_SEED))

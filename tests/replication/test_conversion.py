@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from coordination.keeper.memory_keeper import Fault
-from engine.simulator.step_pool import Crash
-from engine.tables.replicated.replicated_table import ReplicatedTable
-from parts.common.errors import PandoError
 from parts.common.part_name import PartName
-from tests.faults import FAULTS, hit_request
-from tests.replication.converted import PLAIN, ROOT, MakeServers, PlainServer, making_servers
+from tests.replication.converted import (
+    MakeServers,
+    copy_table,
+    files,
+    make_servers,
+    names,
+    work_on,
+)
 
-
-@pytest.fixture
-def make_servers(tmp_path: Path) -> Iterator[MakeServers]:
-    with making_servers(tmp_path) as make:
-        yield make
-
-
-def work_on(server: PlainServer) -> list[int]:
-    """Parts of several levels, a mutated one, a dropped and a detached partition."""
-    for partition, keys in ((1, [1, 2]), (1, [3]), (2, [4]), (3, [5]), (4, [6]), (2, [7, 8])):
-        server.insert(partition, keys)
-    server.sql("OPTIMIZE TABLE t PARTITION 1 FINAL")
-    server.sql("ALTER TABLE t UPDATE v = 'new' WHERE k = 4 SETTINGS mutations_sync = 2")
-    server.sql("ALTER TABLE t DROP PARTITION 3")
-    server.sql("ALTER TABLE t DETACH PARTITION 4")
-    server.insert(5, [9])
-    return [1, 2, 3, 4, 7, 8, 9]
-
-
-def names(server: PlainServer) -> set[str]:
-    return {str(part.name) for part in server.any_table.store.active()}
-
-
-def files(server: PlainServer) -> set[int]:
-    """Of the active parts, which nobody copies."""
-    return {file.stat().st_ino for part in server.any_table.store.active() for file in part.path.iterdir()}
+__all__ = ["make_servers"]
 
 
 def test_rows_parts_and_numbers_go_on(make_servers: MakeServers) -> None:
@@ -109,14 +83,6 @@ def test_a_new_replica_gets_all_rows(make_servers: MakeServers) -> None:
     one.colony.check_equal()
 
 
-def copy_table(source: PlainServer, target: PlainServer) -> None:
-    """As somebody does by hand."""
-    target.sql("DETACH TABLE t")
-    shutil.rmtree(target.path / "data" / "default" / "t")
-    shutil.copytree(source.path / "data" / "default" / "t", target.path / "data" / "default" / "t")
-    target.sql("ATTACH TABLE t")
-
-
 def test_a_copy_of_the_same_data_joins_without_copying(make_servers: MakeServers) -> None:
     one, two = make_servers(2)
     keys = work_on(one)
@@ -156,31 +122,6 @@ def test_equal_rows_under_other_names_are_taken_and_others_kept_aside(make_serve
     two.sql("INSERT INTO t (p, k) VALUES (1, 5)")
     one.colony.settle()
     assert one.keys() == [1, 2, 3, 4, 5]
-    one.colony.check_equal()
-
-
-def test_the_way_there_and_back(make_servers: MakeServers) -> None:
-    (one,) = make_servers()
-    keys = work_on(one)
-    parts, inodes = names(one), files(one)
-    created = one.rows("SHOW CREATE TABLE t")
-    one.convert()
-    one.convert("NOT REPLICATED")
-    assert one.rows("SHOW CREATE TABLE t") == created
-    assert (one.keys(), names(one), files(one)) == (keys, parts, inodes)
-    assert one.keeper.exists(f"{ROOT}/replicas/r1") is not None  # stays, as in ClickHouse
-    one.insert(1, [10])
-    one.sql("ALTER TABLE t UPDATE v = 'plain' WHERE k = 4 SETTINGS mutations_sync = 2")
-    one.sql("DETACH TABLE t")
-    code, message = one.refusal("ATTACH TABLE t AS REPLICATED")
-    assert code == 253
-    assert "SYSTEM DROP REPLICA 'r1' FROM ZKPATH" in message
-    one.sql(f"SYSTEM DROP REPLICA 'r1' FROM ZKPATH '{ROOT}'")
-    one.sql("ATTACH TABLE t AS REPLICATED")
-    one.restart()
-    one.colony.settle()
-    assert one.keys() == sorted([*keys, 10])
-    assert one.rows("SELECT v FROM t WHERE k = 4") == [("plain",)]
     one.colony.check_equal()
 
 
@@ -285,177 +226,6 @@ def test_another_servers_replica_is_not_taken_over(make_servers: MakeServers) ->
         if one.is_up:
             one.stop()
             one.colony.end_zombies()
-
-
-# -- back: rows that are not here ---------------------------------------------------------------------------------
-
-
-def two_replicas(make_servers: MakeServers) -> tuple[PlainServer, PlainServer]:
-    one, two = make_servers(2)
-    one.insert(1, [1])
-    one.convert()
-    two.convert()
-    one.colony.settle()
-    return one, two
-
-
-def refused_back(server: PlainServer) -> str:
-    server.sql("DETACH TABLE t")
-    code, message = server.refusal("ATTACH TABLE t AS NOT REPLICATED")
-    assert code == 80
-    server.sql("ATTACH TABLE t")
-    return message
-
-
-def test_a_replica_that_lacks_rows_is_no_plain_table(make_servers: MakeServers) -> None:
-    one, two = two_replicas(make_servers)
-    two.sql("SYSTEM STOP FETCHES t")
-    one.insert(1, [2])
-    two.step_all()
-    assert "GET_PART of 1_2_2_0 is not carried out here" in refused_back(two)
-    two.sql("SYSTEM START FETCHES t")
-    one.colony.settle()
-    two.convert("NOT REPLICATED")
-    assert two.keys() == [1, 2]
-
-
-def test_a_replica_that_others_must_fetch_from_stays_one(make_servers: MakeServers) -> None:
-    one, two = two_replicas(make_servers)
-    two.sql("SYSTEM STOP FETCHES t")
-    one.insert(1, [2])
-    assert "replica r2 has not fetched part 1_2_2_0" in refused_back(one)
-    two.sql("SYSTEM START FETCHES t")
-    one.colony.settle()
-    one.convert("NOT REPLICATED")
-    two.insert(1, [3])
-    assert (one.keys(), two.keys()) == ([1, 2], [1, 2, 3])
-
-
-def test_a_mutation_that_is_not_done_here_is_awaited(make_servers: MakeServers) -> None:
-    one, two = two_replicas(make_servers)
-    two.sql("SYSTEM STOP REPLICATION QUEUES t")
-    two.sql("SYSTEM STOP MERGES t")
-    one.sql("ALTER TABLE t UPDATE v = 'new' WHERE 1 SETTINGS mutations_sync = 0")
-    one.step_all()
-    assert "1_1_1_0" in refused_back(two)
-    one.colony.settle()
-    two.convert("NOT REPLICATED")
-    assert two.rows("SELECT v FROM t") == [("new",)]
-
-
-def test_a_table_that_was_made_replicated_becomes_a_plain_one(make_servers: MakeServers) -> None:
-    """Its block numbers begin with 0, and partitions have the same ones."""
-    (one,) = make_servers()
-    one.sql("DROP TABLE t")
-    one.sql(PLAIN.replace("MergeTree", f"ReplicatedMergeTree('{ROOT}', 'r1')"))
-    for partition in (1, 2):
-        one.insert(partition, [partition])
-    one.sql("ALTER TABLE t UPDATE v = 'new' WHERE k = 1 SETTINGS mutations_sync = 2")
-    one.convert("NOT REPLICATED")
-    one.insert(1, [3])
-    one.sql("ALTER TABLE t UPDATE v = 'newer' WHERE 1 SETTINGS mutations_sync = 2")
-    one.insert(2, [4])
-    one.sql("OPTIMIZE TABLE t FINAL")
-    one.restart()
-    assert one.rows("SELECT k, v FROM t ORDER BY k") == [(1, "newer"), (2, "newer"), (3, "newer"), (4, "value 4")]
-
-
-def test_merges_that_are_not_done_change_no_rows(make_servers: MakeServers) -> None:
-    one, two = two_replicas(make_servers)
-    one.insert(1, [2])
-    one.colony.settle()
-    two.sql("SYSTEM STOP MERGES t")
-    one.sql("OPTIMIZE TABLE t FINAL")
-    two.convert("NOT REPLICATED")
-    assert two.keys() == [1, 2]
-
-
-@pytest.mark.parametrize("how", ["away", "empty", "not configured"])
-def test_zookeeper_that_is_away_or_lost_its_data(make_servers: MakeServers, how: str) -> None:
-    (one,) = make_servers()
-    one.insert(1, [1])
-    one.convert()
-    one.insert(1, [2])
-    one.sql("DETACH TABLE t")
-    if how == "away":
-        one.keeper.disconnect()
-        code, message = one.refusal("ATTACH TABLE t AS NOT REPLICATED")
-        assert (code, "'zookeeper' out of the server's configuration" in message) == (999, True)
-        one.keeper.reconnect()
-    elif how == "empty":
-        one.keeper.delete_tree(ROOT)
-    else:
-        one.replication._keeper = None
-    one.sql("ATTACH TABLE t AS NOT REPLICATED")
-    one.insert(1, [3])
-    assert one.keys() == [1, 2, 3]
-
-
-# -- faults -------------------------------------------------------------------------------------------------------
-
-
-def convert_hit_at(server: PlainServer, request: int, fault: Fault | str) -> bool:
-    """Whether there were so many requests to ZooKeeper; the last is hit. Afterwards the table is replicated."""
-    seen = hit_request(server.colony, request, fault)
-    with suppress(Crash, PandoError):
-        server.convert()
-    server.colony.on_request = lambda node, kind, path: None
-    if not server.is_up:
-        server.colony.end_zombies()
-        server.start()
-    server.keeper.reconnect()
-    if server.engine.catalog.find("default", "t") is None:
-        server.sql("ATTACH TABLE t AS REPLICATED")
-    elif not isinstance(server.any_table, ReplicatedTable):
-        server.convert()
-    return len(seen) >= request
-
-
-@pytest.mark.parametrize("is_second", [False, True])
-def test_a_fault_at_any_request_is_repaired_by_the_start_or_the_same_statement(tmp_path: Path, is_second: bool) -> None:
-    """Every fault in turn, at one request after the other."""
-    for number, request in enumerate(range(1, 400, 13 if is_second else 9)):
-        with making_servers(tmp_path / str(request)) as make:
-            one, two = make(2)
-            keys = work_on(one)
-            if is_second:
-                copy_table(one, two)
-                two.insert(1, [50])
-                one.convert()
-            victim = two if is_second else one
-            came_so_far = convert_hit_at(victim, request, FAULTS[number % len(FAULTS)])
-            victim.colony.settle()
-            if is_second:
-                assert two.detached() == ["4_5_5_0_7", "clone_1_9_9_0"], request
-            assert victim.keys() == keys, request
-            victim.colony.check_equal()
-        if not came_so_far:
-            assert request > 20
-            return
-    raise AssertionError("the conversion never ends")
-
-
-@pytest.mark.parametrize("point", ["conversion.after_nodes", "conversion.after_decisions"])
-def test_a_crash_between_zookeeper_and_disk(make_servers: MakeServers, point: str) -> None:
-    """The table is as it was, goes on, and is converted with what it has then."""
-    (one,) = make_servers()
-    keys = work_on(one)
-    one.sql("DETACH TABLE t")
-    one.colony.on_failpoint = lambda node, name: one.crash_here() if name == point else None  # type: ignore[func-returns-value]
-    with pytest.raises(Crash):
-        one.sql("ATTACH TABLE t AS REPLICATED")
-    one.colony.on_failpoint = lambda node, name: None
-    one.colony.end_zombies()
-    one.start()
-    assert one.any_table.definition.engine_name == "MergeTree"
-    for number in range(20, 25):
-        one.insert(1, [number])
-    one.convert()
-    one.insert(1, [30])
-    one.restart()
-    one.colony.settle()
-    assert one.keys() == sorted([*keys, *range(20, 25), 30])
-    one.colony.check_equal()
 
 
 # -- convert_to_replicated ------------------------------------------------------------------------------------------

@@ -247,7 +247,7 @@ def test_beside_a_replica_of_an_older_version(make_colony: MakeColony) -> None:
 
 def commit(node: SimulatedNode) -> None:
     request = CommitRequest("x", Overwrite.TABLE)
-    node.call(lambda table: table.transactions.commit(request, CommitOptions(timeout_seconds=60.0)))
+    node.call(lambda table: table.transactions.commit(request, CommitOptions(timeout_seconds=5.0)))
 
 
 OTHERS: dict[str, Callable[[SimulatedNode], object]] = {
@@ -279,7 +279,7 @@ def interleave(
     number: int,
 ) -> int:
     """How many requests ``outer`` made; ``inner`` came before that of this number, or at last."""
-    colony = make_colony(2)
+    colony = make_colony(2, queue_wait_seconds=5.0)
     one = emptied(colony, blocks=1)
     (two,) = (node for node in colony if node is not one)
     if name == "commit":

@@ -400,7 +400,7 @@ def test_part_that_a_fetch_reads_is_not_deleted(make_colony: MakeColony, monkeyp
             copied.append(source.name)
         return read_small_file(source, part)
 
-    monkeypatch.setattr(simulated_transfer, "read_file", read_slowly)
+    monkeypatch.setattr(simulated_transfer, "read_small_file", read_slowly)
     two.step(two.task("execute queue 0"))
     assert len(copied) == 2
     assert two.keys() == [0]

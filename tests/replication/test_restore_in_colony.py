@@ -9,6 +9,7 @@ import pytest
 from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
+from tests.portions import one_in
 from tests.replication.lost_zookeeper import (
     MakeColony,
     check_all,
@@ -323,7 +324,7 @@ def try_to_restore(node: SimulatedNode, *codes: int) -> None:
 
 
 @pytest.mark.parametrize("way", ["lost", "past"])
-@pytest.mark.parametrize("number", range(1, 120, 17))
+@pytest.mark.parametrize("number", one_in(2, range(1, 120, 17)))
 def test_crash_at_every_request_of_a_restore(make_colony: MakeColony, way: str, number: int) -> None:
     """Of either replica. Where the mark is there the restart alone goes on, else the statement is repeated."""
     colony = lost_table(make_colony, way)

@@ -16,6 +16,7 @@ from engine.server.remote_servers_config import ShardConfig
 from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
 from tests.engine.conftest import Local
+from tests.portions import one_in
 from tests.shards.conftest import SHARDS
 from tests.sql_select.dataset import TABLES
 
@@ -23,8 +24,6 @@ FILES = sorted((Path(__file__).parent.parent / "sql_select" / "cases").glob("*.s
 _FREE = re.compile(r"\bany\w*\(")
 """Which row these are of depends on which shard comes first."""
 Answer = tuple[list[str], list[object]]
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +46,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     local.engine.stop()
 
 
-@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
+@pytest.mark.parametrize("file", one_in(6, FILES), ids=[file.stem for file in FILES])
 def test_shards_are_one_table(halves: Local, file: Path) -> None:
     different = []
     queries = [query for query in file.read_text().splitlines() if query.strip() and not query.startswith("--")]

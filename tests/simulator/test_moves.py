@@ -25,6 +25,7 @@ def test_promises_hold_and_everything_happens() -> None:
     raise AssertionError(f"never happened: {KINDS - counts.keys()}; {counts}")
 
 
+@pytest.mark.long
 def test_a_replica_that_moves_what_it_happens_to_have_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.tables.replicated.decide.move_partition.why_not_whole", lambda *_: None)
+    monkeypatch.setattr("engine.tables.replicated.decide.move_partition.why_parts_are_incomplete", lambda *_: None)
     assert any(simulate(seed, scenario=MOVES).failure for seed in range(20))

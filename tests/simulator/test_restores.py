@@ -22,6 +22,7 @@ def test_promises_hold_and_everything_happens() -> None:
     raise AssertionError(f"never happened: {KINDS - counts.keys()}; {counts}")
 
 
+@pytest.mark.long
 def test_a_replica_that_believes_a_zookeeper_from_the_past_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then rows that all servers had go to ``detached/``."""
     monkeypatch.setattr("recovery.outdated_zookeeper.find_forgotten", lambda *_: [])

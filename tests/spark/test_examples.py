@@ -9,7 +9,7 @@ import pytest
 
 from tests.documents.blocks import Block, Terminal, blocks_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -20,7 +20,7 @@ from spark_connector.shared.transport import Transport
 from tests.spark.conftest import Pando, load, save
 from tests.spark.test_spark_scans import free_port, read_all
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 COLUMNS = """
     k UInt32, g Nullable(String), e Enum8('b' = 1, 'a' = 2), i8 Nullable(Int8), u32 UInt32, i64 Int64, u64 UInt64,

@@ -10,7 +10,7 @@ from spark_connector.python_source.scan_reader import ScanReader
 from tests.spark.conftest import Pando
 from tests.spark.test_spark_scans import read_all
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 _ROWS = 20_000
 SCHEMA = StructType(

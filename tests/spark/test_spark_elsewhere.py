@@ -19,7 +19,7 @@ import pytest
 from tests.spark.conftest import Pando
 from tests.spark.test_spark_kills import NEW, children, job, kill_group, new_table, seen
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 _BIN = Path(pyspark.__file__).parent / "bin"
 _SECONDS = 120.0

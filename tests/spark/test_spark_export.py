@@ -14,7 +14,7 @@ from engine.client.table_export import TableExport, export_table
 from engine.client.table_load import TableLoad, load_folder
 from tests.spark.conftest import Pando, rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long, pytest.mark.xdist_group("spark")]
 _COLUMNS = {
     "u8": "UInt8", "u16": "UInt16", "u32": "UInt32", "u64": "UInt64", "i8": "Int8", "i64": "Int64", "f": "Float32",
     "b": "Bool", "d": "Date", "d32": "Date32", "t": "DateTime('Asia/Tokyo')", "t3": "DateTime64(3)",

@@ -16,7 +16,7 @@ from spark_connector import prepare, register, use_session
 from spark_connector.tables import sql_shell
 from tests.spark.conftest import Pando, save
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 
 def test_rows_of_a_partition_are_written_together(pando: Pando, spark: SparkSession) -> None:

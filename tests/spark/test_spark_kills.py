@@ -17,7 +17,7 @@ import pytest
 from tests.spark.conftest import Pando, rows
 from tests.spark.job import ROWS
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 OLD = (3, 3)
 NEW = (ROWS, ROWS)

@@ -24,7 +24,7 @@ from spark_connector.shared.options import escape_string, parse_options
 from spark_connector.shared.transport import Transport
 from tests.spark.conftest import Pando, load
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 COLUMNS = """
     k UInt32, i8 Nullable(Int8), u64 UInt64, f Nullable(Float64), f32 Float32, dec Nullable(Decimal(10, 2)), b Bool,

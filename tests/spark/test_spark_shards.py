@@ -17,7 +17,7 @@ from spark_connector.python_source.scan_reader import ScanPartition, ScanReader
 from tests.spark.conftest import Pando, load, save
 from tests.spark.test_spark_scans import SCHEMA, fill
 
-pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 COLUMNS = "(k Int64, s String)"
 

@@ -113,6 +113,7 @@ def test_batches_are_cut_at_blocks_by_rows(pando: Pando, table: str, reader: Rea
     assert reader.rows == list(range(1000))
 
 
+@pytest.mark.long
 def test_from_the_latest_and_from_given_blocks(pando: Pando, spark: SparkSession, table: str, tmp_path: Path) -> None:
     insert(pando, table, 0, 10)
     insert(pando, table, 10, 10)
@@ -189,6 +190,7 @@ def test_rows_dropped_before_they_were_read_end_the_query(pando: Pando, table: s
     assert reader.rows == [*range(20), *range(30, 40)]
 
 
+@pytest.mark.long
 def test_a_table_made_again_is_another_one(pando: Pando, spark: SparkSession, tmp_path: Path) -> None:
     table = pando.new_table("k UInt32", "k", "MergeTree", settings=KEPT)
     reader = Reader(spark, pando.options(table, url=pando.urls["r1"]), tmp_path / "checkpoint")

@@ -86,6 +86,7 @@ def configured(pando: Pando, spark: SparkSession, secret_file: Path) -> Iterator
     spark.dataSource.register(PandoDataSource)
 
 
+@pytest.mark.long
 def test_a_session_says_it_once(pando: Pando, configured: SparkSession) -> None:
     table = pando.new_table("k UInt32, s String", "k")
     save(configured.sql("SELECT 1 k, 'one' s"), {"table": table})
@@ -221,6 +222,7 @@ def test_a_column_added_in_the_catalog(pando: Pando, spark: SparkSession) -> Non
 # -- nanoseconds ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_nanoseconds_are_kept_or_refused(pando: Pando, spark: SparkSession) -> None:
     table = pando.new_table("k UInt32, t DateTime64(9), n Nullable(DateTime64(7)), a Array(DateTime64(9))", "k")
     exact = "2020-01-02 03:04:05.123456"

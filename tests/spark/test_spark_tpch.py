@@ -26,7 +26,7 @@ from tests.sql_select.test_tpch import KEYS, QUERIES
 
 SCALE = os.environ.get("PANDO_TPCH_SCALE", "0.1")
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from spark_connector.python_source.batch_writer import (
     write_blocks,
 )
 from spark_connector.shared.options import parse_options
+from tests.portions import one_in
 from tests.spark.conftest import Pando, load, rows, save
 from tests.spark.test_spark_write import counted, numbers
 
@@ -57,7 +58,7 @@ def failing(frame: DataFrame, last: int) -> DataFrame:
 
 
 @KINDS
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize("mode", one_in(2, ["overwrite", "append"]))
 def test_a_job_that_fails_changes_nothing(pando: Pando, spark: SparkSession, mode: str, engine: str) -> None:
     table = pando.new_table("k UInt32, s String", "k", engine=engine)
     options = here(pando, table, batch_rows="300")
@@ -182,7 +183,7 @@ MOMENTS = ["before a task", "between tasks", "before the commit", "after the com
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("victim", ["r1", "r2", "zookeeper"])
+@pytest.mark.parametrize("victim", one_in(3, ["r1", "r2", "zookeeper"]))
 def test_a_server_that_is_killed(pando: Pando, victim: str, moment: str) -> None:
     """A driver and two tasks; the server is there again when the driver commits."""
     table = pando.new_table("k Int64", "k")
@@ -208,7 +209,7 @@ def test_a_server_that_is_killed(pando: Pando, victim: str, moment: str) -> None
     assert counted(pando, table) == [(500, 500)] * 2
 
 
-@pytest.mark.parametrize("point", ["transaction.after_commit", "exchange.before", "exchange.after"])
+@pytest.mark.parametrize("point", one_in(3, ["transaction.after_commit", "exchange.before", "exchange.after"]))
 def test_a_replica_that_dies_in_the_commit(pando: Pando, point: str) -> None:
     table = pando.new_table("k Int64", "k")
     pando["r2"].execute(f"INSERT INTO {table} VALUES (1), (2)")
@@ -226,7 +227,7 @@ def test_a_replica_that_dies_in_the_commit(pando: Pando, point: str) -> None:
     assert counted(pando, table) == [(300, 300)] * 2
 
 
-@pytest.mark.parametrize("mode", ["append", "complete"])
+@pytest.mark.parametrize("mode", one_in(2, ["append", "complete"]))
 def test_a_stream_commits_every_batch_once_in_whatever_order(
     pando: Pando, spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from sql.formats.registry import write_blocks
 from sql.settings.supported_settings import DEFAULT_SETTINGS
+from tests.portions import one_in
 from tests.sql_select.dataset import Engines
 
 _LEFT = "(SELECT toUInt8(1 + number) AS id, toLowCardinality('x') AS v, 5 AS t FROM numbers(2)) AS a"
@@ -31,7 +32,7 @@ def _same(engines: Engines, query: str, *, use_nulls: bool) -> None:
 
 
 @pytest.mark.parametrize("use_nulls", [False, True])
-@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("kind", one_in(4, _KINDS))
 def test_using(engines: Engines, kind: str, use_nulls: bool) -> None:
     columns = "id, t" if kind.startswith("ASOF") else "id"
     values = ", ".join(f"{name} AS x{i}, toTypeName({name}) AS y{i}" for i, name in enumerate(_NAMES))

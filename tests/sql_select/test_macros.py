@@ -31,6 +31,7 @@ def new_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], duckd
         connection.close()
 
 
+@pytest.mark.long
 def test_each_macro_alone(new_database: Callable[[], duckdb.DuckDBPyConnection]) -> None:
     for name in MACROS:
         connection = new_database()

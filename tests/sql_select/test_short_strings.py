@@ -141,7 +141,7 @@ def leased(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             statements.append("#" in sql)
             return super().lease(sql, streams, is_kept=is_kept)
 
-    monkeypatch.setattr(query_engine, "STATEMENTS", Pool())
+    monkeypatch.setattr(query_engine, "STATEMENT_POOL", Pool())
     monkeypatch.setattr(short_string_codes, "FIRST_ROWS", 1000)
     monkeypatch.setattr("sql.run.query_plans.FIRST_ROWS", 1000)
     return statements
@@ -202,7 +202,7 @@ def test_a_long_string_costs_its_first_rows_or_a_second_run(
     assert _run(engine, table).read_all().equals(answer)
     assert leased == statements[-1:]
     assert engine.compiled == compiled
-    assert len(query_engine.STATEMENTS._idle) == len({statements[-1], False})
+    assert len(query_engine.STATEMENT_POOL._idle) == len({statements[-1], False})
 
 
 def test_read_bytes_are_those_of_the_strings(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_query_cancelled_between_its_runs_ends(tmp_path: Path, leased: list[bo
     with pytest.raises(CancelledError):
         result.read_all()
     assert [snapshot.released for snapshot in table.snapshots] == [1]
-    assert not query_engine.STATEMENTS._idle
+    assert not query_engine.STATEMENT_POOL._idle
 
 
 def test_a_query_closed_between_its_runs_ends(tmp_path: Path, leased: list[bool]) -> None:
@@ -262,7 +262,7 @@ def test_a_query_closed_between_its_runs_ends(tmp_path: Path, leased: list[bool]
     with pytest.raises(CancelledError):
         result.read_all()
     assert {snapshot.released for snapshot in table.snapshots} == {1}
-    assert not query_engine.STATEMENTS._idle
+    assert not query_engine.STATEMENT_POOL._idle
 
 
 def test_a_table_replaced_between_the_runs_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.sql_select.part_tables import PartTable, describe
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatementPool]:
     fresh = StatementPool(most_idle=2)
-    monkeypatch.setattr(query_engine, "STATEMENTS", fresh)
+    monkeypatch.setattr(query_engine, "STATEMENT_POOL", fresh)
     yield fresh
     fresh.clear()
 

@@ -120,7 +120,7 @@ def test_matching_rows_that_lie_apart_are_read_together(table: PartTable) -> Non
 
 def test_too_many_rows_to_look_at_are_left_to_duckdb(table: PartTable) -> None:
     with (
-        patch("sql.run.stored_row_results.MOST_ROWS_LOOKED_AT", 7),
+        patch("sql.run.stored_row_results.MAX_ROWS_TESTED_BY_KEY", 7),
         patch.object(StatementPool, "lease", autospec=True, side_effect=StatementPool.lease) as lease,
     ):
         assert _select("SELECT k FROM t WHERE k = 17", table).read_all().num_rows == 1

@@ -94,7 +94,7 @@ def test_rows_are_left_out(catalogs: tuple[MemoryCatalog, ...], monkeypatch: pyt
         looked.append(int(found.sum()))
         return found
 
-    monkeypatch.setattr("sql.pruning.row_prefilter.can_contain", watched)
+    monkeypatch.setattr("sql.pruning.row_prefilter.find_candidate_rows", watched)
     query = "SELECT count() FROM t WHERE s LIKE '%jump%'"
     assert QueryEngine().select(query, catalog=catalogs[0]).read_all().column(0).to_pylist() == [ROWS // 1000]
     assert sum(looked) == ROWS // 1000

@@ -122,13 +122,13 @@ def test_small(small: Loaded, path: Path) -> None:
     _check(small, path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", QUERIES, ids=[path.stem for path in QUERIES])
 def test_tenth(large: Loaded, path: Path) -> None:
     _check(large, path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pando_local(large: Loaded, tmp_path: Path) -> None:
     """The same through the command: tables kept in a directory, Parquet files from standard input, all 22 queries."""
     creates = []

@@ -63,6 +63,7 @@ def test_a_query_past_its_time_gets_159(server: WorkerServer) -> None:
     wait_for(lambda: pid not in server.pids().values(), "another")
 
 
+@pytest.mark.long
 def test_other_queries_of_the_worker_are_repeated(server: WorkerServer) -> None:
     """Those that change nothing; what may have is told so."""
     late = Asked(server, ENDLESS, query_id="late", max_execution_time=2)
@@ -110,6 +111,7 @@ def _busiest(server: WorkerServer) -> int:
     return max(pids, key=lambda pid: ticks()[pid] - before[pid])
 
 
+@pytest.mark.long
 def test_the_door_knows_who_asks_for_its_pages(tmp_path: Path) -> None:
     users = {"default": {}, "watch": {"password": "x"}}
     with WorkerServer(tmp_path, workers=1, users=users, pages_need_user=True) as server:

@@ -17,8 +17,6 @@ import pytest
 from engine.workers.connections.first_bytes import is_status_page_request
 from tests.workers.door_process import DoorServer, get, rest, wait_for, who
 
-pytestmark = pytest.mark.slow
-
 ENDLESS = b"GET /?query=SELECT+sum(sqrt(number))+FROM+numbers(1000000000000) HTTP/1.1\r\nHost: x\r\n\r\n"
 STREAMED = b"GET /?query=SELECT+number+FROM+numbers(1000000000) HTTP/1.1\r\nHost: x\r\n\r\n"
 SELECT_1 = b"GET /?query=SELECT+1 HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -159,6 +157,7 @@ def test_a_large_body_and_a_large_answer_pass(shared: DoorServer) -> None:
 # -- bounds -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_silent_connection_is_closed(start: Start) -> None:
     server = start(1, profiles={"default": {"http_receive_timeout": 0.3}})
     assert rest(server.connect()) == b""
@@ -166,6 +165,7 @@ def test_a_silent_connection_is_closed(start: Start) -> None:
     assert server.get("/?query=SELECT+1") == (200, "1\n")
 
 
+@pytest.mark.long
 def test_too_many_connections_are_turned_away(start: Start) -> None:
     server = start(1, max_connections=3)
     clients = [server.client() for _ in range(3)]
@@ -180,6 +180,7 @@ def test_too_many_connections_are_turned_away(start: Start) -> None:
 # -- workers that stop, end and are replaced --------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_pages_are_served_while_every_worker_is_stopped(start: Start) -> None:
     server = start(2)
     server.get("/?query=SELECT+1")
@@ -283,6 +284,7 @@ def test_an_answer_that_has_begun_is_cut_off(start: Start) -> None:
     server.wait_for_states()
 
 
+@pytest.mark.long
 def test_connections_a_worker_never_took_go_to_another(start: Start) -> None:
     server = start(2, added=1)
     server.get("/?query=SELECT+1")
@@ -296,6 +298,7 @@ def test_connections_a_worker_never_took_go_to_another(start: Start) -> None:
         assert b"display-name: worker 1" in connection.recv(1 << 16)
 
 
+@pytest.mark.long
 def test_bytes_that_a_stopped_idle_worker_has_not_read_are_not_lost(start: Start) -> None:
     server = start(2, added=1)
     with contextlib.closing(server.client()) as client:
@@ -334,6 +337,7 @@ def test_kills_under_load_lose_no_request_without_a_word(start: Start) -> None:
     assert sum(answers.values()) == 32
 
 
+@pytest.mark.long
 def test_without_a_worker_there_is_an_answer_with_a_code(start: Start) -> None:
     server = start(2, added=1)
     with contextlib.closing(server.client()) as client:
@@ -349,6 +353,7 @@ def test_without_a_worker_there_is_an_answer_with_a_code(start: Start) -> None:
         assert server.get("/?query=SELECT+1") == (200, "1\n")
 
 
+@pytest.mark.long
 def test_a_connection_waits_for_the_worker_that_replaces_another(start: Start) -> None:
     server = start(2, added=1)
     server.kill(0)
@@ -358,6 +363,7 @@ def test_a_connection_waits_for_the_worker_that_replaces_another(start: Start) -
     assert b"display-name: worker 1" in connection.recv(1 << 16)
 
 
+@pytest.mark.long
 def test_a_worker_that_drains_gives_its_idle_connections_back(start: Start) -> None:
     server = start(2, added=1)
     with contextlib.closing(server.client()) as client:
@@ -398,6 +404,7 @@ def test_workers_end_when_the_replica_process_is_gone(start: Start) -> None:
         assert client.sock.recv(1) == b""
 
 
+@pytest.mark.long
 def test_clients_wait_until_there_is_a_worker(start: Start) -> None:
     server = start(1, added=0)
     waiting = server.connect(SELECT_1)

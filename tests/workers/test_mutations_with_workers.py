@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from parts.common.errors import PandoError
+from tests.portions import one_in
 from tests.workers.server import WorkerServer, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -31,8 +33,10 @@ def test_every_worker_sees_what_a_mutation_left(tmp_path: Path) -> None:
         assert server.run("SELECT count() FROM system.mutations WHERE is_done") == [[3]]
 
 
-@pytest.mark.parametrize("point", ["mutation.after_file", "mutation.after_temporary_part", "mutation.after_commit"])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("workers", "point"),
+    one_in(4, product([0, 2], ["mutation.after_file", "mutation.after_temporary_part", "mutation.after_commit"])),
+)
 def test_a_kill_at_any_moment_changes_nothing(tmp_path: Path, point: str, workers: int) -> None:
     with WorkerServer(tmp_path, workers, failpoints=f"{point}=kill") as server:
         server.execute(CREATE)

@@ -9,13 +9,13 @@ beside every buffer, so reading needs neither the table's definition nor the cod
 Chain: up to 8 bytes, in the order of encoding, zero-padded:
 
 =============  ==================================================================
-0x01           LZ4 block format (LZ4HC writes the same)
-0x02           Zstandard frame
-0x10 + k       Delta over unsigned integers of 2^k bytes
-0x20 + k       DoubleDelta (delta of deltas) over unsigned integers of 2^k bytes
-0x30 + k       Split: values of 2^k bytes (k = 1 to 3) as their first bytes, then their second bytes, and so on
+0x01           LZ4 block format (LZ4HC writes the same);
+0x02           Zstandard frame;
+0x10 + k       Delta over unsigned integers of 2^k bytes;
+0x20 + k       DoubleDelta (delta of deltas) over unsigned integers of 2^k bytes;
+0x30 + k       Split: values of 2^k bytes (k = 1 to 3) as their first bytes, then their second bytes, and so on;
 0x40 + 8k + j  Narrow: integers of 2^k bytes (k = 4: decimals whose value fits 8) as 8 bytes of the smallest value
-               and the differences to it in 2^j bytes each; j = 7: all are equal, no differences follow
+               and the differences to it in 2^j bytes each; j = 7: all are equal, no differences follow;
 0x70 + e       Scale: 64-bit floats as the signed integers that divided by 10^e give them back, bit for bit.
 =============  ==================================================================
 

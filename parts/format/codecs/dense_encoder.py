@@ -3,11 +3,11 @@
 A chain costs its stored bytes and the time to undo it. Its score, in 64ths of the raw bytes, is the stored bytes plus
 
 ====  ===========================================================================
-0     nothing, Narrow
-3     LZ4 (about 3 GB/s)
-4     [Narrow], Split, ZSTD(1) (about 2 GB/s: a byte's plane is often random or constant, which costs nothing)
-6     the same after Scale (about 1.5 GB/s)
-10    ZSTD(3) (about 1 GB/s)
+0     nothing, Narrow;
+3     LZ4 (about 3 GB/s);
+4     [Narrow], Split, ZSTD(1) (about 2 GB/s: a byte's plane is often random or constant, which costs nothing);
+6     the same after Scale (about 1.5 GB/s);
+10    ZSTD(3) (about 1 GB/s).
 ====  ===========================================================================
 
 and the lowest score wins. All chains are tried on the beginning of a frame. The choice stays for the next

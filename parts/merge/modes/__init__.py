@@ -4,14 +4,14 @@ A module has a :class:`parts.table.merge_mode.MergeMode`, its rule, and the page
 follows. Its ``make_mode`` takes the columns named by the engine's arguments (without a replicated table's path and
 name), those of the table, and the keys. It raises ``UserError`` for wrong ones.
 
-``ordinary``     keeps every row (MergeTree)
-``replacing``    keeps the row of the greatest version, or the last one (ReplacingMergeTree)
-``summing``      adds up the numbers (SummingMergeTree)
-``aggregating``  applies the functions of the columns (AggregatingMergeTree)
-``collapsing``   cancels rows of opposite signs (CollapsingMergeTree)
-``versioned_collapsing``  the same within a version, in any order (VersionedCollapsingMergeTree)
-``graphite``     combines old rows of a metric (GraphiteMergeTree)
-``deduplicating``  removes rows that repeat others, on top of another mode (OPTIMIZE … DEDUPLICATE)
+``ordinary``     keeps every row (MergeTree);
+``replacing``    keeps the row of the greatest version, or the last one (ReplacingMergeTree);
+``summing``      adds up the numbers (SummingMergeTree);
+``aggregating``  applies the functions of the columns (AggregatingMergeTree);
+``collapsing``   cancels rows of opposite signs (CollapsingMergeTree);
+``versioned_collapsing``  the same within a version, in any order (VersionedCollapsingMergeTree);
+``graphite``     combines old rows of a metric (GraphiteMergeTree);
+``deduplicating``  removes rows that repeat others, on top of another mode (OPTIMIZE … DEDUPLICATE).
 """
 
 from __future__ import annotations
