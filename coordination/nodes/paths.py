@@ -63,8 +63,10 @@ class TablePaths:
 
     @property
     def log(self) -> str:
-        """The log that all replicas follow. Its version moves when merges, drops, failed quorums or lost parts are
-        logged."""
+        """The log that all replicas follow.
+
+        Its version changes when merges, drops, failed quorums or lost parts are logged.
+        """
         return f"{self.root}/log"
 
     @property
@@ -119,7 +121,7 @@ class TablePaths:
         return f"{self.root}/quorum/failed_parts"
 
     def quorum_failed_part(self, part: str) -> str:
-        """One of them: each replica that has it takes it back."""
+        """A part whose quorum was given up. Each replica that holds the part detaches it."""
         return f"{self.root}/quorum/failed_parts/{part}"
 
     @property
@@ -128,7 +130,7 @@ class TablePaths:
         return f"{self.root}/quorum/parallel"
 
     def quorum_parallel_part(self, part: str) -> str:
-        """One of them, with the replicas that have it."""
+        """A part that waits for its quorum, with the replicas that have it."""
         return f"{self.root}/quorum/parallel/{part}"
 
     @property
@@ -150,12 +152,12 @@ class TablePaths:
 
     @property
     def alter_partition_version(self) -> str:
-        """Made because ClickHouse has it; nothing reads it."""
+        """A node that ClickHouse has too; nothing reads it."""
         return f"{self.root}/alter_partition_version"
 
     @property
     def lost_part_count(self) -> str:
-        """Made because ClickHouse has it; nothing reads it."""
+        """A node that ClickHouse has too; nothing reads it."""
         return f"{self.root}/lost_part_count"
 
     @property
@@ -182,7 +184,7 @@ class TablePaths:
         return f"{self.root}/lost_blocks"
 
     def lost_block(self, part: str) -> str:
-        """One of them."""
+        """A part that was lost with its rows."""
         return f"{self.root}/lost_blocks/{part}"
 
     @property
@@ -207,7 +209,7 @@ class TablePaths:
         return f"{self.root}/open_transactions"
 
     def open_transaction(self, name: str) -> str:
-        """One of them."""
+        """One undecided transaction."""
         return f"{self.root}/open_transactions/{name}"
 
     @property
@@ -216,7 +218,7 @@ class TablePaths:
         return f"{self.root}/applications"
 
     def application(self, name: str) -> str:
-        """One of them."""
+        """The last version that one application committed."""
         return f"{self.root}/applications/{name}"
 
     @property
@@ -305,7 +307,7 @@ class ReplicaPaths:
         return f"{self.root}/parts"
 
     def part(self, part: str) -> str:
-        """One of them: its content hash, rows and bytes (``part_record``)."""
+        """One part of the replica: its content hash, rows and bytes (``part_record``)."""
         return f"{self.root}/parts/{part}"
 
     @property
@@ -320,12 +322,12 @@ class ReplicaPaths:
 
     @property
     def flags(self) -> str:
-        """Wishes of operators."""
+        """Flags that operators set."""
         return f"{self.root}/flags"
 
     @property
     def force_restore_data(self) -> str:
-        """There: the next start repairs a suspicious difference from other replicas."""
+        """If it exists, the next start repairs a suspicious difference from other replicas."""
         return f"{self.root}/flags/force_restore_data"
 
     @property
