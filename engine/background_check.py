@@ -1,12 +1,10 @@
-"""Reads parts in the background that nobody reads, slowly: a disk that forgets is found while others have copies.
+"""A slow background check of all parts, which finds damage on disk while other replicas have copies.
 
 Every active part of every table is compared with its checksums once in ``background_check_interval`` seconds, at most
-``background_check_bytes_per_second``. A bad part is reported as a SELECT reports what it meets: a replicated table
-checks it, fetches a good copy, and puts the bad one into ``detached/``; any other table logs it, and the part stays
-where it is. ``system.parts`` shows when each part was checked and what was wrong with it; CHECK TABLE counts too.
-
-Parts that were not checked since the start come first, in random order: a server that restarts often gets to all of
-them too.
+``background_check_bytes_per_second``. A bad part is reported as a SELECT reports corruption: a replicated table checks
+it, fetches a good copy, and moves the bad one to ``detached/``. Any other table logs it and leaves the part where it
+is. ``system.parts`` shows when each part was checked and what was wrong with it; CHECK TABLE counts too. Parts not
+checked since the start come first, in random order, so that a server that restarts often still gets to all.
 """
 
 from __future__ import annotations
@@ -26,15 +24,15 @@ from parts.store.part_states import PartState
 logger = logging.getLogger(__name__)
 
 _FIRST_SECONDS = 60.0
-"""After the start, which has enough to do."""
-_LOOK_SECONDS = 600.0
-"""How often it looks for parts that are due when none was."""
+"""Pause after the start, so that the check does not compete with the loading of tables."""
+_SEARCH_SECONDS = 600.0
+"""Pause before the next search for due parts when there was none."""
 _STEP_SECONDS = 1.0
-"""Reading so many seconds' worth of bytes is one step."""
+"""One step reads the bytes that the limit allows in this time."""
 
 
 class Scrub:
-    """The one of a server. Its step runs in one thread at a time."""
+    """The background check of one server. Its step runs in one thread at a time."""
 
     def __init__(
         self,
@@ -43,7 +41,7 @@ class Scrub:
         bytes_per_second: int,
         interval_seconds: int,
     ) -> None:
-        """``bytes_per_second`` is at least 1."""
+        """Makes the task without starting it; ``bytes_per_second`` must be at least 1."""
         self._tables = tables
         self._services = services
         self._bytes_per_second = bytes_per_second
@@ -53,30 +51,32 @@ class Scrub:
         self.task = BackgroundTask("background check of parts", self.step)
 
     def start(self) -> None:
+        """Schedules the check in the housekeeping pool."""
         self._services.housekeeping.add(self.task, _FIRST_SECONDS)
 
     def stop(self) -> None:
+        """Removes the check from the pool, after its running step has ended."""
         self._services.housekeeping.remove(self.task)
 
     def step(self) -> float:
-        """Reads some pieces. Returns the seconds in which as much may be read."""
+        """Reads about one second's worth of bytes. Returns the seconds until the next step."""
         size, enough = 0, self._bytes_per_second * _STEP_SECONDS
         while size < enough:
             if not self._due:
                 self._due.extend(self._find_due())
                 if not self._due:
-                    return _LOOK_SECONDS
-                self._begin()
-            piece = self._next_piece()
+                    return _SEARCH_SECONDS
+                self._begin_reading()
+            piece = self._read_piece()
             if piece is None:
                 self._due.popleft()
-                self._begin()
+                self._begin_reading()
             size += piece or 0
         self._services.checks.read_bytes += size
         return size / self._bytes_per_second
 
     def _find_due(self) -> list[tuple[Table, Part]]:
-        """Active parts whose last check is too long ago, those first that were not checked or longest ago."""
+        """Returns the active parts whose check is due: never checked first, then the longest ago."""
         latest = self._services.clock() - self._interval_seconds
         found = [
             (entry.checked_at, table, entry.part)
@@ -89,20 +89,21 @@ class Scrub:
         found.sort(key=lambda each: each[0])
         return [(table, part) for _, table, part in found]
 
-    def _begin(self) -> None:
+    def _begin_reading(self) -> None:
+        """Starts reading the first due part."""
         self._reading = verify_slowly(self._due[0][1]) if self._due else iter(())
 
-    def _next_piece(self) -> int | None:
-        """Bytes read; ``None`` when the part is done with."""
+    def _read_piece(self) -> int | None:
+        """Reads the next piece and returns its bytes; ``None`` when the part needs no more reading."""
         table, part = self._due[0]
-        if not _is_there(table, part):
+        if not _is_still_active(table, part):
             return None
         try:
             piece = next(self._reading, None)
         except CorruptionError as error:
             self._report(table, part, error)
             return None
-        except (PandoError, OSError) as error:  # it may pass: too many open files, say
+        except (PandoError, OSError) as error:  # possibly temporary, such as too many open files
             logger.info("the check of part %s of %s is left out: %s", part.name, table.definition.full_name, error)
             return None
         if piece is None:
@@ -111,7 +112,7 @@ class Scrub:
         return piece
 
     def _report(self, table: Table, part: Part, error: CorruptionError) -> None:
-        if not _is_there(table, part):  # it was merged away, and deleted, while it was read
+        if not _is_still_active(table, part):  # merged into another part and deleted meanwhile
             return
         self._services.checks.parts += 1
         self._services.checks.broken_parts += 1
@@ -122,7 +123,7 @@ class Scrub:
             logger.warning("corruption could not be reported (%s): %s", problem, error)
 
 
-def _is_there(table: Table, part: Part) -> bool:
-    """Whether it is active, and not another of its name."""
+def _is_still_active(table: Table, part: Part) -> bool:
+    """Returns whether this very part is still active, and not another one of the same name."""
     active = table.store.get_active(part.name)
     return active is not None and active.path == part.path and not table.is_cancelled()

@@ -28,10 +28,14 @@ _SETTINGS_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width":
 
 
 class _LazyGroup(click.Group):
+    """A click group that imports a subcommand's module only when it is needed."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the names of all subcommands."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports a subcommand's module and returns its command."""
         if cmd_name not in _COMMANDS:
             return None
         module, _ = _COMMANDS[cmd_name]
@@ -40,7 +44,7 @@ class _LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """From the table, without importing the commands."""
+        """Writes the list of commands from the table, without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
@@ -59,9 +63,10 @@ def cli() -> None:
 
 
 def main() -> None:
+    """Runs the command line; expected errors become one line on standard error and exit code 1."""
     from parts.common.errors import PandoError
 
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # it would look for some in every installed package
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # else pydantic searches all installed packages
     try:
         code = cli(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

@@ -1,10 +1,12 @@
-"""What a server takes from outside itself: its services (time, chance, threads, failpoints), ZooKeeper with the
-exchange of parts, and the lock on its directory. fsync and the threads that work for parts are the process's and have
-seams of their own, in :mod:`parts.format.hashed_file` and :mod:`parts.common.thread_pool`. ``make lint`` refuses the
-system's own in any module that is not named for it in ``pyproject.toml``.
+"""What a server takes from outside: services, ZooKeeper with the part exchange, the directory lock.
 
-The real world is ``ServerEnvironment()``. The simulator (``engine.simulator``) makes one in which several servers live
-in one thread, with a clock moved by hand and everything random drawn from one seed.
+The services are time, randomness, threads and failpoints. fsync and the threads that work on parts belong to the
+process and are replaceable elsewhere: in :mod:`parts.format.hashed_file` and :mod:`parts.common.thread_pool`. ``make
+lint`` forbids direct use of the system's clock, randomness and threads in every module that ``pyproject.toml`` does not
+list.
+
+``ServerEnvironment()`` is the real world. The simulator (``engine.simulator``) makes one in which several servers live
+in one thread, with a clock moved by hand and all randomness drawn from one seed.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _HOUSEKEEPING_THREADS = 4
 
 
 def make_system_services(config: Config) -> TableServices:
-    """The system's clock, and threads."""
+    """Returns services that use the system's clock, randomness and threads."""
     return TableServices(
         clock=time.time,
         monotonic=time.monotonic,
@@ -49,9 +51,10 @@ def make_system_services(config: Config) -> TableServices:
 
 
 def lock_directory(path: Path) -> Callable[[], None]:
-    """Two servers on one directory would each think they own the parts. Returns what gives the lock back.
+    """Locks a data directory and returns the function that unlocks it.
 
-    Raises 76 (CANNOT_OPEN_FILE) when another process has it.
+    Without the lock two servers in one directory would both change its parts. Raises 76 (CANNOT_OPEN_FILE) when another
+    process holds it.
     """
     lock = open(path / "status", "a+")  # noqa: SIM115
     try:
@@ -66,10 +69,10 @@ def lock_directory(path: Path) -> Callable[[], None]:
 
 @dataclass(frozen=True)
 class ServerEnvironment:
-    """``has_watchdog``: a thread looks after time and memory of the running statements."""
+    """The world of one server. With ``has_watchdog`` a thread enforces statements' time and memory limits."""
 
     make_services: Callable[[Config], TableServices] = make_system_services
     connect: Callable[[Config, Path, Callable[[str], None]], Replication] = Replication.from_config
-    """ZooKeeper, this server's address, and the exchange of parts, which passes the failpoints given last."""
+    """Makes the connection to ZooKeeper and the part exchange. The last argument is called at each failpoint."""
     lock: Callable[[Path], Callable[[], None]] = lock_directory
     has_watchdog: bool = True

@@ -1,6 +1,6 @@
-"""Runs statements: from text to an answer, as a process that can be seen, stopped, and held to its limits.
+"""Runs statements: from text to a result, as a process that can be listed, killed and limited.
 
-What a statement does is its handler's matter (``engine.interpreter``); of the server a handler sees what
+What a statement does is up to its handler (``engine.interpreter``). A handler sees of the server only what
 :class:`engine.queries.context.Server` names.
 """
 
@@ -60,16 +60,16 @@ from sql.settings.supported_settings import (
 logger = logging.getLogger(__name__)
 
 _SHOWN_TEXT = 10_000
-"""So much of a statement stands in system.processes."""
+"""system.processes shows this many characters of a statement."""
 _SHORT_SECONDS = 1.0
 _SHORT_BYTES = 64 << 20
-"""A query with less time or memory is held to it exactly."""
+"""A query with a lower limit of time or memory never takes the short way, which cannot enforce it exactly."""
 _LONG_TEXT = 100_000
-"""Reading a longer one takes long enough to be stopped."""
+"""Characters. Parsing a longer text takes so long that it must be possible to kill it."""
 
 
 class StatementRunner(ABC):
-    """What a server does with statements. From any thread. A subclass is such a server as ``Server`` describes."""
+    """The part of a server that runs statements. Thread-safe. Subclasses complete the protocol ``Server``."""
 
     path: Path
     uuid: str
@@ -93,31 +93,35 @@ class StatementRunner(ABC):
         self._watchdog = Watchdog(self._processes)
 
     @abstractmethod
-    def database_names(self) -> list[str]: ...
+    def database_names(self) -> list[str]:
+        """Returns the names of all databases."""
 
     def processes(self) -> Iterator[Process]:
-        """The running statements, their counts as of now."""
+        """Yields the running statements with current counts."""
         for process in self._processes:
-            process.refresh()
+            process.refresh_statistics()
             yield process
 
     @abstractmethod
     def replicas_status(self) -> list[ReplicaStatus]:
-        """The status of every replicated table."""
+        """Returns the status of every replicated table."""
 
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
-        """The rows of a system table, as the statement of ``context`` sees them: of each the named columns."""
+        """Returns a system table's rows as the statement of ``context`` sees them, with the named columns."""
         return list(table.rows(context, columns))
 
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
-        """The rows of ``system.zookeeper``. Raises 225 without ZooKeeper, 999 for a node that is not there."""
+        """Returns the rows of ``system.zookeeper``.
+
+        Raises 225 (NO_ZOOKEEPER) without ZooKeeper, 999 (KEEPER_EXCEPTION) for a node that does not exist.
+        """
         return zookeeper.list_children(lambda name: self.replication.at(name).require_keeper(), paths)
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         return execute_statement(parsed, context)
 
     def end_session(self, session: Session) -> None:
-        """Its temporary tables go."""
+        """Drops the temporary tables of a session."""
         for name in session.temporary_tables.values():
             try:
                 self.catalog.drop_table(TEMPORARY_DATABASE, name)
@@ -126,14 +130,15 @@ class StatementRunner(ABC):
         session.temporary_tables.clear()
 
     def count_other_queries(self) -> int:
-        """Statements that other processes of this server run."""
+        """Returns the number of statements that other processes of this server run."""
         return self._processes.elsewhere.queries()
 
     def kill_query(self, query_id: str) -> bool:
+        """Cancels the query with this id; returns whether there was one."""
         return self._processes.kill(query_id)
 
     def stop_statements(self, reason: PandoError | None = None) -> None:
-        """All that run end with ``reason``, or as cancelled."""
+        """Ends all running statements with the error ``reason``, or as cancelled."""
         for process in self._processes:
             process.stop(reason)
 
@@ -144,13 +149,16 @@ class StatementRunner(ABC):
         body: BinaryIO | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> QueryResult:
-        """Runs one statement; ``body`` is what follows an INSERT's inline data. Raises ``PandoError``."""
+        """Runs one statement; ``body`` continues an INSERT's inline data. Raises ``PandoError``."""
         return self.execute_parsed(self.parse(sql, session), sql, session, body, parameters)
 
     def parse(
         self, text: str, session: Session, on_start: Callable[[Process], None] = lambda _: None
     ) -> ParsedStatement:
-        """The one statement of the text. While a long text is read it is a process, which ``on_start`` gets."""
+        """Parses a text of exactly one statement.
+
+        Parsing a long text is listed as a process, which ``on_start`` gets. Raises 62 (SYNTAX_ERROR).
+        """
         if session.settings.get("dialect", CLICKHOUSE_DIALECT) != CLICKHOUSE_DIALECT:
             text = translate_to_clickhouse(text, make_settings(session.settings))
         parsed = parse_statements(text) if len(text) <= _LONG_TEXT else self._parse_long(text, session, on_start)
@@ -161,24 +169,24 @@ class StatementRunner(ABC):
 
     def _parse_long(self, text: str, session: Session, on_start: Callable[[Process], None]) -> list[ParsedStatement]:
         status = self._processes.new_status(session.user, make_settings(session.settings, self.config.timezone))
-        process, end = self._begin(self._query_id(session), text, session, QueryStatistics(), status)
+        process, end = self._begin_process(self._query_id(session), text, session, QueryStatistics(), status)
         session.began = self.services.monotonic()
         try:
             on_start(process)
             return parse_statements(text, status)
         except PandoError as error:
             session.began = 0.0
-            raise process.translate(error) from error
+            raise process.explain_cancellation(error) from error
         finally:
             end()
 
     def _query_id(self, session: Session) -> str:
         return session.query_id or str(self.services.new_uuid())
 
-    def _begin(
+    def _begin_process(
         self, query_id: str, text: str, session: Session, statistics: QueryStatistics, status: QueryStatus
     ) -> tuple[Process, Callable[[], None]]:
-        """A statement's process, and what takes it off the list. Raises 216 when the id is in use."""
+        """Lists a new process; returns it and the function that ends it. Raises 216 if the id is in use."""
         started = self.services.clock()
         query = hide_passwords(text[:_SHOWN_TEXT])
         process = Process(query_id, query, session.user, statistics, started, status=status, database=session.database)
@@ -193,7 +201,7 @@ class StatementRunner(ABC):
         parameters: Mapping[str, str] | None = None,
         on_start: Callable[[Process], None] = lambda _: None,
     ) -> QueryResult:
-        """As :meth:`execute`, for a statement that the caller has parsed. ``on_start`` gets what can stop it."""
+        """Runs a parsed statement like :meth:`execute`; ``on_start`` gets the process, which can be stopped."""
         own = _statement_settings(parsed)
         check_settings_change(session.settings, own, self.config.default_settings)
         dialect = str(session.settings.get("dialect", CLICKHOUSE_DIALECT))
@@ -205,7 +213,7 @@ class StatementRunner(ABC):
         given = {**session.parameters, **(parameters or {})}
         context = Context(self, session, settings, self._query_id(session), body, given, status=status)
         context.statistics.memory = status.memory
-        process, end = self._begin(context.query_id, text, session, context.statistics, status)
+        process, end = self._begin_process(context.query_id, text, session, context.statistics, status)
         try:
             on_start(process)
             may_be_short = isinstance(parsed.statement, SelectQuery) and not (parsed.outfile or own or body)
@@ -222,7 +230,7 @@ class StatementRunner(ABC):
         except PandoError as error:
             end()
             self.report_corruption(error)
-            raise process.translate(error) from error
+            raise process.explain_cancellation(error) from error
         except (OSError, MemoryError) as error:
             end()
             raise convert_resource_error(error) from error
@@ -233,20 +241,20 @@ class StatementRunner(ABC):
             end()
             result.close()
             return result
-        process.refresh = result.refresh
+        process.refresh_statistics = result.refresh_statistics
         steps = iter((result.on_close, end))
 
         def on_close() -> None:
-            # Each once: the collector may end the batches of a closed result in a thread that holds any lock.
+            # Each step runs once: the garbage collector may close the batches again, in a thread that holds any lock.
             for step in steps:
                 step()
 
-        batches = _translated(result.batches, process, self.report_corruption, on_close)
+        batches = _translate_errors(result.batches, process, self.report_corruption, on_close)
         return replace(result, batches=batches, on_close=on_close)
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Corruption that the block meets is told to the part's table."""
+        """Reports corruption that the block raises to the table whose part is damaged."""
         try:
             yield
         except CorruptionError as error:
@@ -254,7 +262,7 @@ class StatementRunner(ABC):
             raise
 
     def report_corruption(self, error: BaseException) -> None:
-        """Tells a table of this server that reading one of its parts met corruption. Any other error is nobody's."""
+        """Tells the table whose part is damaged about a corruption error; ignores any other error."""
         home = error.directory.parent if isinstance(error, CorruptionError) and error.directory else None
         for table in self.catalog.tables() if home is not None else ():
             if table.store.path == home:
@@ -269,8 +277,10 @@ class StatementRunner(ABC):
     def answer_short_query(
         self, text: str, session: Session, parameters: Mapping[str, str] | None = None
     ) -> QueryResult | None:
-        """The whole result of a SELECT, at once; ``None``: it is not known to be short, run it. From any thread, the
-        event loop's too: nothing is waited for."""
+        """Returns the whole result of a short SELECT at once, or ``None`` if it is not known to be short.
+
+        Never blocks; callable from any thread, also from the event loop's.
+        """
         if session.query_id and not self._processes.is_free(session.query_id):
             return None
         return self._short_result(text, session, {**session.parameters, **(parameters or {})}, QueryStatistics())
@@ -284,7 +294,10 @@ class StatementRunner(ABC):
         query_id: str = "",
         limits: ShortQueryLimits = EVENT_LOOP_LIMITS,
     ) -> QueryResult | None:
-        """``None``: the query is not known to be short. Counts in ``statistics``."""
+        """Returns the result of a short query, or ``None`` if it is not known to be short.
+
+        Counts rows, bytes and time in ``statistics``.
+        """
         settings = self._settings_of(session)
         if not self._may_be_short(settings, session) or not self._is_current():
             return None
@@ -301,11 +314,11 @@ class StatementRunner(ABC):
         return QueryResult(found.columns, iter(found.batches), found.format, statistics=statistics, query_id=query_id)
 
     def _is_current(self) -> bool:
-        """Whether the catalog and the parts are known here as every acknowledged statement left them."""
+        """Returns whether this process has seen every acknowledged change of the catalog and of the parts."""
         return True
 
     def _remember_short_query(self, parsed: ParsedStatement, text: str, context: Context) -> None:
-        """Whether the statement, when it comes again, may be short."""
+        """Learns the statement, so that its next run may take the short way."""
         settings = self._settings_of(context.session)
         if self._may_be_short(settings, context.session):
             database = context.session.database
@@ -317,7 +330,7 @@ class StatementRunner(ABC):
         return make_settings({**self.config.default_settings, **session.settings}, self.config.timezone)
 
     def _may_be_short(self, settings: Settings, session: Session) -> bool:
-        """Whether the statement asks for nothing that a short query does not do."""
+        """Returns whether the session and settings need nothing that the short way lacks."""
         return not (
             session.external_tables
             or session.temporary_tables
@@ -338,17 +351,20 @@ class StatementRunner(ABC):
 
 
 def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
-    """CREATE keeps its SETTINGS with the table and SET with the session; all others' are the statement's."""
+    """Returns the settings that hold for this statement alone.
+
+    The SETTINGS of CREATE stay with the table and those of SET with the session; all others are the statement's.
+    """
     return dict(parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else parsed.settings)
 
 
-def _translated(
+def _translate_errors(
     batches: Iterator[pa.RecordBatch],
     process: Process,
     report_corruption: Callable[[PandoError], None],
     on_close: Callable[[], None],
 ) -> Iterator[pa.RecordBatch]:
-    """The batches; closes at the end or at an error."""
+    """Yields the batches and translates their errors; calls ``on_close`` at the end or at an error."""
     try:
         for batch in batches:
             process.is_working = False
@@ -359,7 +375,7 @@ def _translated(
             process.status.check()
     except PandoError as error:
         report_corruption(error)
-        raise process.translate(error) from error
+        raise process.explain_cancellation(error) from error
     except (OSError, MemoryError) as error:
         raise convert_resource_error(error) from error
     finally:

@@ -1,4 +1,4 @@
-"""Which class of table each kind of table engine has."""
+"""The class of table that implements each kind of table engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CLASSES: Mapping[str, Callable[[TableDefinition, TableServices], Table]] = Mapp
 
 
 def make_table(definition: TableDefinition, services: TableServices, replication: Replication) -> Table:
-    """Makes the table of a definition; it is not started yet."""
+    """Makes the table of a definition, without starting it."""
     kind = definition.engine.kind
     if kind == "ReplicatedMergeTree":
         return ReplicatedTable(definition, services, replication)

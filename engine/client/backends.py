@@ -1,4 +1,4 @@
-"""Where a client's statements run: on a server over HTTP, or in an engine in this process. Both answer alike."""
+"""Backends of a client: a server over HTTP, or an engine in this process, with one interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TEMPORARY = re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?TEMPORARY\s", re.IGNORECASE)
 _SESSION_SECONDS = 3600
-"""The longest that a server allows."""
+"""The longest session timeout that a server allows."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,18 @@ class ClientQuery:
     text: str
     format: str
     insert: Insert | None = None
-    """The head, when ``data`` follows."""
+    """The head of an INSERT whose rows are in ``data``."""
     data: BinaryIO | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
     is_whole: bool = False
-    """Errors and counts before the first byte matter more than the first byte's speed."""
+    """Whether the server completes the answer before it sends it, with exact counts and no late errors."""
     query_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
 @dataclass
 class QueryProgress:
+    """Counts of a query, running or finished."""
+
     read_rows: int = 0
     read_bytes: int = 0
     written_rows: int = 0
@@ -50,28 +52,33 @@ class QueryProgress:
 
 
 class ClientAnswer(Protocol):
-    """``chunks`` are formatted bytes; ``final`` counts are right once they are read."""
+    """The answer to a statement. ``chunks`` are formatted bytes."""
 
     chunks: Iterator[bytes]
     format: str
 
-    def final(self) -> QueryProgress: ...
+    def get_final_counts(self) -> QueryProgress:
+        """Returns the counts, which are right once the chunks are read."""
 
 
 class Backend(Protocol):
+    """The interface of a backend."""
+
     @property
-    def database(self) -> str: ...
+    def database(self) -> str:
+        """The current database."""
 
     def run(self, query: ClientQuery) -> contextlib.AbstractContextManager[ClientAnswer]:
-        """Raises ``PandoError``."""
+        """Runs a statement. Raises ``PandoError``."""
 
-    def cancel(self, query_id: str) -> None: ...
+    def cancel(self, query_id: str) -> None:
+        """Cancels a running query."""
 
     def progress(self, query_id: str) -> QueryProgress | None:
-        """How far a running query is; from another thread."""
+        """Returns the counts of a running query; called on another thread."""
 
-    def names(self, sql: str) -> list[str]:
-        """The first column of a query's result, as text; nothing when it fails."""
+    def query_names(self, sql: str) -> list[str]:
+        """Returns the first column of a query's result, as text; nothing if the query fails."""
 
 
 # -- a server ---------------------------------------------------------------------------------------------------
@@ -83,12 +90,12 @@ class _HttpAnswer:
     format: str
     _progress: QueryProgress
 
-    def final(self) -> QueryProgress:
+    def get_final_counts(self) -> QueryProgress:
         return self._progress
 
 
 class HttpBackend:
-    """USE and SET live here, on the client's side: a server may restart without the session noticing."""
+    """A backend over HTTP. It keeps USE and SET itself, so that a server may restart unnoticed."""
 
     def __init__(self, client: HttpClient, settings: Mapping[str, object], parameters: Mapping[str, object]) -> None:
         self._client = client
@@ -96,14 +103,16 @@ class HttpBackend:
         self._parameters = parameters
         self._database = client.database or "default"
         self._session: dict[str, object] = {}
-        """Of the server, from the first temporary table on, which would be gone without."""
+        """Session parameters, sent from the first temporary table on, which would not survive without a session."""
 
     @property
     def database(self) -> str:
+        """The current database."""
         return self._database
 
     @contextlib.contextmanager
     def run(self, query: ClientQuery) -> Iterator[ClientAnswer]:
+        """Runs a statement on the server. Raises ``PandoError``."""
         if not self._session and _TEMPORARY.match(query.text):
             self._session = {"session_id": str(uuid.uuid4()), "session_timeout": _SESSION_SECONDS}
         settings = {**self._settings, **query.settings, **self._session, "default_format": query.format}
@@ -120,10 +129,12 @@ class HttpBackend:
             yield _HttpAnswer(iter(stream), stream.format, counts)
 
     def cancel(self, query_id: str) -> None:
+        """Kills the query; errors are ignored."""
         with contextlib.suppress(PandoError):
             self._client.kill(query_id)
 
     def progress(self, query_id: str) -> QueryProgress | None:
+        """Returns the counts from ``system.processes``, or ``None`` if there are none."""
         sql = f"SELECT * FROM system.processes WHERE query_id = '{query_id}' FORMAT JSONEachRow"
         try:
             text = self._client.execute(sql).text
@@ -134,13 +145,15 @@ class HttpBackend:
             return None
         return QueryProgress(**counts, total_rows=int(row.get("total_rows_approx", 0)))
 
-    def names(self, sql: str) -> list[str]:
+    def query_names(self, sql: str) -> list[str]:
+        """Returns the first column of a query's result, as text; nothing if the query fails."""
         try:
             return [str(row[0]) for row in self._client.rows(sql)]
         except PandoError:
             return []
 
-    def remember(self, change: Use | SetSettings) -> None:
+    def apply_change(self, change: Use | SetSettings) -> None:
+        """Applies a USE or SET to later statements."""
         if isinstance(change, Use):
             self._client.database = self._database = change.database
         else:
@@ -157,12 +170,14 @@ class _LocalAnswer:
     format: str
     _statistics: object
 
-    def final(self) -> QueryProgress:
+    def get_final_counts(self) -> QueryProgress:
         names = ("read_rows", "read_bytes", "written_rows", "result_rows", "deduplicated_blocks")
         return QueryProgress(**{name: getattr(self._statistics, name, 0) for name in names})
 
 
 class LocalBackend:
+    """A backend with an engine in this process."""
+
     def __init__(self, engine: Engine, settings: Mapping[str, object], parameters: Mapping[str, object]) -> None:
         from engine.queries.session import Session
         from sql.settings.session_settings import (
@@ -175,10 +190,12 @@ class LocalBackend:
 
     @property
     def database(self) -> str:
+        """The current database."""
         return self.session.database
 
     @contextlib.contextmanager
     def run(self, query: ClientQuery) -> Iterator[ClientAnswer]:
+        """Runs a statement in the engine. Raises ``PandoError``."""
         from engine.queries.result_output import encode_result, resolve_output_settings
 
         self.session.query_id = query.query_id
@@ -199,16 +216,19 @@ class LocalBackend:
             result.close()
 
     def cancel(self, query_id: str) -> None:
+        """Kills the query."""
         self._engine.kill_query(query_id)
 
     def progress(self, query_id: str) -> QueryProgress | None:
+        """Returns the counts of a running query."""
         for process in self._engine.processes():
             if process.query_id == query_id:
                 counts = process.statistics
                 return QueryProgress(counts.read_rows, counts.read_bytes, counts.written_rows)
         return None
 
-    def names(self, sql: str) -> list[str]:
+    def query_names(self, sql: str) -> list[str]:
+        """Returns the first column of a query's result, as text; nothing if the query fails."""
         try:
             with self.run(ClientQuery(sql, "TabSeparated")) as answer:
                 return b"".join(answer.chunks).decode().splitlines()

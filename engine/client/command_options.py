@@ -1,6 +1,6 @@
 """The options that ``pando client`` and ``pando local`` share.
 
-Options that click does not know are session settings (``--max_threads=4``) and query parameters (``--param_x=1``).
+Unknown options are session settings (``--max_threads=4``) and query parameters (``--param_x=1``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def add_query_options(function: Function) -> Function:
 
 
 def split_extra_options(extra: Sequence[str]) -> tuple[dict[str, object], dict[str, object]]:
-    """(settings, query parameters). Raises 115 for a setting that does not exist, and for its bad value."""
+    """Returns settings and query parameters. Raises 115 (UNKNOWN_SETTING), and errors of bad values."""
     from sql.settings.session_settings import (
         canonical_name,
         parse_setting,
@@ -79,6 +79,7 @@ def make_runner_options(
     *,
     interactive: bool,
 ) -> RunnerOptions:
+    """Builds the runner's options from the command's."""
     return RunnerOptions(
         format=output_format,
         is_interactive=interactive,
@@ -90,7 +91,7 @@ def make_runner_options(
 
 
 def read_script_option(queries: Sequence[str], queries_file: Path | None) -> str | None:
-    """The text given on the command line; ``None`` when it is to come from elsewhere."""
+    """Returns the text given on the command line; ``None`` if there is none."""
     if queries_file is not None:
         try:
             return queries_file.read_text(encoding="utf-8-sig")

@@ -1,4 +1,4 @@
-"""What Tab and typing offer: keywords, functions, and the names of databases, tables and columns.
+"""Completion: keywords, functions, and the names of databases, tables and columns.
 
 Names are read in the background, at the start and after each statement that may have changed them.
 """
@@ -28,20 +28,24 @@ _MAX_OFFERED = 60
 
 
 class SqlCompleter(Completer):
+    """Completes words of SQL."""
+
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._keywords = sorted({*KEYWORDS, "MergeTree", "ReplicatedMergeTree"})
         self._names: list[str] = []
 
     def refresh(self) -> None:
-        """Reads the names anew, in the background."""
+        """Reads the names again, in the background."""
         threading.Thread(target=self._read_names, daemon=True).start()
 
-    def after(self, statement: str) -> None:
+    def refresh_after(self, statement: str) -> None:
+        """Reads the names again if the statement may have changed them."""
         if statement.lstrip()[:8].upper().startswith(_SCHEMA_WORDS):
             self.refresh()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Yields names, then keywords, that begin with the word before the cursor."""
         word = document.get_word_before_cursor(WORD=False)
         if not word or not (word[0].isalpha() or word[0] == "_"):
             return
@@ -58,5 +62,5 @@ class SqlCompleter(Completer):
     def _read_names(self) -> None:
         seen: dict[str, None] = {}
         for query in _NAME_QUERIES:
-            seen.update(dict.fromkeys(self._backend.names(query)))
+            seen.update(dict.fromkeys(self._backend.query_names(query)))
             self._names = list(seen)

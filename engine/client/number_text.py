@@ -1,4 +1,4 @@
-"""Counts, sizes and times as people read them."""
+"""Formats counts, sizes and row numbers for people."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ _UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"))
 
 
 def format_count(count: float) -> str:
+    """Returns a count such as ``1.50 million``."""
     for step, name in _STEPS:
         if count >= step:
             return f"{count / step:.2f} {name}"
@@ -14,6 +15,7 @@ def format_count(count: float) -> str:
 
 
 def format_bytes(size: float) -> str:
+    """Returns a size such as ``1.50 MB``."""
     for step, name in _UNITS:
         if size >= step:
             return f"{size / step:.2f} {name}"
@@ -21,4 +23,5 @@ def format_bytes(size: float) -> str:
 
 
 def format_rows(count: int) -> str:
+    """Returns a number of rows such as ``1 row``."""
     return f"{count} row" if count == 1 else f"{count} rows"

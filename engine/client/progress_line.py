@@ -1,4 +1,4 @@
-"""The line that shows how far a long query is: on a terminal's standard error only, gone when output comes."""
+"""The progress line of a long query, on a terminal's standard error; cleared before output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BAR_WIDTH = 24
 
 
 class ProgressLine:
-    """Draws nothing when ``is_shown`` is false."""
+    """A progress line. It draws nothing unless ``is_shown``."""
 
     def __init__(self, is_shown: bool, stream: TextIO = sys.stderr) -> None:
         self._is_shown = is_shown
@@ -30,6 +30,7 @@ class ProgressLine:
 
     @property
     def is_due(self) -> bool:
+        """Whether the line is to be drawn again."""
         now = time.monotonic()
         return (
             self._is_shown
@@ -38,6 +39,7 @@ class ProgressLine:
         )
 
     def draw(self, progress: QueryProgress | None) -> None:
+        """Draws the line."""
         self._drawn_at = time.monotonic()
         self._ticks += 1
         text = format_progress(progress or QueryProgress(), time.monotonic() - self._started, self._ticks)
@@ -47,6 +49,7 @@ class ProgressLine:
         self._is_drawn = True
 
     def clear(self) -> None:
+        """Removes the line from the terminal."""
         if self._is_drawn:
             self._stream.write("\r\x1b[2K")
             self._stream.flush()
@@ -54,6 +57,7 @@ class ProgressLine:
 
 
 def format_progress(progress: QueryProgress, seconds: float, ticks: int) -> str:
+    """Returns the text of the line."""
     rows = progress.read_rows or progress.written_rows
     verb = "read" if progress.read_rows or not progress.written_rows else "written"
     parts = [f"{_SPINNER[ticks % len(_SPINNER)]} {seconds:.1f} s"]

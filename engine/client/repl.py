@@ -1,7 +1,7 @@
-"""The interactive client: type statements, end them with ``;`` (or ``\\G`` for the Vertical format), see tables.
+"""The interactive client: statements end with ``;``, or with ``\\G`` for the Vertical format.
 
-Enter ends a statement that is whole and breaks the line otherwise. Up and down walk the history by prefix, Ctrl-R
-searches it, Ctrl-C drops what is typed or cancels the query that runs, Ctrl-D leaves.
+Enter runs a complete statement and otherwise breaks the line. Up and down walk the history by prefix, Ctrl-R searches
+it, Ctrl-C drops the typed text or cancels the running query, Ctrl-D leaves.
 """
 
 from __future__ import annotations
@@ -42,23 +42,25 @@ _HELP = """\
 
 
 class Repl:
+    """The prompt: reads statements from the terminal and runs them."""
+
     def __init__(self, runner: ScriptRunner, greeting: str) -> None:
         self._runner = runner
         self._greeting = greeting
         self._completer = SqlCompleter(runner.backend)
 
     def run(self) -> int:
-        """Until the user leaves; 0."""
+        """Runs until the user leaves. Returns 0."""
         click.echo(f"{self._greeting}\nEnd statements with ; and leave with exit. help shows more.\n")
         self._completer.refresh()
         session: PromptSession[str] = PromptSession(
             multiline=True,
-            history=_history(),
+            history=_make_history(),
             enable_history_search=True,
             auto_suggest=AutoSuggestFromHistory(),
             completer=ThreadedCompleter(self._completer),
             complete_while_typing=False,
-            key_bindings=_key_bindings(),
+            key_bindings=_make_key_bindings(),
             lexer=PygmentsLexer(SqlLexer),
             prompt_continuation=lambda width, *_: FormattedText([("class:continuation", "-> ".rjust(width))]),
         )
@@ -81,9 +83,9 @@ class Repl:
     def _execute(self, text: str) -> None:
         try:
             for statement in split_script(text):
-                with _without_echo():
+                with _suppress_echo():
                     self._runner.run(statement)
-                self._completer.after(statement.text)
+                self._completer.refresh_after(statement.text)
         except CancelledError as error:
             show_error(error)
             click.echo()
@@ -96,8 +98,8 @@ class Repl:
 
 
 @contextmanager
-def _without_echo() -> Iterator[None]:
-    """What is typed ahead while a query runs goes to the next prompt, not into the output."""
+def _suppress_echo() -> Iterator[None]:
+    """Turns off the terminal's echo, so that text typed during a query does not mix with its output."""
     try:
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
@@ -113,8 +115,8 @@ def _without_echo() -> Iterator[None]:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
-def _history() -> History:
-    """In ``$PANDO_HISTORY`` or the home directory; in memory when that cannot be written."""
+def _make_history() -> History:
+    """Returns the history: in ``$PANDO_HISTORY``, the home directory, or in memory if not writable."""
     file = Path(os.environ.get("PANDO_HISTORY") or Path.home() / ".pando_history")
     try:
         file.touch(mode=0o600, exist_ok=True)
@@ -123,7 +125,7 @@ def _history() -> History:
     return FileHistory(str(file))
 
 
-def _key_bindings() -> KeyBindings:
+def _make_key_bindings() -> KeyBindings:
     bindings = KeyBindings()
 
     @Condition

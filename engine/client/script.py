@@ -1,8 +1,7 @@
-"""A text of several statements, cut into single ones.
+"""Splits a script into statements.
 
-Only boundaries are found here: a statement that this client cannot parse still goes to the server, which says what
-is wrong with it.
-``\\G`` ends a statement like ``;`` and asks for the Vertical format.
+Only boundaries are found here: a statement that this client cannot parse still goes to the server, which reports the
+error. ``\\G`` ends a statement like ``;`` and asks for the Vertical format.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from sql.grammar.tokens import Token, TokenStream
 
 @dataclass(frozen=True)
 class ScriptStatement:
-    """``text`` is without its end mark and INTO OUTFILE.
+    """One statement. ``text`` has neither its end mark nor INTO OUTFILE.
 
-    ``insert`` is the head of an INSERT that takes data, ``data`` what stood behind it in the text; ``change`` is a USE
-    or SET, which a client of a stateless protocol has to remember.
+    ``insert`` is the head of an INSERT that takes data, ``data`` the data that followed it in the script. ``change`` is
+    a USE or SET, which a client of a stateless protocol must remember.
     """
 
     text: str
@@ -35,16 +34,17 @@ class ScriptStatement:
 
     @property
     def wants_data(self) -> bool:
-        """An INSERT whose data is to come from elsewhere (standard input)."""
+        """Whether it is an INSERT whose data must come from elsewhere (standard input)."""
         return self.insert is not None and not self.data.strip()
 
     @property
     def is_insert(self) -> bool:
+        """Whether it is an INSERT."""
         return self.insert is not None or self.text[:6].upper() == "INSERT"
 
 
 def split_script(text: str) -> Iterator[ScriptStatement]:
-    """The statements in their order. Raises 62 for a quote that is never closed."""
+    """Yields the statements in order. Raises 62 (SYNTAX_ERROR) for a quote that is not closed."""
     position = 0
     while True:
         stream = TokenStream(text, position)
@@ -55,15 +55,15 @@ def split_script(text: str) -> Iterator[ScriptStatement]:
             return
         start = token.start
         if token.upper == "INSERT":
-            statement, position = _insert(text, start)
+            statement, position = _parse_insert(text, start)
         else:
-            end, position, is_vertical = _end_of(text, start)
-            statement = _query(text[start:end].rstrip(), is_vertical)
+            end, position, is_vertical = _find_end(text, start)
+            statement = _make_statement(text[start:end].rstrip(), is_vertical)
         yield statement
 
 
 def is_complete_statement(text: str) -> bool:
-    """Whether an interactive input is a whole statement: it ends with ``;`` or ``\\G`` outside quotes and comments."""
+    """Returns whether a text ends with ``;`` or ``\\G`` outside quotes and comments."""
     stripped = text.rstrip()
     if not stripped.endswith((";", "\\G")):
         return False
@@ -77,8 +77,8 @@ def is_complete_statement(text: str) -> bool:
     return last is not None and last.end == len(stripped)
 
 
-def _end_of(text: str, start: int) -> tuple[int, int, bool]:
-    """(end of the statement, where the next begins, whether it ended with ``\\G``)."""
+def _find_end(text: str, start: int) -> tuple[int, int, bool]:
+    """Returns the end of the statement, the start of the next, and whether it ended with ``\\G``."""
     stream = TokenStream(text, start)
     while True:
         token = stream.next()
@@ -90,27 +90,27 @@ def _end_of(text: str, start: int) -> tuple[int, int, bool]:
             return token.start, token.end + 1, True
 
 
-def _insert(text: str, start: int) -> tuple[ScriptStatement, int]:
-    """VALUES data ends at a ``;`` outside quotes; data of FORMAT is all the rest."""
+def _parse_insert(text: str, start: int) -> tuple[ScriptStatement, int]:
+    """Parses an INSERT. VALUES end at a ``;`` outside quotes; the data of a FORMAT are all the rest."""
     rest = text[start:].encode()
     head, data_start = parse_insert_head(rest, complete=True) or (None, 0)
     if head is None:
-        end, position, is_vertical = _end_of(text, start)
-        return _query(text[start:end].rstrip(), is_vertical), position
+        end, position, is_vertical = _find_end(text, start)
+        return _make_statement(text[start:end].rstrip(), is_vertical), position
     sql = rest[:data_start].decode()
     if head.format == "Values":
-        end, position, _ = _end_of(text, start + len(sql))
+        end, position, _ = _find_end(text, start + len(sql))
     else:
         end = position = len(text)
     data = text[start + len(sql) : end].encode()
     return ScriptStatement(sql.rstrip(), head, data), position
 
 
-def _query(text: str, is_vertical: bool) -> ScriptStatement:
-    """Only the server judges what the statement says; a client must know no more of it than this."""
+def _make_statement(text: str, is_vertical: bool) -> ScriptStatement:
+    """Makes a statement of a text, which only the server parses, except for USE and SET."""
     stream = TokenStream(text)
     word = stream.peek().upper
-    text, outfile = _without_outfile(text)
+    text, outfile = _split_off_outfile(text)
     change: Statement | None = None
     if word in ("USE", "SET"):
         with contextlib.suppress(UserError):
@@ -119,8 +119,8 @@ def _query(text: str, is_vertical: bool) -> ScriptStatement:
     return ScriptStatement(text, outfile=outfile, is_vertical=is_vertical, change=change)
 
 
-def _without_outfile(text: str) -> tuple[str, str | None]:
-    """Splits off the last ``INTO OUTFILE '…'``, which only the client can carry out."""
+def _split_off_outfile(text: str) -> tuple[str, str | None]:
+    """Splits off the last ``INTO OUTFILE '…'``, which only the client can execute."""
     if "outfile" not in text.lower():
         return text, None
     stream = TokenStream(text)

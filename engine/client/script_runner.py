@@ -1,7 +1,7 @@
-"""Runs the statements of a script and shows their answers; the part that batch and interactive use share.
+"""Runs the statements of a script and shows their results, in batch and interactive use.
 
-A statement runs on a thread of its own, its chunks arrive through a bounded queue: so Ctrl-C is noticed at once,
-whatever the statement does, and the progress line moves while nothing arrives.
+A statement runs on its own thread and its chunks arrive through a bounded queue. So Ctrl-C works at once, whatever the
+statement does, and the progress line moves while nothing arrives.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ _OUTFILE_FORMATS = {
 
 @dataclass(frozen=True)
 class RunnerOptions:
+    """The options of a runner."""
+
     format: str = ""
-    """Of queries without FORMAT; empty: tables on a terminal, TSV into a pipe."""
+    """The format of queries without FORMAT; empty: tables on a terminal, TSV into a pipe."""
     is_interactive: bool = False
     shows_progress: bool = False
     prints_time: bool = False
@@ -50,6 +52,8 @@ class RunnerOptions:
 
 
 class ScriptRunner:
+    """Runs statements on a backend and writes their results."""
+
     def __init__(self, backend: Backend, options: RunnerOptions, output: BinaryIO | None = None) -> None:
         self.backend = backend
         self.options = options
@@ -59,7 +63,10 @@ class ScriptRunner:
     # -- scripts ----------------------------------------------------------------------------------------------------
 
     def run_script(self, text: str, stdin: BinaryIO | None = None) -> int:
-        """Runs all statements; the exit code. ``stdin`` is the data of an INSERT that has none in the text."""
+        """Runs all statements and returns the exit code.
+
+        ``stdin`` is the data of an INSERT that has none in the text.
+        """
         code = 0
         try:
             for statement in split_script(text):
@@ -76,7 +83,7 @@ class ScriptRunner:
         return code
 
     def run_stream(self, stdin: BinaryIO) -> int:
-        """A script from a pipe. If it is one INSERT with its data behind it, the data is streamed."""
+        """Runs a script from a pipe. The data of a single INSERT are streamed."""
         from sql.grammar.statements.insert import parse_insert_head
 
         prefix = stdin.read(3).removeprefix(b"\xef\xbb\xbf")
@@ -94,7 +101,7 @@ class ScriptRunner:
         insert, start = head
         if insert is not None and insert.format != "Values":
             statement = ScriptStatement(prefix[:start].decode().rstrip(), insert)
-            data = io.BufferedReader(_Chained(prefix[start:], stdin), 1 << 20)
+            data = io.BufferedReader(_JoinedStream(prefix[start:], stdin), 1 << 20)
             try:
                 self.run(statement, data)
             except PandoError as error:
@@ -109,18 +116,18 @@ class ScriptRunner:
     # -- one statement ---------------------------------------------------------------------------------------------
 
     def run(self, statement: ScriptStatement, stdin: BinaryIO | None = None) -> None:
-        """Raises ``PandoError``; ``CancelledError`` after Ctrl-C."""
+        """Runs one statement. Raises ``PandoError``; ``CancelledError`` after Ctrl-C."""
         started = time.perf_counter()
-        with self._target(statement) as (output, format):
-            counts, format = self._run(self._query(statement, format, stdin), output)
-        self._remember(statement)
+        with self._open_output(statement) as (output, format):
+            counts, format = self._run_on_thread(self._make_query(statement, format, stdin), output)
+        self._apply_change(statement)
         elapsed = time.perf_counter() - started
         if self.options.is_interactive:
             self._show_footer(statement, counts, elapsed, has_rows=bool(format))
         elif self.options.prints_time:
             click.echo(f"{elapsed:.3f}", err=True)
 
-    def _query(self, statement: ScriptStatement, format: str, stdin: BinaryIO | None) -> ClientQuery:
+    def _make_query(self, statement: ScriptStatement, format: str, stdin: BinaryIO | None) -> ClientQuery:
         data: BinaryIO | None = io.BytesIO(statement.data) if statement.is_insert and statement.data else stdin
         if statement.wants_data and data is None:
             data = io.BytesIO()
@@ -131,8 +138,8 @@ class ScriptRunner:
         return ClientQuery(statement.text, format, statement.insert, data, settings, is_whole)
 
     @contextlib.contextmanager
-    def _target(self, statement: ScriptStatement) -> Iterator[tuple[BinaryIO, str]]:
-        """Where the answer goes, and its format if the statement names none."""
+    def _open_output(self, statement: ScriptStatement) -> Iterator[tuple[BinaryIO, str]]:
+        """Gives the output of a result, and its format if the statement names none."""
         if statement.outfile is None:
             default = "PrettyCompact" if self._is_terminal else "TabSeparated"
             is_vertical = statement.is_vertical or self.options.is_vertical
@@ -154,10 +161,10 @@ class ScriptRunner:
             path.unlink(missing_ok=True)
             raise
 
-    def _run(self, query: ClientQuery, output: BinaryIO) -> tuple[QueryProgress, str]:
-        """Runs the query on a thread; counts and format of its answer."""
+    def _run_on_thread(self, query: ClientQuery, output: BinaryIO) -> tuple[QueryProgress, str]:
+        """Runs the query on a thread. Returns counts and format of its result."""
         chunks: queue.Queue[bytes | _End] = queue.Queue(_QUEUE_CHUNKS)
-        thread = threading.Thread(target=_produce, args=(self.backend, query, chunks), daemon=True)
+        thread = threading.Thread(target=_produce_chunks, args=(self.backend, query, chunks), daemon=True)
         thread.start()
         line = ProgressLine(self.options.shows_progress)
         is_cancelled = False
@@ -191,10 +198,10 @@ class ScriptRunner:
             raise CancelledError
         return item.counts, item.format
 
-    def _remember(self, statement: ScriptStatement) -> None:
-        """What USE and SET changed, for the statements to come."""
+    def _apply_change(self, statement: ScriptStatement) -> None:
+        """Applies USE and SET to later statements."""
         if isinstance(self.backend, HttpBackend) and statement.change is not None:
-            self.backend.remember(statement.change)
+            self.backend.apply_change(statement.change)
 
     def _show_footer(self, statement: ScriptStatement, counts: QueryProgress, elapsed: float, has_rows: bool) -> None:
         if has_rows:
@@ -224,12 +231,12 @@ class _End:
         self.error = error
 
 
-def _produce(backend: Backend, query: ClientQuery, chunks: queue.Queue[bytes | _End]) -> None:
+def _produce_chunks(backend: Backend, query: ClientQuery, chunks: queue.Queue[bytes | _End]) -> None:
     try:
         with backend.run(query) as answer:
             for chunk in answer.chunks:
                 chunks.put(chunk)
-            end = _End(answer.final(), answer.format)
+            end = _End(answer.get_final_counts(), answer.format)
     except PandoError as error:
         end = _End(QueryProgress(), "", error)
     except BaseException as error:
@@ -238,17 +245,19 @@ def _produce(backend: Backend, query: ClientQuery, chunks: queue.Queue[bytes | _
     chunks.put(end)
 
 
-class _Chained(io.RawIOBase):
-    """Bytes already read, then the rest of the stream."""
+class _JoinedStream(io.RawIOBase):
+    """Bytes already read, followed by the rest of the stream."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head
         self._rest = rest
 
     def readable(self) -> bool:
+        """Returns True."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Copies the next bytes."""
         data = self._head[: len(buffer)] or self._rest.read(len(buffer))
         self._head = self._head[len(buffer) :]
         buffer[: len(data)] = data
@@ -256,7 +265,7 @@ class _Chained(io.RawIOBase):
 
 
 def show_error(error: PandoError) -> int:
-    """Says it on standard error; ClickHouse's exit code: the error's code in one byte."""
+    """Writes the error to standard error. Returns ClickHouse's exit code: the error's code in one byte."""
     text = "Query was cancelled." if isinstance(error, CancelledError) else str(error)
     click.echo(click.style(text, fg="red") if sys.stderr.isatty() else text, err=True)
     return 130 if isinstance(error, CancelledError) else error.code % 256 or 1

@@ -1,8 +1,8 @@
-"""Exporting a table: one state of it, as files of Parquet in a directory that all servers and Spark see.
+"""Exports one state of a table as Parquet files in a directory that all servers and Spark see.
 
-The table is dealt into slots of equal bytes, as for Spark's tasks; whichever server is free writes the next one, from
-the same parts (``/scan/export``). The directory is there when all of its files are, with ``_manifest.json``: the
-columns, the parts, and of each file rows, bytes and hash.
+The table is divided into slots of equal bytes, as for Spark's tasks; each free server writes the next one, from the
+same parts (``/scan/export``). The directory appears when all of its files exist. Its ``_manifest.json`` lists the
+columns, the parts, and rows, bytes and hash of each file.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from engine.client.shared_work import ServerGroup, quote_string, quote_table
 from parts.common.errors import PandoError, UnknownOutcomeError, UserError
 
 MANIFEST_FILE = "_manifest.json"
-_COMPUTED = ("ALIAS", "MATERIALIZED", "EPHEMERAL")
-_THERE_ALREADY = 641
+_COMPUTED_KINDS = ("ALIAS", "MATERIALIZED", "EPHEMERAL")
+_EXISTS_CODE = 641
 _LEASE_SECONDS = 300
 _MOST_DELAY_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class TableExport:
-    """What to export, and where to. ``directory`` is below the servers' ``user_files_path``."""
+    """An export: the table, its rows and columns, and the ``directory`` below ``user_files_path``."""
 
     table: str
     directory: str
@@ -37,9 +37,12 @@ class TableExport:
 
 
 def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
-    """The manifest. Raises 641 when there is something under the directory's name."""
-    described = servers.for_table(quote_table(export.table)).describe(quote_table(export.table))
-    types = {row["name"]: row["type"] for row in described if row["default_type"] not in _COMPUTED}
+    """Exports the table and returns the manifest.
+
+    Raises 641 (CANNOT_APPEND_TO_FILE) if the directory exists.
+    """
+    described = servers.require_replicated(quote_table(export.table)).describe(quote_table(export.table))
+    types = {row["name"]: row["type"] for row in described if row["default_type"] not in _COMPUTED_KINDS}
     names = list(export.columns) or list(types)
     unknown = next((name for name in names if name not in types), None)
     if unknown is not None:
@@ -55,7 +58,7 @@ def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
         "filter": export.filter,
         "max_bytes_per_task": export.bytes_per_file,
     }
-    plan = servers.first(lambda url: servers.call(url, "/scan/plan", scan))
+    plan = servers.try_in_turn(lambda url: servers.call(url, "/scan/plan", scan))
     slots = max(1, plan["slots"])
     place = {"directory": export.directory, "export": identity}
     request = {
@@ -69,11 +72,11 @@ def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
             lambda url, slot: servers.call(url, "/scan/export", {**request, "slot": slot}),
             export.parallel,
         )
-        manifest = _manifest(export, identity, {name: types[name] for name in names}, files)
+        manifest = _build_manifest(export, identity, {name: types[name] for name in names}, files)
         _publish(servers, place, manifest)
     except BaseException:
-        with suppress(PandoError):  # what is left is told by its name
-            servers.first(lambda url: servers.call(url, "/scan/discard", place))
+        with suppress(PandoError):  # leftovers are recognised by their name
+            servers.try_in_turn(lambda url: servers.call(url, "/scan/discard", place))
         raise
     finally:
         for url in servers.urls:
@@ -83,11 +86,14 @@ def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
 
 
 def read_manifest(servers: ServerGroup, directory: str) -> dict[str, Any] | None:
-    """``None`` without one. Raises 117 for what is none of ours."""
+    """Returns the manifest of an export, or ``None`` without one.
+
+    Raises 117 (INCORRECT_DATA) for a file that is no manifest.
+    """
     path = quote_string(f"{directory.rstrip('/')}/{MANIFEST_FILE}")
     sql = f"SELECT text FROM file({path}, RawBLOB, 'text String') FORMAT RawBLOB"
     try:
-        manifest = json.loads(servers.first(lambda url: servers.query(url, sql)))
+        manifest = json.loads(servers.try_in_turn(lambda url: servers.query(url, sql)))
         if manifest["version"] != 1 or not isinstance(manifest["export"], str):
             raise ValueError(f"version {manifest['version']}")
         return dict(manifest)
@@ -99,8 +105,13 @@ def read_manifest(servers: ServerGroup, directory: str) -> dict[str, Any] | None
         raise
 
 
-def _manifest(export: TableExport, identity: str, types: dict[str, str], files: list[dict[str, Any]]) -> dict[str, Any]:
-    """Files without rows are left out, unless there is no other: Spark needs one to know the columns."""
+def _build_manifest(
+    export: TableExport, identity: str, types: dict[str, str], files: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Builds the manifest.
+
+    Files without rows are left out, unless there is no other: Spark needs one to know the columns.
+    """
     parts = {name: digest for file in files for name, digest in file.pop("parts")}
     kept = [file for file in files if file["rows"]] or files[:1]
     return {
@@ -117,7 +128,7 @@ def _manifest(export: TableExport, identity: str, types: dict[str, str], files: 
 
 
 def _publish(servers: ServerGroup, place: dict[str, str], manifest: dict[str, Any]) -> None:
-    """An answer that was lost: the directory tells whether it was done."""
+    """Gives the directory its name; after a lost response its manifest shows whether that was done."""
     is_known = True
 
     def publish(url: str) -> None:
@@ -128,16 +139,16 @@ def _publish(servers: ServerGroup, place: dict[str, str], manifest: dict[str, An
             is_known = False
             raise
         except UserError as error:
-            if is_known or error.code != _THERE_ALREADY:
-                raise _explained(error) from None
+            if is_known or error.code != _EXISTS_CODE:
+                raise _explain_error(error) from None
             there = read_manifest(servers, place["directory"])
             if there is None or there["export"] != manifest["export"]:
                 raise
 
-    servers.first(publish)
+    servers.try_in_turn(publish)
 
 
-def _explained(error: UserError) -> UserError:
+def _explain_error(error: UserError) -> UserError:
     if error.name != "FILE_DOESNT_EXIST":
         return error
     return UserError(error.name, f"{error.message}. All servers must have the same directory as their user_files_path")

@@ -1,4 +1,4 @@
-"""Starting, watching and ending the processes of a cluster (``pando cluster``, the demo, tests)."""
+"""Starts, watches and stops the processes of a cluster (``pando cluster``, the demo, tests)."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _GRACE_SECONDS = 20.0
 _READY_POLL_SECONDS = 0.1
 ZOOKEEPER = "zookeeper"
 _CLUSTER = "default"
-"""What ``remote_servers`` calls the cluster of all replicas, and the macro ``cluster``."""
+"""The name of the cluster of all replicas in ``remote_servers``, and the value of the macro ``cluster``."""
 
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """``port`` is the one that clients connect to: HTTP for replicas (``http_port`` too), ZooKeeper's own."""
+    """The state of a member. ``port`` is the client port: HTTP of a replica, or ZooKeeper's own."""
 
     name: str
     pid: int
@@ -53,15 +53,16 @@ class MemberStatus:
     interserver_port: int = 0
     port: int = 0
     workers: int = 0
-    """Processes that run its queries."""
+    """The number of worker processes, which run its queries."""
 
     @property
     def is_alive(self) -> bool:
+        """Whether the process runs."""
         return self.alive
 
 
 class Cluster:
-    """The cluster of a directory. Each call reads the state anew, and several processes may call."""
+    """The cluster of a directory. Each call reads the state again; several processes may call at once."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory).absolute()
@@ -71,12 +72,13 @@ class Cluster:
     def start(
         self, replicas: int = 3, first_http_port: int = 0, overrides: Mapping[str, object] | None = None
     ) -> list[MemberStatus]:
-        """Starts what does not run, and returns when every replica takes queries and has its ZooKeeper session.
+        """Starts the members that do not run, and waits until every replica takes queries.
 
-        On failure everything this call started is ended. Raises :class:`ConfigError`.
+        A ready replica has its ZooKeeper session. On failure everything that this call started is ended. Raises
+        :class:`ConfigError`.
         """
         with lock_cluster(self.directory):
-            state = self._planned(replicas, first_http_port, overrides)
+            state = self._plan_members(replicas, first_http_port, overrides)
             started: list[Member] = []
             try:
                 if not state.zookeeper.process.is_alive():
@@ -98,8 +100,8 @@ class Cluster:
         return self.status()
 
     def status(self) -> list[MemberStatus]:
-        """Every replica, then the ZooKeeper."""
-        state = self._existing()
+        """Returns the state of every replica, then of the ZooKeeper."""
+        state = self._load_existing()
         statuses = [_replica_status(replica) for replica in state.replicas]
         zookeeper = state.zookeeper
         alive = zookeeper.process.is_alive()
@@ -107,8 +109,8 @@ class Cluster:
         return [*statuses, MemberStatus(ZOOKEEPER, zookeeper.process.pid, alive, serving, port=zookeeper.port)]
 
     def kill(self, name: str) -> int:
-        """SIGKILL; the pid. Raises :class:`ConfigError` when it does not run."""
-        process = self._existing().member(name).process
+        """Kills a member with SIGKILL; returns its pid. Raises :class:`ConfigError` if it does not run."""
+        process = self._load_existing().member(name).process
         if not process.is_alive():
             raise ConfigError(f"{name} does not run")
         process.signal(signal.SIGKILL)
@@ -117,14 +119,14 @@ class Cluster:
         return process.pid
 
     def terminate(self, name: str, grace_seconds: float = _GRACE_SECONDS) -> None:
-        """Ends one member gracefully; it may be gone already."""
-        end_processes([self._existing().member(name).process], grace_seconds)
+        """Ends one member gracefully, if it runs."""
+        end_processes([self._load_existing().member(name).process], grace_seconds)
 
     def restart(self, name: str, *, wait: bool = True, environment: Mapping[str, str] | None = None) -> MemberStatus:
-        """Ends it if it runs, and starts it with the same ports. The caller's environment passes on."""
+        """Ends a member if it runs, and starts it with the same ports and the caller's environment."""
         self.terminate(name)
         with lock_cluster(self.directory):
-            state = self._existing()
+            state = self._load_existing()
             member = state.member(name)
             if name == ZOOKEEPER:
                 self._start_zookeeper(state)
@@ -136,25 +138,28 @@ class Cluster:
         return next(status for status in self.status() if status.name == name)
 
     def stop(self, grace_seconds: float = _GRACE_SECONDS) -> None:
-        """Replicas first, then the ZooKeeper. What is gone already is fine."""
-        self._existing()  # a mistyped directory is not made
+        """Ends the running replicas, then the ZooKeeper."""
+        self._load_existing()  # raises for a mistyped directory, which the lock would create
         with lock_cluster(self.directory):
-            state = self._existing()
+            state = self._load_existing()
             end_processes([replica.process for replica in state.replicas], grace_seconds)
             end_processes([state.zookeeper.process], grace_seconds)
 
     def replica_directory(self, name: str) -> Path:
+        """Returns the directory of a replica."""
         return self.directory / name
 
     # -- planning ---------------------------------------------------------------------------------------------------
 
-    def _existing(self) -> ClusterState:
+    def _load_existing(self) -> ClusterState:
         state = load_state(self.directory)
         if state is None:
             raise ConfigError(f"There is no cluster in {self.directory}; `pando cluster start --dir` makes one")
         return state
 
-    def _planned(self, replicas: int, first_http_port: int, overrides: Mapping[str, object] | None) -> ClusterState:
+    def _plan_members(
+        self, replicas: int, first_http_port: int, overrides: Mapping[str, object] | None
+    ) -> ClusterState:
         state = load_state(self.directory)
         if state is None:
             state = ClusterState(Member(ZOOKEEPER, find_free_ports(1)[0]))
@@ -199,7 +204,7 @@ class Cluster:
             },
         }
         file = directory / "config.yaml"
-        file.write_text(yaml.safe_dump(_merged(config, state.overrides), sort_keys=False))
+        file.write_text(yaml.safe_dump(_merge_configs(config, state.overrides), sort_keys=False))
         os.chmod(file, 0o600)
         return file
 
@@ -222,7 +227,7 @@ class Cluster:
         replica.process = spawn_detached(command, directory, directory / "output.log", merged)
 
     def _wait_ready(self, replica: Member, *, needs_session: bool) -> None:
-        """Raises :class:`ConfigError` with the end of the replica's log."""
+        """Waits until the replica is ready. Raises :class:`ConfigError` with the end of its log."""
 
         def is_ready_or_dead() -> bool:
             return not replica.process.is_alive() or _is_ready(replica.port, needs_session)
@@ -244,12 +249,12 @@ def _replica_status(replica: Member) -> MemberStatus:
     return MemberStatus(replica.name, pid, alive, ready, port, replica.interserver_port, port, workers)
 
 
-def _merged(config: dict[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
-    """Sections are merged key by key."""
+def _merge_configs(config: dict[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
+    """Merges two configurations, sections key by key."""
     merged = dict(config)
     for key, value in overrides.items():
         own = merged.get(key)
-        merged[key] = _merged(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
+        merged[key] = _merge_configs(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
     return merged
 
 

@@ -1,4 +1,4 @@
-"""What is known of a cluster, kept in ``<dir>/cluster.json``: members, their ports and processes.
+"""The state of a cluster, kept in ``<dir>/cluster.json``: members, their ports and processes.
 
 Layout under the cluster's directory::
 
@@ -28,10 +28,10 @@ from engine.cluster.os_processes import NO_PROCESS, ProcessId
 from engine.server.config import ConfigError
 
 _CHANCE = SystemRandom()
-"""Two programs that were given the same seed must not try the same ports in the same order."""
+"""Not seeded: two programs with the same seed must not try the same ports in the same order."""
 _CLAIM_SECONDS = 120.0
 _FIRST_PORT, _LAST_PORT = 15_000, 32_000
-"""Below the range systems take for outgoing connections, so that a port chosen now is free a moment later."""
+"""Below the ports that systems use for outgoing connections, so that a chosen port stays free."""
 
 
 @dataclass
@@ -46,14 +46,16 @@ class Member:
 
 @dataclass
 class ClusterState:
+    """The members of a cluster, and the configuration they share."""
+
     zookeeper: Member
     replicas: list[Member] = field(default_factory=list)
     interserver_password: str = field(default_factory=lambda: secrets.token_hex(16))
     overrides: dict[str, object] = field(default_factory=dict)
-    """Configuration that every replica's is completed with."""
+    """Configuration that is merged into every replica's."""
 
     def member(self, name: str) -> Member:
-        """Raises :class:`ConfigError`."""
+        """Returns the member of this name. Raises :class:`ConfigError`."""
         for member in (self.zookeeper, *self.replicas):
             if member.name == name:
                 return member
@@ -62,13 +64,13 @@ class ClusterState:
 
 
 def load_state(directory: Path) -> ClusterState | None:
-    """``None`` when there is no cluster yet."""
+    """Reads the state; ``None`` if there is no cluster yet. Raises :class:`ConfigError`."""
     file = directory / "cluster.json"
     try:
         values = json.loads(file.read_text())
         return ClusterState(
-            _member(values["zookeeper"]),
-            [_member(replica) for replica in values["replicas"]],
+            _parse_member(values["zookeeper"]),
+            [_parse_member(replica) for replica in values["replicas"]],
             values["interserver_password"],
             values["overrides"],
         )
@@ -78,7 +80,7 @@ def load_state(directory: Path) -> ClusterState | None:
         raise ConfigError(f"Cannot read the cluster's state {file}: {error}") from None
 
 
-def _member(values: dict[str, object]) -> Member:
+def _parse_member(values: dict[str, object]) -> Member:
     process = values.pop("process")
     if not isinstance(process, dict):
         raise TypeError(f"{process!r} is no process")
@@ -86,6 +88,7 @@ def _member(values: dict[str, object]) -> Member:
 
 
 def save_state(directory: Path, state: ClusterState) -> None:
+    """Replaces the state file atomically."""
     file = directory / "cluster.json"
     temporary = file.with_suffix(".tmp")
     temporary.write_text(json.dumps(asdict(state), indent=1) + "\n")
@@ -95,7 +98,7 @@ def save_state(directory: Path, state: ClusterState) -> None:
 
 @contextmanager
 def lock_cluster(directory: Path) -> Iterator[None]:
-    """One command at a time changes a cluster. Raises :class:`ConfigError` when the directory cannot be used."""
+    """Lets one command at a time change a cluster. Raises :class:`ConfigError` for an unusable directory."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = open(directory / "cluster.lock", "a")  # noqa: SIM115
@@ -107,7 +110,7 @@ def lock_cluster(directory: Path) -> Iterator[None]:
 
 
 def find_free_ports(count: int, taken: Sequence[int] = ()) -> list[int]:
-    """Ports that were free a moment ago, none of them in ``taken``."""
+    """Returns ports that were free a moment ago, none of them in ``taken``."""
     ports: list[int] = []
     for _ in range(10_000):
         if len(ports) == count:
@@ -119,7 +122,10 @@ def find_free_ports(count: int, taken: Sequence[int] = ()) -> list[int]:
 
 
 def _claim(port: int) -> bool:
-    """False while another program of this user has chosen the port and its server may not have bound it yet."""
+    """Claims a port among this user's programs.
+
+    Returns False while another program has chosen the port, whose server may not have bound it yet.
+    """
     directory = Path(tempfile.gettempdir()) / f"pando-ports-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     mark = directory / str(port)
@@ -133,6 +139,7 @@ def _claim(port: int) -> bool:
 
 
 def is_port_free(port: int) -> bool:
+    """Returns whether the port can be bound now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

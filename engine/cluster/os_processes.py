@@ -1,4 +1,4 @@
-"""Processes known by pid and start time, so that a pid the system has given to somebody else is never signalled.
+"""Processes identified by pid and start time, so that a reused pid is never signalled.
 
 Source of the start time: field 22 of ``/proc/<pid>/stat`` (proc(5)); ``ps -o lstart`` where there is no /proc.
 """
@@ -19,15 +19,17 @@ _POLL_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class ProcessId:
+    """A process: its pid and start time."""
+
     pid: int
     start: str
 
     def is_alive(self) -> bool:
-        """A process that was gone before it was looked at has no start time, and never lived."""
+        """Returns whether the process runs; one without a start time had ended before it was identified."""
         return self.pid > 0 and self.start != "" and get_start_time(self.pid) == self.start
 
     def signal(self, number: signal.Signals) -> None:
-        """A process that is gone is fine."""
+        """Sends a signal, unless the process has ended."""
         if self.is_alive():
             try:
                 os.kill(self.pid, number)
@@ -35,6 +37,7 @@ class ProcessId:
                 return
 
     def wait_end(self, timeout_seconds: float) -> bool:
+        """Waits for the end; returns whether it came in time."""
         return wait_until(lambda: not self.is_alive(), timeout_seconds)
 
 
@@ -42,42 +45,43 @@ NO_PROCESS = ProcessId(0, "")
 
 
 def get_start_time(pid: int) -> str:
-    """``""`` for a process that does not run (a zombie does not)."""
+    """Returns the start time of a process; ``""`` if it does not run (zombies do not)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return _start_time_by_ps(pid) if not Path("/proc/self").exists() else ""
+        return _get_start_time_from_ps(pid) if not Path("/proc/self").exists() else ""
     fields = text.rpartition(")")[2].split()
     is_over = fields[0] in ("Z", "X") and not _has_other_threads(pid)
     return "" if is_over else fields[19]
 
 
 def _has_other_threads(pid: int) -> bool:
-    """The first thread of a process may have ended (as in a zombie) while others still hold its sockets."""
+    """Returns whether other threads run, which may hold sockets after the first one has ended."""
     try:
         return len(os.listdir(f"/proc/{pid}/task")) > 1
     except OSError:
         return False
 
 
-def _start_time_by_ps(pid: int) -> str:
+def _get_start_time_from_ps(pid: int) -> str:
     answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     state, _, start = answer.stdout.strip().partition(" ")
     return "" if state.startswith("Z") else start.strip()
 
 
 def get_command_line(pid: int) -> str:
-    """The command line of a process; ``""`` when there is none."""
+    """Returns the command line of a process; ``""`` if it does not run."""
     answer = subprocess.run(["ps", "-o", "args=", "-ww", "-p", str(pid)], capture_output=True, text=True, check=False)
     return answer.stdout.strip()
 
 
 def identify_process(pid: int) -> ProcessId:
+    """Returns the running process with this pid."""
     return ProcessId(pid, get_start_time(pid))
 
 
 def spawn_detached(command: Sequence[str], directory: Path, output: Path, environment: dict[str, str]) -> ProcessId:
-    """Starts a process in a session of its own; its output goes to a file."""
+    """Starts a process in its own session; its output goes to a file."""
     with open(output, "ab") as stream:
         process = subprocess.Popen(
             command,
@@ -88,11 +92,12 @@ def spawn_detached(command: Sequence[str], directory: Path, output: Path, enviro
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    process.returncode = 0  # it outlives us: nobody waits for it, and Popen must not warn of that
+    process.returncode = 0  # it outlives this process; keeps Popen from warning about that
     return identify_process(process.pid)
 
 
 def wait_until(condition: Callable[[], bool], timeout_seconds: float, poll_seconds: float = _POLL_SECONDS) -> bool:
+    """Polls until the condition holds; returns whether it did in time."""
     deadline = time.monotonic() + timeout_seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -102,7 +107,7 @@ def wait_until(condition: Callable[[], bool], timeout_seconds: float, poll_secon
 
 
 def end_processes(processes: Sequence[ProcessId], grace_seconds: float) -> None:
-    """SIGTERM to all, then SIGKILL to those that stay."""
+    """Sends SIGTERM to all, then SIGKILL to those that still run."""
     for process in processes:
         process.signal(signal.SIGTERM)
     wait_until(lambda: not any(process.is_alive() for process in processes), grace_seconds)
@@ -112,7 +117,7 @@ def end_processes(processes: Sequence[ProcessId], grace_seconds: float) -> None:
 
 
 def read_log_tail(file: Path, lines: int = 15) -> str:
-    """The last lines of a log."""
+    """Returns the last lines of a log."""
     try:
         with open(file, "rb") as stream:
             stream.seek(max(0, file.stat().st_size - 64_000))
@@ -123,7 +128,7 @@ def read_log_tail(file: Path, lines: int = 15) -> str:
 
 
 def list_process_tree(root: int) -> dict[int, str]:
-    """A process and all that stem from it, with their names as ``ps -o comm`` shows them."""
+    """Returns a process and its descendants: names, as ``ps -o comm`` shows them, by pid."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
     for file in Path("/proc").glob("[0-9]*/stat"):
@@ -138,5 +143,5 @@ def list_process_tree(root: int) -> dict[int, str]:
 
 
 def list_descendants(root: int, name: str) -> list[int]:
-    """The processes that stem from ``root`` and whose names begin so."""
+    """Returns the pids of a process's tree whose names begin with ``name``."""
     return [pid for pid, own in list_process_tree(root).items() if own.startswith(name)]

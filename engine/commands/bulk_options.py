@@ -1,4 +1,4 @@
-"""What ``pando export`` and ``pando load`` are both told: where the servers are, and who asks."""
+"""The options that ``pando export`` and ``pando load`` share: the servers, user and password."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ COMMAND_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 1
 
 
 def add_server_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a command with the options of its servers."""
     for option in (
         click.option("--password", envvar="PANDO_PASSWORD", default="", help="Also from PANDO_PASSWORD."),
         click.option("--user", "-u", default="", help="A user of the servers."),
@@ -21,6 +22,7 @@ def add_server_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parse_server_urls(text: str) -> list[str]:
+    """Returns the URLs of a comma-separated list. Raises ``click.BadParameter``."""
     urls = [url.strip().rstrip("/") for url in text.split(",") if url.strip()]
     wrong = next((url for url in urls if not url.startswith(("http://", "https://"))), None)
     if wrong is not None or not urls:

@@ -1,4 +1,4 @@
-"""``pando client``: statements to a server, from the command line, a pipe, or a person."""
+"""``pando client``: runs statements on a server, from the command line, a pipe or a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.client.command_options import (
 from engine.commands.process_startup import block_httpx_command_import
 
 _ANSWER_SECONDS = 86_400.0
-"""A statement may take long before its first byte: an INSERT … SELECT, or the wait for a quorum. Ctrl-C ends it."""
+"""A statement may run long before its first byte, such as INSERT … SELECT, or wait for a quorum. Ctrl-C ends it."""
 
 
 @click.command("client", context_settings=COMMAND_CONTEXT)

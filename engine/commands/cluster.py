@@ -1,4 +1,4 @@
-"""``pando cluster``: replicas and a ZooKeeper as processes of this machine."""
+"""``pando cluster``: starts and stops replicas and a ZooKeeper as processes of this machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def start(replicas: int, directory: Path, http_port: int, overrides: Path | None
 
     Members that run already are left alone. The processes go on when this command ends.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a start that is ended cleans up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an interrupted start cleans up
     _print_table(_cluster(directory).start(replicas, http_port, _overrides(overrides)))
 
 

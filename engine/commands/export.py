@@ -1,4 +1,4 @@
-"""``pando export``: a table as a folder of Parquet."""
+"""``pando export``: writes a table as a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(
     file_size: int,
     parallel: int,
 ) -> None:
-    """Write one state of TABLE as files of Parquet into DIRECTORY, which the servers have below user_files_path.
+    """Write one state of TABLE as Parquet files into DIRECTORY, below the servers' user_files_path.
 
     \b
     pando export --url http://a:8123,http://b:8123 default.hits exports/hits

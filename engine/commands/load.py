@@ -1,4 +1,4 @@
-"""``pando load``: a folder of Parquet into a table."""
+"""``pando load``: loads a folder of Parquet files into a table."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def command(
     parallel: int,
     settings: tuple[str, ...],
 ) -> None:
-    """Bring the Parquet files of DIRECTORY (below the servers' user_files_path) into TABLE, all of them or none.
+    """Load the Parquet files of DIRECTORY (below the servers' user_files_path) into TABLE.
 
-    The same files again are not loaded twice.
+    Loads all of them or none. The same files are not loaded twice.
 
     \b
     pando load --url http://a:8123,http://b:8123 exports/hits default.hits

@@ -1,4 +1,4 @@
-"""``pando local``: an engine in this process. Nothing listens, and no ZooKeeper is needed."""
+"""``pando local``: runs SQL with an engine in this process, without network or ZooKeeper."""
 
 from __future__ import annotations
 

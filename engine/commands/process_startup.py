@@ -1,4 +1,4 @@
-"""Starts an engine in a process that is kept light."""
+"""Starts and ends an engine's process quickly, without needless imports."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from engine.engine import Engine
 
 
-class _LeftOut(MetaPathFinder):
+class _ImportBlocker(MetaPathFinder):
+    """A finder that makes the import of one module fail."""
+
     def __init__(self, name: str) -> None:
         self._name = name
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Raises ``ModuleNotFoundError`` for the module that is left out."""
         if fullname == self._name:
             raise ModuleNotFoundError(f"{fullname} is left out of this process", name=fullname)
         return None
@@ -31,8 +34,11 @@ class _LeftOut(MetaPathFinder):
 
 @contextlib.contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """What is loaded stays until the end: collections would look at it again and again, for a tenth of the time of a
-    start. The last one must: DuckDB's binding complains about what is left."""
+    """Turns off garbage collection during the block, and freezes what it has loaded.
+
+    Loaded modules stay until the end; collections during a start would examine them again and again, for a tenth of its
+    time. They are unfrozen at the end, because DuckDB's binding complains about leftover objects.
+    """
     gc.disable()
     try:
         yield
@@ -43,31 +49,38 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 def block_pandas_import() -> None:
-    """pyarrow imports pandas, if installed, to see whether a list is a DataFrame: 0.4 s and 40 MB for nothing."""
-    _leave_out("pandas")
+    """Keeps pyarrow from importing pandas, which takes 0.4 s and 40 MB.
+
+    pyarrow imports it, if installed, only to see whether a list is a DataFrame.
+    """
+    _block_import("pandas")
 
 
 def block_httpx_command_import() -> None:
-    """httpx imports its own command with rich and pygments, if installed: a third of the time of its import."""
-    _leave_out("httpx._main")
+    """Keeps httpx from importing its own command with rich and pygments: a third of its import time."""
+    _block_import("httpx._main")
 
 
-def _leave_out(name: str) -> None:
+def _block_import(name: str) -> None:
     if name not in sys.modules:
-        sys.meta_path.insert(0, _LeftOut(name))
+        sys.meta_path.insert(0, _ImportBlocker(name))
 
 
 def exit_now(code: int) -> NoReturn:
-    """Ends the process, of which nothing is open any more: to take apart all that is loaded takes it longer than most
-    statements."""
+    """Ends the process at once, without freeing its objects, which would take longer than most statements.
+
+    Nothing may be open any more.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def start_engine(engine: Engine, running: contextlib.ExitStack, *, in_background: bool = False) -> None:
-    """Its end is pushed on ``running``; what a failed start began is ended at once. ``in_background``: see
-    :meth:`engine.engine.Engine.start`."""
+    """Starts an engine and pushes its stop on ``running``; a failed start is stopped at once.
+
+    ``in_background``: see :meth:`engine.engine.Engine.start`.
+    """
     try:
         engine.start(in_background=in_background)
     except BaseException:

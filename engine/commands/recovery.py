@@ -1,7 +1,7 @@
-"""``pando recovery``: what disk and ZooKeeper disagree on, and the word to mend it.
+"""``pando recovery``: compares disk with ZooKeeper, and orders a restore.
 
 It reads the server's configuration and the definitions on its disk, so it works whether the server runs or not. A
-running server acts on the flag within seconds; one that is down, at its next start.
+running server reacts to the flag within seconds; a stopped one at its next start.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def command() -> None:
 @_config
 def status(config_file: Path) -> None:
     """Compare the parts on disk with ZooKeeper, for every replicated table of the server."""
-    with _replicas(config_file, None) as replicas:
+    with _open_replicas(config_file, None) as replicas:
         for keeper, replica in replicas:
-            _print(replica, _inspect(keeper, replica))
+            _print_inspection(replica, _inspect_replica(keeper, replica))
 
 
 @command.command("force-restore-data")
@@ -70,15 +70,18 @@ def status(config_file: Path) -> None:
 @click.option("--all", "is_all", is_flag=True, help="Every replicated table of the server.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be fetched and what moved to detached/.")
 def force_restore_data(config_file: Path, table: str | None, is_all: bool, dry_run: bool) -> None:
-    """Restore suspicious tables from the other replicas. Nothing is deleted: what is not wanted goes to detached/."""
+    """Restore suspicious tables from the other replicas.
+
+    Nothing is deleted: unwanted parts are moved to detached/.
+    """
     from recovery import force_restore_flag
 
     if bool(table) == is_all:
         raise click.UsageError("give either --table database.table or --all")
-    with _replicas(config_file, table) as replicas:
+    with _open_replicas(config_file, table) as replicas:
         for keeper, replica in replicas:
-            inspection = _inspect(keeper, replica)
-            _print(replica, inspection)
+            inspection = _inspect_replica(keeper, replica)
+            _print_inspection(replica, inspection)
             if is_all and inspection.forgotten:
                 click.echo(
                     "  flag force_restore_data is not set: name the table to have these parts moved to detached/"
@@ -88,13 +91,13 @@ def force_restore_data(config_file: Path, table: str | None, is_all: bool, dry_r
                 click.echo("  flag force_restore_data is set; the server restores the table at once or at its start")
 
 
-def _inspect(keeper: Keeper, replica: _Replica) -> ReplicaInspection:
+def _inspect_replica(keeper: Keeper, replica: _Replica) -> ReplicaInspection:
     from recovery.replica_inspection import inspect_replica
 
     return inspect_replica(keeper, replica.paths, replica.data_path, replica.max_ratio, replica.table)
 
 
-def _print(replica: _Replica, inspection: ReplicaInspection) -> None:
+def _print_inspection(replica: _Replica, inspection: ReplicaInspection) -> None:
     plan = inspection.plan
     if not inspection.exists:
         click.echo(f"{replica.table}: replica {inspection.replica} is not in ZooKeeper")
@@ -118,17 +121,18 @@ def _print(replica: _Replica, inspection: ReplicaInspection) -> None:
 
 
 @contextmanager
-def _replicas(config_file: Path, only: str | None) -> Iterator[list[tuple[Keeper, _Replica]]]:
-    """With the keepers of their ZooKeepers.
+def _open_replicas(config_file: Path, only: str | None) -> Iterator[list[tuple[Keeper, _Replica]]]:
+    """Gives the replicated tables, or the named one, with the keepers of their ZooKeepers.
 
-    Raises ``ConfigError`` without a configuration, 60 for an unknown table, 999 without ZooKeeper."""
+    Raises ``ConfigError`` without a configuration, 60 (UNKNOWN_TABLE), 999 (KEEPER_EXCEPTION) without ZooKeeper.
+    """
     from engine.server.config import Config, ConfigError
     from parts.common.errors import UserError
 
     config = Config.load(config_file)
     if config.zookeeper is None and not config.auxiliary_zookeepers:
         raise ConfigError(f"{config_file} names no zookeeper: there are no replicated tables to look at")
-    found = list(_replicated_tables(config))
+    found = list(_list_replicated_tables(config))
     replicas = [replica for replica in found if only in (None, replica.table)]
     if only is not None and not replicas:
         known = ", ".join(replica.table for replica in found) or "none"
@@ -158,11 +162,11 @@ def _connect(config: Config, name: str) -> Keeper:
     return keeper
 
 
-def _replicated_tables(config: Config) -> Iterator[_Replica]:
+def _list_replicated_tables(config: Config) -> Iterator[_Replica]:
     from coordination.nodes.paths import TablePaths
     from sql.definitions.engines.replica_location import find_replica_location
 
-    for definition in _definitions(config):
+    for definition in _read_definitions(config):
         if definition.is_replicated:
             location = find_replica_location(
                 definition.create,
@@ -181,8 +185,11 @@ def _replicated_tables(config: Config) -> Iterator[_Replica]:
             )
 
 
-def _definitions(config: Config) -> Iterator[TableDefinition]:
-    """The tables on a server's disk, without starting them. Raises 62 and others for a definition that is damaged."""
+def _read_definitions(config: Config) -> Iterator[TableDefinition]:
+    """Yields the tables on a server's disk, without starting them.
+
+    Raises 62 (SYNTAX_ERROR) and others for a damaged definition.
+    """
     from engine.catalog.catalog import Catalog
     from sql.settings.merge_tree_settings import MergeTreeSettings, build_merge_tree_settings
 

@@ -1,8 +1,8 @@
-"""``pando server``: one server, from its configuration to its graceful end.
+"""``pando server``: runs one server, from its configuration to its graceful stop.
 
-Start: listen first (a port in use is found before anything else happens), then the fork server of the workers, the
-embedded ZooKeeper if configured, the engine, and HTTP. One line ``ready`` on standard output says when queries are
-taken. SIGTERM and SIGINT end it in the opposite order; a second signal ends it at once.
+Start: listen first (so that a port in use is found before anything else happens), then the fork server of the workers,
+the embedded ZooKeeper if configured, the engine, and HTTP. One line ``ready`` on standard output tells that queries are
+accepted. SIGTERM and SIGINT stop it in the opposite order; a second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _EXPORTS_SECONDS = 3600.0
 _WAKE_SECONDS = 0.25
-"""polars installs a SIGINT handler that restarts system calls: a wait without end would never see the signal."""
+"""polars installs a SIGINT handler that restarts system calls, so an endless wait would never see the signal."""
 
 
 @click.command("server")
@@ -46,7 +46,7 @@ def command(file: Path) -> None:
 
 
 def run_server(config: Config) -> None:
-    """Serves until a signal asks for the end. Raises ``PandoError`` when it cannot start."""
+    """Serves until a signal arrives. Raises ``PandoError`` when it cannot start."""
     import logging
 
     from parts.common.process_memory import freeze_heap
@@ -69,12 +69,12 @@ def run_server(config: Config) -> None:
     logger.info("stopped")
     logging.shutdown()
     sys.stdout.flush()
-    # Everything has been ended. What is left to the interpreter is to free its heap, object by object.
+    # Everything has been stopped. The interpreter would only free its heap, object by object.
     os._exit(0)
 
 
 def _start(config: Config, running: ExitStack) -> int:
-    """Everything a server runs, each with its end pushed on ``running``. Returns the HTTP port."""
+    """Starts all that a server runs and pushes each stop on ``running``. Returns the HTTP port."""
     if config.worker_count:
         return _start_with_workers(config, running)
     from engine.front.http.http_server import HttpServer
@@ -91,7 +91,7 @@ def _start(config: Config, running: ExitStack) -> int:
     _start_engine(engine, running)
     if http is None:
         return 0
-    # The end runs backwards: HTTP first, so that running queries still find their engine.
+    # Stops run in reverse order: HTTP first, so that running queries still have their engine.
     running.callback(http.stop)
     http.start(engine)
     return http.port
@@ -113,7 +113,7 @@ def _start_with_workers(config: Config, running: ExitStack) -> int:
 
 
 def _start_engine(engine: Engine, running: ExitStack) -> None:
-    """With what a server does for the files that servers share."""
+    """Starts the engine, and the task that deletes abandoned exports."""
     from engine.scan.parquet_export import remove_abandoned_exports
     from engine.server.background_pool import BackgroundTask
 
@@ -126,7 +126,7 @@ def _start_engine(engine: Engine, running: ExitStack) -> None:
 
 
 def _start_zookeeper(config: Config, running: ExitStack) -> Config:
-    """The embedded ZooKeeper, if configured; the configuration then points to it."""
+    """Starts the embedded ZooKeeper, if configured. Returns the configuration that points to it."""
     embedded = config.embedded_zookeeper
     if embedded is None:
         return config
@@ -134,7 +134,7 @@ def _start_zookeeper(config: Config, running: ExitStack) -> Config:
     from engine.server.zookeeper_config import ZooKeeperConfig, ZooKeeperNode
 
     directory = (embedded.dir or config.path / "zookeeper").absolute()
-    _end_leftover(directory)
+    _end_leftover_zookeeper(directory)
     zookeeper = EmbeddedZooKeeper(directory, embedded.port)
     running.callback(zookeeper.stop)
     zookeeper.start()
@@ -144,8 +144,8 @@ def _start_zookeeper(config: Config, running: ExitStack) -> Config:
     return config.model_copy(update={"zookeeper": ZooKeeperConfig(nodes=[node])})
 
 
-def _end_leftover(directory: Path) -> None:
-    """A server that was killed leaves its ZooKeeper behind, holding the port and the data."""
+def _end_leftover_zookeeper(directory: Path) -> None:
+    """Ends the ZooKeeper of a killed server, which still holds the port and the data."""
     from engine.cluster.os_processes import end_processes, get_command_line, identify_process
 
     try:

@@ -1,4 +1,4 @@
-"""``pando simulate``: whole servers in one thread, under random faults, from a seed that replays."""
+"""``pando simulate``: runs whole servers in one thread, under random faults, from a seed that replays."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def command(
 
     from engine.simulator.scenario import MOVES, RESTORES, Scale, simulate
 
-    logging.disable(logging.ERROR)  # faults are asked for here
+    logging.disable(logging.ERROR)  # faults are injected on purpose
     scenario = MOVES if moves else RESTORES if restores else None
     failed = 0
     with open(trace or os.devnull, "w") as file:

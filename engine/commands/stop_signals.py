@@ -1,4 +1,4 @@
-"""Waiting for SIGTERM and SIGINT, the signals that ask a process to end."""
+"""Waits for SIGTERM and SIGINT, the signals that ask a process to end."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import signal
 
 
 class StopSignals:
-    """Takes SIGTERM and SIGINT from now on. Made and asked on the main thread. ``is_second_final``: a second signal
-    ends the process at once.
+    """Receives SIGTERM and SIGINT from its creation on; used on the main thread.
 
-    A handler runs on the main thread, between two of its instructions. ``threading.Event.set`` there waits for ever
-    when the thread was just inside ``Event.wait``, holding the event's lock. ``SimpleQueue.put`` may be interrupted
-    by itself, so handlers can call it.
+    ``is_second_final``: a second signal ends the process at once.
+
+    A handler runs on the main thread, between two of its instructions. If that thread is just inside ``Event.wait`` it
+    holds the event's lock, and ``threading.Event.set`` in the handler would wait for ever. ``SimpleQueue.put`` is
+    reentrant, so handlers can call it.
     """
 
     def __init__(self, *, is_second_final: bool = False) -> None:
@@ -24,7 +25,7 @@ class StopSignals:
             signal.signal(number, self._on_signal)
 
     def wait(self, seconds: float) -> bool:
-        """Whether a signal came, at the latest after so many seconds."""
+        """Waits at most so many seconds; returns whether a signal came."""
         try:
             self._signals.get(timeout=seconds)
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""``pando zookeeper``: a ZooKeeper server in the foreground."""
+"""``pando zookeeper``: runs a ZooKeeper server in the foreground."""
 
 from __future__ import annotations
 

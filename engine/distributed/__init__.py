@@ -1,1 +1,4 @@
-"""Tables whose rows are in other tables: Distributed, Merge, ``remote()``, ``cluster()``, ``merge()``."""
+"""Tables whose rows are in other tables: Distributed, Merge, and their table functions.
+
+The functions are ``remote()``, ``cluster()`` and ``merge()``.
+"""

@@ -1,12 +1,13 @@
-"""INSERT into a Distributed table: every block is divided by the sharding key, and each shard has its rows before the
-next block is looked at.
+"""INSERT into a Distributed table.
 
-One replica of a shard takes the rows; the others get them from it. Where ``internal_replication`` is false each replica
-is sent them, and the INSERT fails when one does not take them: repeated, it brings them where they are missing.
+Every block is divided by the sharding key; all shards have their rows before the next block is taken.
 
-A shard knows the rows by a token, made of that of the INSERT or of the content of the whole block: so whoever repeats
-an INSERT that failed half-way doubles nothing in replicated tables, a replica that was lost while it answered is
-followed by another, and a block of which a shard gets what it got of another one is no repetition.
+With ``internal_replication`` one replica of a shard takes the rows and the others copy them from it. Without it the
+rows are sent to each replica, and the INSERT fails if one does not take them; repeating it fills the gap.
+
+Each shard deduplicates by a token, derived from the INSERT's token or from the content of the whole block. So repeating
+a failed INSERT doubles nothing in replicated tables, and another replica may continue for one that was lost while it
+answered. Equal rows of two different blocks have different tokens and are both kept.
 """
 
 from __future__ import annotations
@@ -32,16 +33,21 @@ from sql.formats.registry import write_blocks
 from sql.grammar.tokens import quote_identifier
 
 _MOST_ANSWER_BYTES = 1 << 20
-"""An INSERT has no answer but the error that it ends with."""
+"""Limit for reading the response of an INSERT, which is empty unless it is an error."""
 
 WriteHere = Callable[[Table, Iterable[pa.Table], Context], None]
 """Writes blocks to a table of this server."""
 
 
 class DistributedInsert:
-    """One INSERT, with what an ``InsertSink`` has. Raises 55 where the table does not say which row goes where."""
+    """One INSERT into a Distributed table, with the methods of an ``InsertSink``."""
 
     def __init__(self, definition: TableDefinition, context: Context, write_here: WriteHere) -> None:
+        """Resolves cluster and sharding key.
+
+        Raises 55 (STORAGE_REQUIRES_PARAMETER) for several shards without a sharding key, 48 (NOT_IMPLEMENTED) for
+        ``insert_transaction``.
+        """
         if context.settings.insert_transaction:
             raise UserError(
                 "NOT_IMPLEMENTED",
@@ -56,16 +62,16 @@ class DistributedInsert:
         self._columns = tuple(column for column in self._schema.columns if column.default_kind in given)
         self._cluster = get_configured_cluster(context.server.config, self._arguments.cluster)
         self._owners = assign_slots_to_shards([shard.weight for shard in self._cluster.shards])
-        self._key = self._sharding_key()
+        self._key = self._make_sharding_key()
         self._blocks = 0
         self._outcome = InsertOutcome()
 
     def write(self, block: pa.Table) -> None:
-        """``block`` is complete: it has all stored columns."""
+        """Divides a block, which must have all stored columns, and sends each shard its rows."""
         self._blocks += 1
         content, given = hash_block(block), self._context.settings.insert_deduplication_token
         token = f"{given}_{self._blocks}" if given else content
-        pieces = self._divided(block, int(content, 16))
+        pieces = self._divide(block, int(content, 16))
         run_all(
             [
                 partial(self._send, target, rows, f"{token}_{shard.number}")
@@ -77,12 +83,13 @@ class DistributedInsert:
         self._outcome.written_bytes += block.nbytes
 
     def commit(self) -> InsertOutcome:
+        """Returns the counts; the rows are written already."""
         return self._outcome
 
     def abort(self) -> None:
-        """What shards have they keep."""
+        """Keeps the rows that shards have taken already; they cannot be taken back."""
 
-    def _sharding_key(self) -> ShardingKey | None:
+    def _make_sharding_key(self) -> ShardingKey | None:
         shards, text = self._cluster.shards, self._arguments.sharding_key
         if len(shards) > 1 and not text:
             raise UserError(
@@ -94,7 +101,7 @@ class DistributedInsert:
             raise UserError("BAD_ARGUMENTS", f"All shards of cluster {self._cluster.name} have weight 0")
         return ShardingKey.of(text, self._schema) if len(shards) > 1 else None
 
-    def _divided(self, block: pa.Table, seed: int) -> Iterator[tuple[Shard, pa.Table]]:
+    def _divide(self, block: pa.Table, seed: int) -> Iterator[tuple[Shard, pa.Table]]:
         rows = block.select([column.name for column in self._columns])
         if self._key is None:
             yield self._cluster.shards[0], rows
@@ -107,7 +114,7 @@ class DistributedInsert:
 
     def _send(self, shard: Shard, rows: pa.Table, token: str) -> None:
         try:
-            self._context.server.remote.of_any_replica(
+            self._context.server.remote.ask_any_replica(
                 shard,
                 lambda address: self._send_to(address, rows, token),
                 connect_seconds=self._context.settings.connect_timeout_with_failover_ms / 1000,
@@ -139,4 +146,4 @@ class DistributedInsert:
             connect_seconds=seconds,
             read_seconds=settings.receive_timeout or None,
         ) as answer:
-            answer.beginning(_MOST_ANSWER_BYTES)
+            answer.read_beginning(_MOST_ANSWER_BYTES)

@@ -1,4 +1,4 @@
-"""Which tables a Merge table, or ``merge(…)``, reads: those whose names match, by the rules of RE2."""
+"""Finds the tables that a Merge table or ``merge(…)`` reads: names that match by the rules of RE2."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sql.typing.result_types import supertype
 
 
 def open_merge_table(definition: TableDefinition, context: Context) -> MergedTables:
-    """A Merge table never reads itself."""
+    """Returns the tables that a Merge table reads, except itself."""
     arguments = MergeArguments.of(definition.create)
-    found = _tables(arguments.database, arguments.is_pattern, arguments.tables, context)
+    found = _find_tables(arguments.database, arguments.is_pattern, arguments.tables, context)
     own = (definition.database, definition.name)
     return MergedTables(
         definition.description.schema, tuple(table for table in found if (table.database, table.table) != own)
@@ -28,20 +28,26 @@ def open_merge_table(definition: TableDefinition, context: Context) -> MergedTab
 
 
 def open_merge_function(function: MergeFunction, context: Context) -> MergedTables:
-    """Raises 636 where no table matches."""
+    """Returns the tables that ``merge(…)`` reads.
+
+    Raises 636 (CANNOT_EXTRACT_TABLE_STRUCTURE) if no table matches.
+    """
     database = context.session.database if function.database is None else function.database
-    found = tuple(_tables(database, function.is_pattern, function.tables, context))
+    found = tuple(_find_tables(database, function.is_pattern, function.tables, context))
     return MergedTables(unite_schemas([table.schema for table in found], function.tables), found)
 
 
 def infer_schema(arguments: MergeArguments, context: Context) -> TableSchema:
-    """Of a Merge table that is made without columns."""
-    found = _tables(arguments.database, arguments.is_pattern, arguments.tables, context)
+    """Returns the columns of a Merge table that is created without a column list."""
+    found = _find_tables(arguments.database, arguments.is_pattern, arguments.tables, context)
     return unite_schemas([table.schema for table in found], arguments.tables)
 
 
 def unite_schemas(schemas: Sequence[TableSchema], pattern: str) -> TableSchema:
-    """Every column that one of them stores, of the least type that holds all its values. Raises 636, 386."""
+    """Returns every column that one of the schemas stores, with the least type that holds all its values.
+
+    Raises 636 (CANNOT_EXTRACT_TABLE_STRUCTURE) without schemas, 386 (NO_COMMON_TYPE).
+    """
     if not schemas:
         raise UserError(
             "CANNOT_EXTRACT_TABLE_STRUCTURE",
@@ -54,32 +60,35 @@ def unite_schemas(schemas: Sequence[TableSchema], pattern: str) -> TableSchema:
                 columns.setdefault(column.name, []).append(column)
     return TableSchema(
         tuple(
-            Column(name, supertype([column.type for column in alike]), default_kind=_hidden_kind(alike))
+            Column(name, supertype([column.type for column in alike]), default_kind=_find_common_default_kind(alike))
             for name, alike in columns.items()
         )
     )
 
 
-def _hidden_kind(columns: Sequence[Column]) -> str:
+def _find_common_default_kind(columns: Sequence[Column]) -> str:
     kinds = {column.default_kind for column in columns}
     return "MATERIALIZED" if kinds == {"MATERIALIZED"} else ""
 
 
-def _tables(database: str, is_pattern: bool, pattern: str, context: Context) -> Iterator[MergedTable]:
-    """Raises 81 for a database that is not there, 427 for what is no regular expression."""
+def _find_tables(database: str, is_pattern: bool, pattern: str, context: Context) -> Iterator[MergedTable]:
+    """Yields the matching tables.
+
+    Raises 81 (UNKNOWN_DATABASE), 427 (CANNOT_COMPILE_REGEXP).
+    """
     server = context.server
-    for name in _matching(database, server.database_names()) if is_pattern else [database]:
+    for name in _match_names(database, server.database_names()) if is_pattern else [database]:
         system = server.system_schemas.get(name)
         if system is not None:
-            yield from (MergedTable(name, table, system[table]) for table in _matching(pattern, sorted(system)))
+            yield from (MergedTable(name, table, system[table]) for table in _match_names(pattern, sorted(system)))
             continue
         tables = {table.definition.name: table for table in server.catalog.tables(name)}
-        for table in _matching(pattern, list(tables)):
+        for table in _match_names(pattern, list(tables)):
             found = tables[table]
             yield MergedTable(name, table, found.description.schema, found.definition.engine_name == "Merge")
 
 
-def _matching(pattern: str, names: Sequence[str]) -> list[str]:
+def _match_names(pattern: str, names: Sequence[str]) -> list[str]:
     try:
         found = pc.match_substring_regex(pa.array(names, pa.string()), pattern)
     except pa.ArrowInvalid as error:

@@ -1,7 +1,7 @@
-"""Which shards can have rows that a query wants: those that the sharding key gives for values that WHERE demands.
+"""Selects the shards that can hold matching rows, by the sharding key and WHERE.
 
-``a = 1``, ``a IN (1, 2)`` and ORs of them say which values the columns of the key may have; the key is computed for
-each combination. Source: ClickHouse documentation, "optimize_skip_unused_shards".
+``a = 1``, ``a IN (1, 2)`` and ORs of them limit the values of the key's columns; the key is computed for each
+combination. Source: ClickHouse documentation, "optimize_skip_unused_shards".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sql.settings.supported_settings import (
 )
 
 Chosen = list[tuple[Shard, Sequence[Node]]]
-"""The shards that are asked, each with conditions of its own."""
+"""The shards to query, each with further conditions."""
 
 
 def select_shards(
@@ -36,12 +36,15 @@ def select_shards(
     schema: TableSchema,
     settings: Settings,
 ) -> Chosen:
-    """Raises 507 where shards must be left out, and cannot."""
+    """Returns the shards to query, each with further conditions.
+
+    Raises 507 (UNABLE_TO_SKIP_UNUSED_SHARDS) if settings demand that shards are skipped and none can be.
+    """
     everything: Chosen = [(shard, ()) for shard in cluster.shards]
     if not settings.optimize_skip_unused_shards or len(cluster.shards) < 2:
         return everything
     may_skip = key is not None and (not key.is_random or settings.allow_nondeterministic_optimize_skip_unused_shards)
-    found = _shards_of(cluster, key, where, schema, settings) if may_skip and key is not None else None
+    found = _find_shards(cluster, key, where, schema, settings) if may_skip and key is not None else None
     if found is not None:
         return found
     if settings.force_optimize_skip_unused_shards > (0 if key is not None else 1):
@@ -55,15 +58,16 @@ def select_shards(
     return everything
 
 
-def _shards_of(
+def _find_shards(
     cluster: ServerCluster, key: ShardingKey, where: Sequence[Node], schema: TableSchema, settings: Settings
 ) -> Chosen | None:
+    """Returns the shards that the conditions leave; ``None`` if they do not limit the key's columns."""
     most = settings.optimize_skip_unused_shards_limit
     owners = assign_slots_to_shards([shard.weight for shard in cluster.shards])
     wanted = key.compiled.columns if not key.is_random else [name for name in key.compiled.columns if name in schema]
     known: dict[str, list[Node]] = {}
     for term in where:
-        for name, values in _values(_with_values(term, settings.timezone)).items():
+        for name, values in _find_allowed_values(_fold_constants(term, settings.timezone)).items():
             known[name] = values if name not in known else [value for value in known[name] if value in values]
     if not len(owners) or any(name not in known for name in wanted):
         return None
@@ -71,7 +75,7 @@ def _shards_of(
     if len(combinations) > most:
         return None
     try:
-        positions = _positions(key, wanted, combinations, schema, owners)
+        positions = _find_shard_positions(key, wanted, combinations, schema, owners)
     except PandoError:
         return None  # a value that the column cannot hold
     chosen: Chosen = []
@@ -87,14 +91,14 @@ def _shards_of(
     return chosen
 
 
-def _positions(
+def _find_shard_positions(
     key: ShardingKey,
     names: Sequence[str],
     combinations: Sequence[tuple[Node, ...]],
     schema: TableSchema,
     owners: np.ndarray,
 ) -> list[int]:
-    """Of every combination the position of its shard."""
+    """Returns the position of each combination's shard."""
     one = pa.table({"_row": pa.nulls(1, pa.uint8())})
     columns = [schema.column(name) for name in names]
     arrays = []
@@ -103,7 +107,7 @@ def _positions(
             raise UserError("VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE", f"Column {column.name} has no such value")
         texts = [f"CAST({format_expression(values[position])}, '{column.type}')" for values in combinations]
         cells = [item.evaluate(one) for item in compile_expressions(texts, TableSchema(()))]
-        arrays.append(pa.concat_arrays([_array(cell) for cell in cells]).cast(column.type.arrow))
+        arrays.append(pa.concat_arrays([_combine_chunks(cell) for cell in cells]).cast(column.type.arrow))
     block = pa.Table.from_arrays(arrays, names=list(names)) if names else one
     slots = key.slots(block, len(owners))
     return [int(owner) for owner in owners[slots]]
@@ -115,24 +119,24 @@ def _is_outside(value: Node, type_: DataType) -> bool:
     return isinstance(bare, IntegerType) and isinstance(number, int) and not bare.minimum <= number <= bare.maximum
 
 
-def _array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def _with_values(node: Node, zone: str) -> Node:
-    """The condition with what its calls of constants give."""
+def _fold_constants(node: Node, zone: str) -> Node:
+    """Replaces calls with constant arguments by their values."""
 
-    def folded(part: Node) -> Node:
+    def fold(part: Node) -> Node:
         if not isinstance(part, Function) or part.name in _CONDITIONS or not all(map(_is_constant, walk(part))):
             return part
         try:
             (compiled,) = compile_expressions([format_expression(part)], TableSchema(()), zone)
-            value = _array(compiled.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())})))[0].as_py()
-        except PandoError:  # the shards will say it
+            value = _combine_chunks(compiled.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())})))[0].as_py()
+        except PandoError:  # the shards will report it
             return part
         return Literal(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else part
 
-    return transform(node, folded)
+    return transform(node, fold)
 
 
 _CONDITIONS = frozenset({"and", "or", "in", "globalIn", "tuple", "array"})
@@ -140,26 +144,26 @@ _CONDITIONS = frozenset({"and", "or", "in", "globalIn", "tuple", "array"})
 
 def _is_constant(node: Node) -> bool:
     if isinstance(node, Function):
-        return not node.name.lower().startswith(_CHANGING)
+        return not node.name.lower().startswith(_VOLATILE_PREFIXES)
     return isinstance(node, Literal)
 
 
-_CHANGING = ("rand", "generate", "now", "today", "yesterday", "sleep", "throwif", "rownumber", "block")
-"""How functions are called whose value is not the same everywhere, or that do something."""
+_VOLATILE_PREFIXES = ("rand", "generate", "now", "today", "yesterday", "sleep", "throwif", "rownumber", "block")
+"""Name prefixes of functions that are not deterministic or have side effects."""
 
 
-def _values(node: Node) -> Mapping[str, list[Node]]:
-    """By column the values that the condition leaves it."""
+def _find_allowed_values(node: Node) -> Mapping[str, list[Node]]:
+    """Returns the values that the condition allows, by column."""
     if not isinstance(node, Function):
         return {}
     if node.name == "and":
         found: dict[str, list[Node]] = {}
         for arg in node.args:
-            for name, values in _values(arg).items():
+            for name, values in _find_allowed_values(arg).items():
                 found[name] = values if name not in found else [value for value in found[name] if value in values]
         return found
     if node.name == "or":
-        branches = [_values(arg) for arg in node.args]
+        branches = [_find_allowed_values(arg) for arg in node.args]
         common = set.intersection(*(set(branch) for branch in branches))
         return {name: list(dict.fromkeys(itertools.chain(*(branch[name] for branch in branches)))) for name in common}
     if node.name == "equals" and len(node.args) == 2:
@@ -167,13 +171,13 @@ def _values(node: Node) -> Mapping[str, list[Node]]:
             if isinstance(one, Identifier) and len(one.parts) == 1 and isinstance(other, Literal):
                 return {one.parts[0]: [other]}
     if node.name == "in" and isinstance(node.args[0], Identifier) and len(node.args[0].parts) == 1:
-        listed = _set(node.args[1])
+        listed = _list_set_values(node.args[1])
         if listed is not None:
             return {node.args[0].parts[0]: listed}
     return {}
 
 
-def _set(node: Node) -> list[Node] | None:
+def _list_set_values(node: Node) -> list[Node] | None:
     if isinstance(node, LiteralList) and not node.is_of_tuples:
         return list(dict.fromkeys(list_members(node)))
     if isinstance(node, Literal):

@@ -1,7 +1,7 @@
-"""The rows of a table in shards: each shard is asked by a SELECT of its own, all at the same time.
+"""The rows of a sharded table: sends one SELECT per shard at the same time and streams the answers.
 
-A shard of which this server is a replica is read here, without network; of another one a replica answers over HTTP, in
-Arrow's stream format, read as it comes.
+A shard of which this server is a replica is read here, without network. For another shard one replica is queried over
+HTTP and streams its answer in Arrow's format.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.distributed.shard_settings import collect_forwarded_settings, make_s
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.remote.parallel_streams import read_in_parallel
-from engine.remote.remote_servers import no_answer_of_ours, open_response_file
+from engine.remote.remote_servers import make_bad_answer_error, open_response_file
 from engine.remote.replica_delays import Freshness
 from engine.remote.server_clusters import Address, ServerCluster, Shard
 from parts.common.errors import CancelledError, UnavailableError, UserError
@@ -50,15 +50,15 @@ _NUMBER_COLUMN = Column(SHARD_NUMBER, IntegerType(32, signed=False))
 
 @dataclass(frozen=True)
 class LocalQueries:
-    """Queries of this server's own tables."""
+    """Functions that query this server's own tables."""
 
     run: Callable[[str, Context], QueryResult]
-    described: Callable[[str, Context], Sequence[tuple[str, DataType]]]
+    describe: Callable[[str, Context], Sequence[tuple[str, DataType]]]
 
 
 @dataclass(frozen=True)
 class ShardedTable:
-    """Implements ``sql.compile.shards.sharded_relation.ShardedRelation``."""
+    """A sharded table with conditions. Implements ``sql.compile.shards.sharded_relation.ShardedRelation``."""
 
     context: Context
     here: LocalQueries
@@ -72,13 +72,16 @@ class ShardedTable:
 
     @property
     def hidden(self) -> Sequence[Column]:
+        """The column ``_shard_num``, unless the table has a column of that name."""
         return () if SHARD_NUMBER in self.schema else (_NUMBER_COLUMN,)
 
     @property
     def shard_count(self) -> int:
+        """The number of shards."""
         return len(self.cluster.shards)
 
     def read_as(self, table: NamedTable) -> ShardedRelation:
+        """Returns the table with FINAL and SAMPLE of the query's FROM."""
         own = self.remote_table
         if not isinstance(own, NamedTable) or not (table.final or table.sample is not None):
             return self
@@ -88,15 +91,18 @@ class ShardedTable:
     def narrowed(
         self, where: Sequence[Node], order_by: Sequence[OrderItem] = (), limit: int | None = None
     ) -> ShardedRelation:
+        """Returns the table with further conditions, and perhaps ORDER BY and LIMIT per shard."""
         added = tuple(term for term in where if term not in self.where)
         if limit is None:
             return replace(self, where=(*self.where, *added))
         return replace(self, where=(*self.where, *added), order_by=tuple(order_by), limit=limit)
 
     def answering(self, select: Select, columns: Sequence[Column]) -> StreamedRelation:
+        """Returns the shards' answers to a query as a relation with these columns."""
         return ShardAnswers(self, select, tuple(columns))
 
     def knows(self, table: NamedTable) -> bool:
+        """Returns whether the shards know a table of this name; temporary and external tables exist only here."""
         session = self.context.session
         if table.database == TEMPORARY_DATABASE:
             return False
@@ -105,23 +111,25 @@ class ShardedTable:
         )
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns all rows with these columns."""
         return pa.concat_tables(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yields all rows with these columns, block by block."""
         known = {column.name: column for column in (*self.schema.columns, *self.hidden)}
-        items = tuple(_item(name) for name in columns)
+        items = tuple(_make_select_item(name) for name in columns)
         select = Select(items, order_by=self.order_by, limit=None if self.limit is None else Literal(self.limit))
-        yield from self.answers(select, [known[name] for name in columns])
+        yield from self.read_answers(select, [known[name] for name in columns])
 
-    def answers(self, select: Select, columns: Sequence[Column]) -> Iterator[pa.Table]:
-        """The answers of all shards that are needed, block by block."""
+    def read_answers(self, select: Select, columns: Sequence[Column]) -> Iterator[pa.Table]:
+        """Yields the blocks of all needed shards."""
         where = self.where[0] if len(self.where) == 1 else Function("and", self.where) if self.where else None
         asked = replace(select, source=self.remote_table, where=where)
         shards = select_shards(self.cluster, self.sharding_key, self.where, self.schema, self.context.settings)
         running: dict[str, Address] = {}
         is_left = threading.Event()
         streams = [
-            self._answer(shard, format_query(_of_shard(asked, shard, values)), columns, running, is_left)
+            self._read_shard(shard, format_query(_make_shard_query(asked, shard, values)), columns, running, is_left)
             for shard, values in shards
         ]
         try:
@@ -131,7 +139,7 @@ class ShardedTable:
             for query_id, address in list(running.items()):
                 self.context.server.remote.kill(address, query_id, self.context.session.user)
 
-    def _answer(
+    def _read_shard(
         self,
         shard: Shard,
         text: str,
@@ -139,8 +147,10 @@ class ShardedTable:
         running: dict[str, Address],
         is_left: threading.Event,
     ) -> Iterator[pa.Table]:
-        """The answer of the first replica that gives one. ``running`` has its query until it is whole. Once ``is_left``
-        nobody wants the rest."""
+        """Yields the blocks of the first replica that answers.
+
+        ``running`` holds the query's id until the answer is complete. ``is_left`` stops it.
+        """
         query_id = str(self.context.server.services.new_uuid())
         settings = self.context.settings
 
@@ -151,11 +161,11 @@ class ShardedTable:
 
         with ExitStack() as stack:
             try:
-                blocks = self.context.server.remote.of_any_replica(
+                blocks = self.context.server.remote.ask_any_replica(
                     shard,
-                    lambda address: self._begun(address, text, columns, stack, query_id, running, check),
+                    lambda address: self._start_query(address, text, columns, stack, query_id, running, check),
                     connect_seconds=settings.connect_timeout_with_failover_ms / 1000,
-                    freshness=self._freshness(),
+                    freshness=self._make_freshness(),
                 )
             except UnavailableError as error:
                 if settings.skip_unavailable_shards and error.name == "ALL_CONNECTION_TRIES_FAILED":
@@ -164,8 +174,8 @@ class ShardedTable:
             yield from blocks
             running.pop(query_id, None)
 
-    def _freshness(self) -> Freshness | None:
-        """``None`` where any replica will do."""
+    def _make_freshness(self) -> Freshness | None:
+        """Returns the demanded freshness; ``None`` if any replica will do."""
         table, settings = self.remote_table, self.context.settings
         limit = settings.max_replica_delay_for_distributed_queries
         if not limit or not isinstance(table, NamedTable):
@@ -178,7 +188,7 @@ class ShardedTable:
             self.context.server.replicas_status,
         )
 
-    def _begun(
+    def _start_query(
         self,
         address: Address,
         text: str,
@@ -188,6 +198,7 @@ class ShardedTable:
         running: dict[str, Address],
         check: Callable[[], None],
     ) -> Iterator[pa.Table]:
+        """Starts the query on a replica and returns its blocks."""
         context = make_shard_context(self.context, address)
         if self.context.settings.prefer_localhost_replica and self.context.server.remote.is_local(address):
             result = self.here.run(text, context)
@@ -215,17 +226,17 @@ class ShardedTable:
             max_block_bytes=_BLOCK_BYTES,
             status=context.status,
         )
-        return _of_server(blocks, address)
+        return _name_server_in_errors(blocks, address)
 
 
-def _of_server(blocks: Iterator[pa.Table], address: Address) -> Iterator[pa.Table]:
-    """What is no stream of blocks came from that server."""
+def _name_server_in_errors(blocks: Iterator[pa.Table], address: Address) -> Iterator[pa.Table]:
+    """Yields the blocks; a stream that cannot be parsed raises an error that names the server."""
     try:
         yield from blocks
     except UserError as error:
         if error.name not in ("INCORRECT_DATA", "THERE_IS_NO_COLUMN"):
             raise
-        raise no_answer_of_ours(address, error) from None
+        raise make_bad_answer_error(address, error) from None
 
 
 @dataclass(frozen=True)
@@ -238,34 +249,38 @@ class ShardAnswers:
 
     @property
     def schema(self) -> TableSchema:
+        """The columns of the answer."""
         return TableSchema(self.columns)
 
     @property
     def hidden(self) -> Sequence[Column]:
+        """The hidden columns: none."""
         return ()
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns all rows with these columns."""
         return pa.concat_tables(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        for block in self.table.answers(self.select, self.columns):
+        """Yields all rows with these columns, block by block."""
+        for block in self.table.read_answers(self.select, self.columns):
             yield block.select(list(columns))
 
 
-def _item(name: str) -> Node:
+def _make_select_item(name: str) -> Node:
     column = Identifier((name,))
     return Alias(column, name) if name == SHARD_NUMBER else column
 
 
-def _of_shard(select: Select, shard: Shard, values: Sequence[Node]) -> Select:
-    """With the shard's number in place of its name, and what else is asked of this shard alone."""
+def _make_shard_query(select: Select, shard: Shard, values: Sequence[Node]) -> Select:
+    """Returns the query for one shard: with its number in place of ``_shard_num``, and its further conditions."""
     number = Function("toUInt32", (Literal(shard.number),))
 
-    def put(node: Node) -> Node:
+    def replace_number(node: Node) -> Node:
         return number if isinstance(node, Identifier) and node.parts == (SHARD_NUMBER,) else node
 
     terms = [*([select.where] if select.where is not None else []), *values]
     where = terms[0] if len(terms) == 1 else Function("and", tuple(terms)) if terms else None
-    own = transform(replace(select, where=where), put)
+    own = transform(replace(select, where=where), replace_number)
     assert isinstance(own, Select)
     return own

@@ -1,4 +1,4 @@
-"""CREATE TABLE of tables that read others: the names among their arguments, and columns that the others have."""
+"""Completes CREATE TABLE of Distributed and Merge tables: names in the arguments, and columns."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ from sql.grammar.syntax_tree import NamedTable
 
 
 def complete_definition(create: CreateTable, given: CreateTable, context: Context, here: LocalQueries) -> CreateTable:
-    """``given`` is the statement: a table that it names (AS) may have indexes, which stay there. Raises 36 for indexes
-    of its own, 701 for a cluster that is not configured; a table that was made before may wait for its cluster."""
+    """Resolves names, checks the engine and adds missing columns from the tables behind it.
+
+    ``given`` is the statement as written: indexes of a table named by AS are ignored. Raises 36 (BAD_ARGUMENTS) for
+    indexes in the statement, 701 (CLUSTER_DOESNT_EXIST). ATTACH checks nothing, so that a table loads without its
+    cluster.
+    """
     if create.engine is None or create.attach:
         return create
     engine = find_engine(create)

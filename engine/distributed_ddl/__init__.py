@@ -1,2 +1,4 @@
-"""Statements with ON CLUSTER: who puts them into the queue of ``coordination.ddl.ddl_queue``, and who carries them
-out."""
+"""Statements with ON CLUSTER: queued by the initiator, executed by a worker on each server.
+
+The queue itself is in ``coordination.ddl.ddl_queue``.
+"""

@@ -1,14 +1,15 @@
-"""Carries out the statements of the queue of distributed DDL that name this server, one after the other.
+"""Executes the queued ON CLUSTER statements that name this server, one after the other.
 
 Invariants
-- Statements are carried out in the order of the queue. One that must wait (for another replica of its shard, for
-  ZooKeeper) holds up those behind it.
-- Before a statement is carried out ``began`` says so in ZooKeeper. Once it has an outcome here, which is noted on disk
-  (``journal``) before ZooKeeper hears of it, it is not carried out again.
-- A statement that a former process has begun is repeated only where that does nothing twice (``kinds.after_crash``);
-  else its outcome is 341: whether it was carried out is not known.
 
-Called by one background task; ``stop`` from any thread.
+- Statements run in the order of the queue. One that must wait (for another replica of its shard, or for ZooKeeper)
+  blocks those behind it.
+- Before a statement runs, ZooKeeper records that it has begun. Its outcome is written to disk (``journal``) before
+  ZooKeeper gets it; from then on the statement never runs again here.
+- A statement that a former process began is repeated only if that is harmless (``statement_kinds.judge_after_crash``);
+  otherwise its outcome is 341 (UNFINISHED): it is unknown whether it was executed.
+
+Called by one background task; ``stop`` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from coordination.ddl.ddl_entry import DdlEntry, DdlHost, DdlOutcome
 from coordination.ddl.ddl_queue import EntryGone
 from coordination.keeper.interface import Keeper, KeeperConnectionLoss, KeeperError, SessionState
 from engine.catalog.catalog import Catalog
-from engine.distributed_ddl.initiator import ddl_queue
+from engine.distributed_ddl.initiator import make_ddl_queue
 from engine.distributed_ddl.journal import Journal
 from engine.distributed_ddl.known_tables import TablesAfterStart
 from engine.distributed_ddl.statement_kinds import (
     AfterCrash,
-    after_crash,
     is_for_one_replica,
+    judge_after_crash,
+    make_repeatable,
     may_be_retried,
-    to_repeat,
 )
 from engine.interserver.replication import Replication
 from engine.queries.session import QueryResult, Session
@@ -51,12 +52,12 @@ from sql.settings.setting_values import CLICKHOUSE_DIALECT
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 10.0
-"""A watch wakes the task; this is only for a watch that was lost."""
+"""Normally a watch wakes the task; polling covers a lost watch."""
 _RETRY_SECONDS = 1.0
 _MOST_TRIES = 6
 _LONGEST_PAUSE = 8.0
 _ENDS_WITH_SERVER = ("QUERY_WAS_CANCELLED", "ABORTED")
-"""How statements end that run when their server stops."""
+"""Errors of statements that are interrupted by a stopping server."""
 _UNKNOWN = (
     "The server ended, or lost its session, while it carried the statement out: whether it was carried out is not "
     "known. Look at the table, and repeat the statement where it was not"
@@ -64,7 +65,7 @@ _UNKNOWN = (
 
 
 class DdlServer(Protocol):
-    """What the queue needs of a server."""
+    """The part of a server that the worker needs."""
 
     config: Config
     catalog: Catalog
@@ -75,12 +76,13 @@ class DdlServer(Protocol):
 
     def execute_parsed(
         self, parsed: ParsedStatement, text: str, session: Session, *, parameters: Mapping[str, str]
-    ) -> QueryResult: ...
+    ) -> QueryResult:
+        """Runs a parsed statement."""
 
 
 @dataclass
 class _Task:
-    """An entry that names this server: as the ``hosts``, of which the first counts."""
+    """A queue entry that names this server, as ``hosts``; the first of them counts."""
 
     name: str
     identity: str
@@ -88,38 +90,41 @@ class _Task:
     hosts: list[DdlHost]
     outcome: DdlOutcome | None = None
     shard_outcome: DdlOutcome | None = None
-    """Known here, and perhaps not yet written as the shard's."""
+    """The outcome of the whole shard, perhaps not yet in ZooKeeper."""
     tries: int = 0
 
     @property
     def host(self) -> DdlHost:
+        """The name of this server that counts for the entry."""
         return self.hosts[0]
 
 
 class DdlWorker:
+    """The worker of one server's queue of ON CLUSTER statements."""
+
     def __init__(self, server: DdlServer) -> None:
-        """The catalog has been loaded. Raises 180 (THERE_IS_NO_PROFILE) for that of the configuration."""
+        """Requires a loaded catalog. Raises 180 (THERE_IS_NO_PROFILE) for an unknown profile in the configuration."""
         server.config.profile(server.config.distributed_ddl.profile)
         self._server = server
-        self._queue = ddl_queue(server.config)
+        self._queue = make_ddl_queue(server.config)
         self._process = str(server.services.new_uuid())
         self._journal = Journal(server.path, self._process)
         self._tables = TablesAfterStart(server.catalog, self._journal.former)
         self._tasks: dict[str, _Task] = {}
-        """What is not done, by the name of the entry."""
+        """Unfinished tasks by the name of the entry."""
         self._done: set[str] = set()
         self._is_stopping = False
         self._read_in = self._announced_in = 0
-        """The sessions in which the server read the queue, and said that it does."""
+        """The sessions in which the server last read the queue and last registered as its reader."""
         self._cleaned_at = server.services.monotonic()
         self.wake: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
-        """What is carried out now gets no outcome here: the next start decides."""
+        """Stops the worker. A statement that runs now gets no outcome here; the next start decides about it."""
         self._is_stopping = True
 
     def run_once(self) -> float:
-        """Carries out what is there. Returns the seconds until it wants to run again."""
+        """Executes what is queued for this server. Returns the seconds until the next run."""
         keeper = self._server.replication.keeper
         if keeper is None or keeper.state is not SessionState.CONNECTED or self._is_stopping:
             return _RETRY_SECONDS
@@ -140,9 +145,9 @@ class DdlWorker:
             self._read_in = keeper.session_id
         names = self._queue.names(keeper, self._on_change)
         self._done.intersection_update(names)
-        self._find(keeper, [name for name in names if name not in self._done and name not in self._tasks])
+        self._make_tasks(keeper, [name for name in names if name not in self._done and name not in self._tasks])
         for name in sorted(self._tasks):
-            pause = self._step(keeper, self._tasks[name])
+            pause = self._process_entry(keeper, self._tasks[name])
             if pause is not None:
                 return pause
             del self._tasks[name]
@@ -151,20 +156,20 @@ class DdlWorker:
         return _POLL_SECONDS
 
     def _forget_entries(self) -> None:
-        """ZooKeeper may have lost its data meanwhile, and have other entries of these names."""
+        """Forgets all entries: after a lost session ZooKeeper may have lost its data and reuse these names."""
         self._done.clear()
         self._tasks.clear()
 
-    def _find(self, keeper: Keeper, names: list[str]) -> None:
+    def _make_tasks(self, keeper: Keeper, names: list[str]) -> None:
         """Makes tasks of the entries that name this server."""
         for name, (data, identity) in zip(names, self._queue.read(keeper, names), strict=True):
-            task = self._task(name, data, identity)
+            task = self._make_task(name, data, identity)
             if task is None or all(self._queue.is_finished(keeper, name, host) for host in task.hosts):
                 self._done.add(name)
             else:
                 self._tasks[name] = task
 
-    def _task(self, name: str, data: bytes, identity: str) -> _Task | None:
+    def _make_task(self, name: str, data: bytes, identity: str) -> _Task | None:
         if not data:
             return None
         try:
@@ -180,15 +185,15 @@ class DdlWorker:
 
     # -- one entry ------------------------------------------------------------------------------------------------
 
-    def _step(self, keeper: Keeper, task: _Task) -> float | None:
-        """``None``: done. Else the seconds until it is to be tried again."""
+    def _process_entry(self, keeper: Keeper, task: _Task) -> float | None:
+        """Processes one entry. Returns ``None`` when it is finished, else the seconds until the next attempt."""
         queue = self._queue
         try:
             if task.outcome is None:
                 if not queue.become_active(keeper, task.name, task.entry, task.host, self._server.uuid):
                     logger.warning("another server says that it is %s; %s waits", task.host.id, task.name)
                     return _RETRY_SECONDS
-                pause = self._carry_out(keeper, task)
+                pause = self._execute_entry(keeper, task)
                 if pause is not None:
                     return pause
             assert task.outcome is not None
@@ -197,24 +202,26 @@ class DdlWorker:
             logger.info("entry %s was removed from the queue of distributed DDL", task.name)
         return None
 
-    def _carry_out(self, keeper: Keeper, task: _Task) -> float | None:
+    def _execute_entry(self, keeper: Keeper, task: _Task) -> float | None:
         try:
             parsed = parse_statement(task.entry.statement)
         except PandoError as error:
             task.outcome = DdlOutcome.from_error(error)
             return None
         known = self._journal.outcome(task.name, task.identity)
-        if is_for_one_replica(parsed.statement) and self._tables.is_replicated(parsed.statement, self._database(task)):
+        if is_for_one_replica(parsed.statement) and self._tables.is_replicated(
+            parsed.statement, self._get_database(task)
+        ):
             task.shard_outcome = known
-            return self._carry_out_for_shard(keeper, task, parsed)
+            return self._execute_for_shard(keeper, task, parsed)
         if known is None:
             began = self._queue.begin(keeper, task.name, task.entry, task.host, self._process)
-            known = self._outcome(task, parsed, began)
+            known = self._execute_and_note(task, parsed, began)
         task.outcome = known
-        return self._pause(task) if known is None else None
+        return self._get_pause(task) if known is None else None
 
-    def _carry_out_for_shard(self, keeper: Keeper, task: _Task, parsed: ParsedStatement) -> float | None:
-        """By this replica, or by another whose outcome this one takes over."""
+    def _execute_for_shard(self, keeper: Keeper, task: _Task, parsed: ParsedStatement) -> float | None:
+        """Executes the statement for the whole shard, or takes over the outcome of another replica that did."""
         queue, shard = self._queue, task.entry.shard_of(task.host)
         if task.shard_outcome is None:
             task.outcome = queue.executed(keeper, task.name, shard, self._on_change)
@@ -224,26 +231,26 @@ class DdlWorker:
             if not queue.lock_shard(keeper, task.name, task.entry, shard, self._server.uuid):
                 return _RETRY_SECONDS
             began = queue.begin_shard(keeper, task.name, task.entry, shard, self._process)
-            task.shard_outcome = self._outcome(task, parsed, began)
+            task.shard_outcome = self._execute_and_note(task, parsed, began)
             if task.shard_outcome is None:
                 if not self._is_stopping:
                     queue.unlock_shard(keeper, task.name, shard)
-                return self._pause(task)
+                return self._get_pause(task)
         task.outcome = queue.finish_shard(keeper, task.name, task.entry, shard, task.shard_outcome)
         return None
 
-    def _outcome(self, task: _Task, parsed: ParsedStatement, began: str) -> DdlOutcome | None:
-        """``None``: it was not carried out, and is to be tried again."""
-        outcome = self._tried(task, parsed, began)
+    def _execute_and_note(self, task: _Task, parsed: ParsedStatement, began: str) -> DdlOutcome | None:
+        """Executes the statement and records its outcome; ``None`` if it is to be tried again."""
+        outcome = self._try_statement(task, parsed, began)
         if outcome is not None:
             self._journal.note(task.name, task.identity, outcome)
             self._server.services.failpoint("distributed_ddl.after_note")
         return outcome
 
-    def _tried(self, task: _Task, parsed: ParsedStatement, began: str) -> DdlOutcome | None:
+    def _try_statement(self, task: _Task, parsed: ParsedStatement, began: str) -> DdlOutcome | None:
         is_repeated = began != self._process
         if is_repeated:
-            plan = after_crash(parsed.statement, self._tables.after(began, self._database(task)))
+            plan = judge_after_crash(parsed.statement, self._tables.for_statement(began, self._get_database(task)))
             logger.warning("%s was begun by a process that is gone: %s", task.name, plan.value)
             if plan is not AfterCrash.REPEAT:
                 return (
@@ -251,12 +258,12 @@ class DdlWorker:
                     if plan is AfterCrash.DONE
                     else DdlOutcome.from_error(UserError("UNFINISHED", _UNKNOWN))
                 )
-            parsed = replace(parsed, statement=to_repeat(parsed.statement))
+            parsed = replace(parsed, statement=make_repeatable(parsed.statement))
         started = self._server.services.monotonic()
         try:
             self._execute(task, parsed)
         except PandoError as error:
-            if self._is_retried(task, parsed.statement, error):
+            if self._should_retry(task, parsed.statement, error):
                 return None
             if is_repeated:
                 error = UserError("UNFINISHED", f"{_UNKNOWN}. Repeated, it failed: {error}")
@@ -266,7 +273,7 @@ class DdlWorker:
             return DdlOutcome(1001, f"{type(error).__name__}: {error}", self._milliseconds_since(started))
         return DdlOutcome(duration_ms=self._milliseconds_since(started))
 
-    def _is_retried(self, task: _Task, statement: Statement, error: PandoError) -> bool:
+    def _should_retry(self, task: _Task, statement: Statement, error: PandoError) -> bool:
         if self._is_stopping and error.name in _ENDS_WITH_SERVER:
             return True
         task.tries += 1
@@ -279,7 +286,7 @@ class DdlWorker:
         entry, server = task.entry, self._server
         profile = server.config.profile(server.config.distributed_ddl.profile)
         session = Session(
-            database=self._database(task),
+            database=self._get_database(task),
             settings={**profile, **parse_given_settings(dict(entry.settings)), "dialect": CLICKHOUSE_DIALECT},
             user=entry.user,
         )
@@ -291,10 +298,10 @@ class DdlWorker:
         result.close()
         server.services.failpoint("distributed_ddl.after_execution")
 
-    def _database(self, task: _Task) -> str:
+    def _get_database(self, task: _Task) -> str:
         return task.host.default_database or task.entry.database
 
-    def _pause(self, task: _Task) -> float:
+    def _get_pause(self, task: _Task) -> float:
         return min(_RETRY_SECONDS / 2 * 2**task.tries, _LONGEST_PAUSE)
 
     def _milliseconds_since(self, started: float) -> int:

@@ -1,4 +1,4 @@
-"""Puts a statement with ON CLUSTER into the queue, and waits for the servers of the cluster."""
+"""Queues a statement with ON CLUSTER, and waits for the servers of the cluster."""
 
 from __future__ import annotations
 
@@ -28,21 +28,25 @@ from sql.settings.supported_settings import (
 )
 
 _POLL_SECONDS = 0.5
-"""A watch wakes the wait; this is for those who become active, and for a watch that was lost."""
-_OWN = (
+"""A watch ends the wait; polling finds servers that become active, and covers a lost watch."""
+_INITIATOR_PREFIXES = (
     "readonly", "dialect", "distributed_ddl_", "allow_distributed_ddl", "output_format_", "http_", "max_result_",
     "default_format",
 )  # fmt: skip
-"""Settings, by what they begin with, that are of the initiator alone."""
+"""Prefixes of settings that concern the initiator alone."""
 
 
-def ddl_queue(config: Config) -> DdlQueue:
+def make_ddl_queue(config: Config) -> DdlQueue:
+    """Returns the queue that the configuration names."""
     return DdlQueue(config.distributed_ddl.path, config.distributed_ddl.replicas_path)
 
 
 def execute_on_cluster(parsed: ParsedStatement, context: Context) -> QueryResult:
-    """Raises 701, 392, 225, 48 and 36 before anything is done; 159, and the error of a server, as
-    ``distributed_ddl_output_mode`` says."""
+    """Queues a statement and waits for its outcomes, as ``distributed_ddl_output_mode`` says.
+
+    Raises 392 (QUERY_IS_PROHIBITED), 225 (NO_ZOOKEEPER), 701 (CLUSTER_DOESNT_EXIST), 48 and 36 before it queues
+    anything; 159 (TIMEOUT_EXCEEDED) and errors of servers afterwards, depending on the mode.
+    """
     assert parsed.on_cluster is not None
     server, settings = context.server, context.settings
     if not settings.allow_distributed_ddl:
@@ -50,7 +54,7 @@ def execute_on_cluster(parsed: ParsedStatement, context: Context) -> QueryResult
     if server.replication.keeper is None:
         raise UserError("NO_ZOOKEEPER", "ON CLUSTER needs ZooKeeper: set 'zookeeper' in the server's configuration")
     cluster = get_configured_cluster(server.config, expand_macros(parsed.on_cluster.cluster, server.replication.macros))
-    shards = _hosts(cluster)
+    shards = _list_hosts(cluster)
     refuse_on_cluster(parsed.statement, [len(shard) for shard in shards])
     entry = DdlEntry(
         parsed.on_cluster.text,
@@ -59,34 +63,34 @@ def execute_on_cluster(parsed: ParsedStatement, context: Context) -> QueryResult
         shards,
         f"{server.config.interserver_host}:{server.config.http_port or 0}",
         context.session.user,
-        _passed_settings(context),
+        _collect_passed_settings(context),
         dict(context.parameters),
     )
-    queue, keeper = ddl_queue(server.config), server.replication.require_keeper()
+    queue, keeper = make_ddl_queue(server.config), server.replication.require_keeper()
     name = queue.add(keeper, entry)
     if settings.distributed_ddl_task_timeout == 0:
         return QueryResult()
-    answer = Answer(OutputMode.of(settings.distributed_ddl_output_mode), entry.hosts)
-    _wait(keeper, queue, name, answer, context)
+    answer = Answer(OutputMode.parse(settings.distributed_ddl_output_mode), entry.hosts)
+    _wait_for_answer(keeper, queue, name, answer, context)
     if not answer.mode.returns_rows:
         return QueryResult()
-    return _result(answer)
+    return _make_result(answer)
 
 
-def _passed_settings(context: Context) -> dict[str, SettingValue]:
-    """What somebody changed, and a server heeds."""
+def _collect_passed_settings(context: Context) -> dict[str, SettingValue]:
+    """Returns the changed settings that servers support."""
     changed = {
         name: value
         for name, value in context.settings.changes.items()
-        if name in SUPPORTED_SETTINGS and not name.startswith(_OWN)
+        if name in SUPPORTED_SETTINGS and not name.startswith(_INITIATOR_PREFIXES)
     }
     if context.settings.max_memory_usage == context.server.config.default_max_memory_usage:
-        changed.pop("max_memory_usage", None)  # nobody asked for it: it is this server's
+        changed.pop("max_memory_usage", None)  # the default of this server, not the user's choice
     return changed
 
 
-def _hosts(cluster: ServerCluster) -> tuple[tuple[DdlHost, ...], ...]:
-    """Raises 80 where a server stands twice in the cluster."""
+def _list_hosts(cluster: ServerCluster) -> tuple[tuple[DdlHost, ...], ...]:
+    """Returns the servers of each shard. Raises 80 (INCORRECT_QUERY) for a server that is listed twice."""
     shards = tuple(
         tuple(DdlHost(replica.host, replica.port, replica.default_database) for replica in shard.replicas)
         for shard in cluster.shards
@@ -100,7 +104,7 @@ def _hosts(cluster: ServerCluster) -> tuple[tuple[DdlHost, ...], ...]:
     return shards
 
 
-def _wait(keeper: Keeper, queue: DdlQueue, name: str, answer: Answer, context: Context) -> None:
+def _wait_for_answer(keeper: Keeper, queue: DdlQueue, name: str, answer: Answer, context: Context) -> None:
     services, seconds = context.server.services, context.settings.distributed_ddl_task_timeout
     deadline = services.monotonic() + seconds if seconds > 0 else None
     changed = threading.Event()
@@ -116,24 +120,24 @@ def _wait(keeper: Keeper, queue: DdlQueue, name: str, answer: Answer, context: C
         try:
             status = queue.status(keeper, name, on_change)
             active = status.active
-            answer.take(status.finished, active)
-            is_whole = answer.is_whole(_readers(keeper, queue, answer))
+            answer.add_outcomes(status.finished, active)
+            is_whole = answer.is_complete(_list_readers(keeper, queue, answer))
         except KeeperError:
             is_whole = False  # the entry stays, and the connection comes back
         if is_whole or is_late:
-            answer.end(active, is_late=is_late, what=what)
+            answer.finish(active, is_late=is_late, what=what)
             return
         context.status.check()
         services.wait(changed, _POLL_SECONDS)
 
 
-def _readers(keeper: Keeper, queue: DdlQueue, answer: Answer) -> Collection[str]:
+def _list_readers(keeper: Keeper, queue: DdlQueue, answer: Answer) -> Collection[str]:
     if not answer.mode.only_active:
         return ()
-    return queue.readers(keeper, [host.id for host in answer.remaining()])
+    return queue.readers(keeper, [host.id for host in answer.list_remaining()])
 
 
-def _result(answer: Answer) -> QueryResult:
+def _make_result(answer: Answer) -> QueryResult:
     columns = answer.mode.columns
     arrays = [pa.array([row[place] for row in answer.rows], type_.arrow) for place, (_, type_) in enumerate(columns)]
     schema = pa.schema([pa.field(name, type_.arrow, type_.is_nullable) for name, type_ in columns])

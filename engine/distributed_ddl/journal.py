@@ -1,9 +1,8 @@
-"""What this server has carried out of the queue of distributed DDL, kept on its own disk.
+"""The outcomes of queued ON CLUSTER statements on this server, kept on its own disk.
 
-ZooKeeper says what is to be done; that something was done this file says too, before ZooKeeper hears of it. So a server
-whose answer to ZooKeeper was lost knows the outcome after its start, and one whose ZooKeeper was put back to an older
-state does nothing again. An entry is known by its name and by when ZooKeeper made it: a ZooKeeper that lost its data
-gives the same names again.
+An outcome is written here before ZooKeeper gets it. So a server whose response to ZooKeeper was lost knows the outcome
+after a restart, and one whose ZooKeeper was restored to an older state repeats nothing. An entry is identified by its
+name and the time ZooKeeper created it, because a ZooKeeper that lost its data reuses names.
 
 The file ``distributed_ddl.json`` is one JSON object: ``version``, ``process`` (the name of the last process that could
 change tables) and ``done``: by the entry's name a list of its identity, code, error and milliseconds.
@@ -24,32 +23,35 @@ logger = logging.getLogger(__name__)
 
 _FILE = "distributed_ddl.json"
 _VERSION = 1
-_MOST = 2000
-"""The oldest of more are forgotten."""
+_MOST_OUTCOMES = 2000
+"""Number of outcomes kept; older ones are dropped."""
 
 
 class Journal:
+    """The journal of one server."""
+
     def __init__(self, directory: Path, process: str) -> None:
-        """Notes that ``process`` can change tables from now on."""
+        """Reads the file and records that ``process`` can change tables from now on."""
         self._file = directory / _FILE
         self._process = process
-        self.former, self._done = _read(self._file)
-        """``former``: the process before; ``""`` at the first start."""
-        self._write()
+        self.former, self._done = _read_file(self._file)
+        """``former``: the name of the previous process; ``""`` at the first start."""
+        self._write_file()
 
     def outcome(self, name: str, identity: str) -> DdlOutcome | None:
+        """Returns the recorded outcome of this entry, if any."""
         found = self._done.get(name)
         return found[1] if found is not None and found[0] == identity else None
 
     def note(self, name: str, identity: str, outcome: DdlOutcome) -> None:
-        """It is known from here on; should the disk fail, as long as the process lives."""
+        """Records an outcome. If the disk fails it is known only as long as the process lives."""
         self._done.pop(name, None)
         self._done[name] = identity, outcome
-        for oldest in list(self._done)[:-_MOST]:
+        for oldest in list(self._done)[:-_MOST_OUTCOMES]:
             del self._done[oldest]
-        self._write()
+        self._write_file()
 
-    def _write(self) -> None:
+    def _write_file(self) -> None:
         done = {
             name: [identity, outcome.code, outcome.error, outcome.duration_ms]
             for name, (identity, outcome) in self._done.items()
@@ -60,7 +62,7 @@ class Journal:
             logger.error("cannot note in %s what was carried out of distributed DDL: %s", self._file, error)
 
 
-def _read(file: Path) -> tuple[str, dict[str, tuple[str, DdlOutcome]]]:
+def _read_file(file: Path) -> tuple[str, dict[str, tuple[str, DdlOutcome]]]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         done = {

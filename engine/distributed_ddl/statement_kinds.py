@@ -1,5 +1,4 @@
-"""What a statement's kind decides: how many replicas of a shard carry it out, and what is done with one whose server
-ended while it carried it out. Pure.
+"""Rules by a statement's kind: on how many replicas it runs, and what to do after a crash. Pure.
 
 Source: ClickHouse documentation, "Distributed DDL Queries (ON CLUSTER Clause)".
 """
@@ -36,51 +35,58 @@ from sql.grammar.statements.statement import (
     Statement,
 )
 
-_OF_ONE_SERVER = (*LOCAL_CHANGE_TYPES, Freeze, Unfreeze, DropDetached)
-"""Commands of ALTER about what each replica has for itself."""
+_LOCAL_COMMANDS = (*LOCAL_CHANGE_TYPES, Freeze, Unfreeze, DropDetached)
+"""Commands of ALTER that change only the replica they run on."""
 _SAME_WHEN_REPEATED = (
     *LOCAL_CHANGE_TYPES, AddColumn, AddConstraint, AddIndex, CommentColumn, ModifyColumn, ModifyTtl, MaterializeColumn,
     MaterializeIndex, MaterializeTtl,
 )  # fmt: skip
-_OWN_MACROS = ("{database}", "{table}", "{uuid}")
-"""They have the same value on all servers."""
+_SHARED_MACROS = ("{database}", "{table}", "{uuid}")
+"""Macros that have the same value on all servers."""
 
 
-_PASSING = ("TABLE_IS_READ_ONLY", "KEEPER_EXCEPTION")
-"""Refusals for as long as there is no session; what comes behind the effect of a statement is 341."""
+_TEMPORARY_ERRORS = ("TABLE_IS_READ_ONLY", "KEEPER_EXCEPTION")
+"""Errors of a server without a ZooKeeper session; a failure after the statement's effect is 341 instead."""
 
 
 class KnownTables(Protocol):
-    """The tables of this server, after its start."""
+    """The tables of this server, compared with those at its start."""
 
-    def exists(self, table: TableRef) -> bool: ...
+    def exists(self, table: TableRef) -> bool:
+        """Returns whether the table exists now."""
 
-    def has_database(self, database: str) -> bool: ...
+    def has_database(self, database: str) -> bool:
+        """Returns whether the database exists now."""
 
     def is_from_start(self, table: TableRef) -> bool:
-        """Whether the table is the one that was there when the server started."""
+        """Returns whether the table is the same one as when the server started."""
 
     def all_from_start(self, database: str) -> bool:
-        """The same for a database and all of its tables."""
+        """Returns whether the database's tables are all the same ones as when the server started."""
 
 
 class AfterCrash(Enum):
+    """The judgement about a statement that a crash interrupted."""
+
     REPEAT = "it was not carried out, or does nothing when it is repeated"
     DONE = "it was carried out"
     UNKNOWN = "it may have been carried out, and must not be repeated"
 
 
 def is_for_one_replica(statement: Statement) -> bool:
-    """Whether one replica of a replicated table carries it out, and the others get its effect by replication."""
+    """Returns whether one replica of a replicated table executes it and the others get its effect."""
     if isinstance(statement, statements.AlterTable):
-        return not all(isinstance(command, _OF_ONE_SERVER) for command in statement.commands)
+        return not all(isinstance(command, _LOCAL_COMMANDS) for command in statement.commands)
     return isinstance(statement, statements.MutateTable | statements.TruncateTable | statements.OptimizeTable)
 
 
 def refuse_on_cluster(statement: Statement, shards: Sequence[int]) -> None:
-    """Raises 36, 48 for what no cluster can carry out. ``shards`` are the numbers of replicas of each shard."""
+    """Raises 36 (BAD_ARGUMENTS), 48 (NOT_IMPLEMENTED) or 80 for statements that cannot run ON CLUSTER.
+
+    ``shards`` are the numbers of replicas of each shard.
+    """
     if isinstance(statement, statements.AlterTable):
-        own = [isinstance(command, _OF_ONE_SERVER) for command in statement.commands]
+        own = [isinstance(command, _LOCAL_COMMANDS) for command in statement.commands]
         if any(own) and not all(own):
             raise UserError(
                 "BAD_ARGUMENTS",
@@ -108,7 +114,7 @@ def _refuse_create(create: statements.CreateTable, shards: Sequence[int]) -> Non
         or not create.engine.name.startswith("Replicated")
         or not has_replica_location(create.engine)
     ):
-        return  # without arguments the place has the macros of the configuration
+        return  # the default path and name contain macros
     path, name = create.engine.arguments[:2]
     if sum(shards) > 1 and "{" not in name:
         raise UserError(
@@ -116,7 +122,7 @@ def _refuse_create(create: statements.CreateTable, shards: Sequence[int]) -> Non
             f"The replica name {name} would be the same on every server of the cluster: write a macro, such as "
             "'{replica}', or CREATE the table on each server",
         )
-    for macro in _OWN_MACROS:
+    for macro in _SHARED_MACROS:
         path = path.replace(macro, "")
     if len(shards) > 1 and "{" not in path:
         raise UserError(
@@ -126,8 +132,8 @@ def _refuse_create(create: statements.CreateTable, shards: Sequence[int]) -> Non
         )
 
 
-def after_crash(statement: Statement, tables: KnownTables) -> AfterCrash:
-    """What is known of a statement that another process of this server, or another replica, has begun."""
+def judge_after_crash(statement: Statement, tables: KnownTables) -> AfterCrash:
+    """Judges a statement that a former process of this server, or another replica, began."""
     match statement:
         case statements.CreateTable(replaces=True) | statements.AttachTable(as_replicated=bool()):
             return AfterCrash.UNKNOWN
@@ -137,11 +143,11 @@ def after_crash(statement: Statement, tables: KnownTables) -> AfterCrash:
             return AfterCrash.DONE if tables.has_database(statement.name) else AfterCrash.REPEAT
         case statements.DropTable():
             left = [table for table in (statement.table, *statement.others) if tables.exists(table)]
-            return _dropped(bool(left), all(map(tables.is_from_start, left)))
+            return _judge_drop(bool(left), all(map(tables.is_from_start, left)))
         case statements.DropDatabase():
-            return _dropped(tables.has_database(statement.name), tables.all_from_start(statement.name))
+            return _judge_drop(tables.has_database(statement.name), tables.all_from_start(statement.name))
         case statements.RenameTables():
-            return _renamed(statement.pairs, tables)
+            return _judge_rename(statement.pairs, tables)
         case statements.AlterTable():
             is_same = all(isinstance(command, _SAME_WHEN_REPEATED) for command in statement.commands)
             return AfterCrash.REPEAT if is_same else AfterCrash.UNKNOWN
@@ -152,14 +158,14 @@ def after_crash(statement: Statement, tables: KnownTables) -> AfterCrash:
     return AfterCrash.UNKNOWN
 
 
-def _dropped(is_left: bool, is_from_start: bool) -> AfterCrash:
-    """What came after the start under the same name must stay."""
+def _judge_drop(is_left: bool, is_from_start: bool) -> AfterCrash:
+    """Judges a DROP; objects created after the start under the same name must stay."""
     if not is_left:
         return AfterCrash.DONE
     return AfterCrash.REPEAT if is_from_start else AfterCrash.UNKNOWN
 
 
-def _renamed(pairs: Sequence[tuple[TableRef, TableRef]], tables: KnownTables) -> AfterCrash:
+def _judge_rename(pairs: Sequence[tuple[TableRef, TableRef]], tables: KnownTables) -> AfterCrash:
     if all(not tables.exists(old) and tables.exists(new) for old, new in pairs):
         return AfterCrash.DONE
     if all(tables.is_from_start(old) and not tables.exists(new) for old, new in pairs):
@@ -168,15 +174,18 @@ def _renamed(pairs: Sequence[tuple[TableRef, TableRef]], tables: KnownTables) ->
 
 
 def may_be_retried(statement: Statement, error: PandoError) -> bool:
-    """Whether the statement was refused before it did anything, for a reason that passes: its table, or ZooKeeper, is
-    not there for a while. Of several commands one may have been carried out."""
+    """Returns whether the statement was refused before it did anything, for a temporary reason.
+
+    Such reasons are a table or ZooKeeper that is unavailable for a while. A statement of several commands is never
+    retried, because one of them may have been executed.
+    """
     parts: Sequence[object] = getattr(statement, "commands", None) or getattr(statement, "pairs", None) or ()
     is_one = len(parts) < 2 and not getattr(statement, "others", ())
-    return is_one and isinstance(error, UnavailableError) and error.name in _PASSING
+    return is_one and isinstance(error, UnavailableError) and error.name in _TEMPORARY_ERRORS
 
 
-def to_repeat(statement: Statement) -> Statement:
-    """The statement that does what may be left of this one, and takes what is done for done."""
+def make_repeatable(statement: Statement) -> Statement:
+    """Returns the statement in a form that ignores what is already done."""
     match statement:
         case statements.DropTable() | statements.DropDatabase():
             return replace(statement, if_exists=True)

@@ -1,1 +1,1 @@
-"""What every front of a server shares: sessions, counts, metrics, log-ins."""
+"""The parts that all fronts of a server share: sessions, counts, metrics, logins."""

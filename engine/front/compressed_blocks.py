@@ -1,13 +1,11 @@
-"""ClickHouse's own compression of bodies and answers (``decompress=1``, ``compress=1``): a row of frames.
+"""ClickHouse's own compression of request and response bodies, as a sequence of frames.
 
-=====  ==========================================================================
-bytes  content
-=====  ==========================================================================
-16     CityHash128 (version 1.0.2) of the rest of the frame: its high, then its low half, little endian
-1      method: 0x82 LZ4, 0x90 ZSTD, 0x02 none
-4      size of the frame without the checksum, little endian
-4      size of the data, little endian
-…      the data, compressed
+It is asked for by ``decompress=1`` and ``compress=1``.
+
+=====  ========================================================================== bytes  content =====
+========================================================================== 16     CityHash128 (version 1.0.2) of the
+rest of the frame: its high, then its low half, little endian 1      method: 0x82 LZ4, 0x90 ZSTD, 0x02 none 4      size
+of the frame without the checksum, little endian 4      size of the data, little endian …      the data, compressed
 =====  ==========================================================================
 
 Source: ClickHouse documentation, "Native protocol, compression"; the frames of ClickHouse's own files in the tests.
@@ -27,7 +25,7 @@ from parts.common.errors import UserError
 
 LZ4, ZSTD, NONE = 0x82, 0x90, 0x02
 BLOCK_BYTES = 1 << 20
-"""The data of one frame that is written; clients expect about as much."""
+"""Data bytes in one written frame; clients expect about this size."""
 MAX_FRAME_BYTES = 128 << 20
 _CHECKSUM_BYTES, _HEAD = 16, struct.Struct("<BII")
 _LZ4_EXPANSION, _LZ4_SMALL = 255, 64
@@ -35,19 +33,20 @@ _READ_BYTES = 1 << 20
 
 
 def compute_checksum(data: bytes) -> bytes:
+    """Returns the checksum of a frame's other bytes."""
     number = CityHash128(data)
     return struct.pack("<QQ", number >> 64, number & (2**64 - 1))
 
 
 def compress_block(data: bytes) -> bytes:
-    """The data as one LZ4 frame."""
+    """Returns the data as one LZ4 frame."""
     compressed = pa.Codec("lz4_raw").compress(data, asbytes=True)
     rest = _HEAD.pack(LZ4, _HEAD.size + len(compressed), len(data)) + compressed
     return compute_checksum(rest) + rest
 
 
 class BlockCompressor:
-    """An answer in frames of :data:`BLOCK_BYTES`."""
+    """Compresses a response into frames of :data:`BLOCK_BYTES`."""
 
     encoding = ""
 
@@ -55,6 +54,7 @@ class BlockCompressor:
         self._held = bytearray()
 
     def compress(self, data: bytes) -> bytes:
+        """Takes bytes; returns the frames that are full."""
         self._held += data
         whole = len(self._held) - len(self._held) % BLOCK_BYTES
         frames = [
@@ -64,36 +64,43 @@ class BlockCompressor:
         return b"".join(frames)
 
     def finish(self) -> bytes:
+        """Returns the last frame."""
         data = compress_block(bytes(self._held)) if self._held else b""
         self._held.clear()
         return data
 
 
 class BlockReader(io.RawIOBase):
-    """The data of frames. Raises 40, 89, 271, 33 and 39 where they are not what they should be."""
+    """The data of a stream of frames.
+
+    Raises 40 (CHECKSUM_DOESNT_MATCH), 89 (UNKNOWN_COMPRESSION_METHOD), 271 (CANNOT_DECOMPRESS), 33
+    (CANNOT_READ_ALL_DATA) and 39 (TOO_LARGE_SIZE_COMPRESSED) for malformed frames.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._data = memoryview(b"")
 
     def readable(self) -> bool:
+        """Returns True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Fills the buffer from the present frame, or from the next one."""
         view = memoryview(buffer).cast("B")
         while not self._data:
             first = self._stream.read(1)
             if not first:
                 return 0
-            self._data = memoryview(self._next(first))
+            self._data = memoryview(self._read_frame(first))
         size = min(len(view), len(self._data))
         view[:size] = self._data[:size]
         self._data = self._data[size:]
         return size
 
-    def _next(self, first: bytes) -> bytes:
-        given = first + self._take(_CHECKSUM_BYTES - 1)
-        head = self._take(_HEAD.size)
+    def _read_frame(self, first: bytes) -> bytes:
+        given = first + self._read_exactly(_CHECKSUM_BYTES - 1)
+        head = self._read_exactly(_HEAD.size)
         method, size, data_bytes = _HEAD.unpack(head)
         if method not in (LZ4, ZSTD, NONE):
             raise UserError("UNKNOWN_COMPRESSION_METHOD", f"Unknown compression method 0x{method:02x} of a block")
@@ -102,7 +109,7 @@ class BlockReader(io.RawIOBase):
                 "TOO_LARGE_SIZE_COMPRESSED",
                 f"A compressed block of {size} bytes with {data_bytes} bytes of data: at most {MAX_FRAME_BYTES}",
             )
-        rest = head + self._take(size - _HEAD.size)
+        rest = head + self._read_exactly(size - _HEAD.size)
         if compute_checksum(rest) != given:
             raise UserError(
                 "CHECKSUM_DOESNT_MATCH",
@@ -111,8 +118,8 @@ class BlockReader(io.RawIOBase):
             )
         return _decompress(method, rest[_HEAD.size :], data_bytes)
 
-    def _take(self, size: int) -> bytes:
-        """Never allocates more than has arrived."""
+    def _read_exactly(self, size: int) -> bytes:
+        """Reads exactly ``size`` bytes without allocating more than has arrived."""
         held = bytearray()
         while len(held) < size:
             data = self._stream.read(min(size - len(held), _READ_BYTES))
@@ -131,7 +138,7 @@ def _decompress(method: int, data: bytes, size: int) -> bytes:
         elif method == ZSTD:
             stream = zstandard.ZstdDecompressor().stream_reader(data)
             plain = stream.read(size) + stream.read(1)
-        elif size > _LZ4_EXPANSION * len(data) + _LZ4_SMALL:  # more than LZ4 can hold: not worth the memory
+        elif size > _LZ4_EXPANSION * len(data) + _LZ4_SMALL:  # LZ4 cannot hold so much: do not allocate it
             plain = b""
         else:
             plain = pa.Codec("lz4_raw").decompress(data, size, asbytes=True)
@@ -142,5 +149,6 @@ def _decompress(method: int, data: bytes, size: int) -> bytes:
     return plain
 
 
-def open_reader(stream: BinaryIO) -> BinaryIO:
+def open_compressed_blocks(stream: BinaryIO) -> BinaryIO:
+    """Returns the data of a stream of frames as a buffered stream."""
     return io.BufferedReader(BlockReader(stream), _READ_BYTES)

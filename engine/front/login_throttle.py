@@ -1,7 +1,7 @@
-"""Log-ins that failed, by user and address: whoever guesses waits longer and longer.
+"""Failed logins by user and address: repeated guesses have to wait longer and longer.
 
 Nobody else waits: not the same user from another address, nor another user from the same one. Users that do not exist
-are counted as those that do. The oldest of too many is forgotten, so memory is bounded.
+are counted like those that do. The number of entries is limited, so memory is bounded.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from collections.abc import Callable
 from parts.common.errors import UserError
 
 _FREE_FAILURES = 10
-"""In a row: people mistype, and programs have old passwords."""
+"""Consecutive failures without a pause: people mistype, and programs have old passwords."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 10.0
 _REMEMBERED_SECONDS = 900.0
 _MOST_REMEMBERED = 10_000
 
 
 class LoginThrottle:
-    """Counts the failed log-ins of one process. Thread-safe. ``clock`` is monotonic, in seconds."""
+    """Counts the failed logins of one process. Thread-safe. ``clock`` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._failures: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
-        """How many in a row, and when the last one was; the latest last."""
+        """The number of consecutive failures and the time of the last one; the latest entry last."""
 
     def check(self, user: str, address: str) -> None:
-        """Raises 516 (AUTHENTICATION_FAILED) while the pause after the last failure lasts, whatever the password."""
+        """Raises 516 (AUTHENTICATION_FAILED) during the pause after the last failure, whatever the password."""
         with self._lock:
             count, at = self._failures.get((user, address), (0, 0.0))
         left = at + _pause_seconds(count) - self._clock()
@@ -39,7 +39,8 @@ class LoginThrottle:
                 f"{user}: Authentication failed: too many failed attempts from {address}; retry in {left:.1f} s",
             )
 
-    def failed(self, user: str, address: str) -> None:
+    def count_failure(self, user: str, address: str) -> None:
+        """Counts a failed login."""
         now = self._clock()
         with self._lock:
             count, at = self._failures.pop((user, address), (0, now))
@@ -47,7 +48,8 @@ class LoginThrottle:
             if len(self._failures) > _MOST_REMEMBERED:
                 self._failures.popitem(last=False)
 
-    def succeeded(self, user: str, address: str) -> None:
+    def forget_failures(self, user: str, address: str) -> None:
+        """Forgets the failures of this user and address."""
         if self._failures:
             with self._lock:
                 self._failures.pop((user, address), None)

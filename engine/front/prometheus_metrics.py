@@ -1,4 +1,4 @@
-"""``/metrics`` for Prometheus: counters of this server's queries, and gauges read from the engine when asked."""
+"""``/metrics`` for Prometheus: counters of the server's queries, and gauges read from the engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DUPLICATES = get_column("deduplicated_blocks")
 
 
 class Metrics:
-    """One process's row of ``counts``, which it writes, and the text about all of them.
+    """Writes one process's row of ``counts``, and renders the metrics of all processes.
 
     Without ``counts`` they are this process's alone.
     """
@@ -29,28 +29,30 @@ class Metrics:
         self._counts = counts or QueryCounts()
         self._row = self._counts.row(row)
         engine.query_totals = self._counts.totals
-        self._row[_RUNNING] = 0  # whatever a process before this one left running
+        self._row[_RUNNING] = 0  # resets what a former process left as running
         self._monotonic = engine.services.monotonic
         self._registry = CollectorRegistry()
-        self._registry.register(_Queries(self._counts))
+        self._registry.register(_QueryCounters(self._counts))
         self._registry.register(_EngineGauges(engine))
 
-    def running(self) -> _Running:
-        """A query, while it is entered."""
-        return _Running(self._row, self._monotonic)
+    def track_running(self) -> _RunningQuery:
+        """Returns a context manager that counts and times a query."""
+        return _RunningQuery(self._row, self._monotonic)
 
     def count_answer(self, seconds: float, read_rows: int) -> None:
-        """A query that was over at once."""
+        """Counts a query that was answered at once."""
         row = self._row
         row[_QUERIES] += 1
         row[_SECONDS] += seconds
         row[get_bucket_column(seconds)] += 1
         row[_READ_ROWS] += read_rows
 
-    def failed(self, error: PandoError) -> None:
+    def count_failure(self, error: PandoError) -> None:
+        """Counts a failed query."""
         self._row[get_error_column(error.name)] += 1
 
-    def finished(self, counts: dict[str, int]) -> None:
+    def count_finished(self, counts: dict[str, int]) -> None:
+        """Adds the counts of a finished query."""
         row = self._row
         row[_READ_ROWS] += counts["read_rows"]
         row[_WRITTEN_ROWS] += counts["written_rows"]
@@ -58,11 +60,12 @@ class Metrics:
         if counts["written_rows"] or counts["deduplicated_blocks"]:
             row[_INSERTS] += 1
 
-    def text(self) -> bytes:
+    def render(self) -> bytes:
+        """Returns the metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
 
-class _Running:
+class _RunningQuery:
     def __init__(self, row: Row, monotonic: Callable[[], float]) -> None:
         self._row = row
         self._monotonic = monotonic
@@ -79,13 +82,14 @@ class _Running:
         self._row[get_bucket_column(seconds)] += 1
 
 
-class _Queries:
-    """Collected at each scrape."""
+class _QueryCounters:
+    """The counters of queries, collected at each scrape."""
 
     def __init__(self, counts: QueryCounts) -> None:
         self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
+        """Yields the counters."""
         totals = self._counts.totals()
         yield CounterMetricFamily("pando_queries", "Queries over HTTP", totals["queries"])
         yield CounterMetricFamily("pando_inserts", "Queries that wrote rows or met duplicates", totals["inserts"])
@@ -103,12 +107,13 @@ class _Queries:
 
 
 class _EngineGauges:
-    """Collected at each scrape."""
+    """The gauges of the engine, collected at each scrape."""
 
     def __init__(self, engine: StatementRunner) -> None:
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
+        """Yields the gauges."""
         delay = GaugeMetricFamily("pando_replica_delay_seconds", "Replication lag of a table", labels=["table"])
         readonly = GaugeMetricFamily("pando_replica_problem", "1 if a replica cannot take part now", labels=["table"])
         for status in self._engine.replicas_status():

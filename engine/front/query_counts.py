@@ -1,8 +1,7 @@
-"""Counts of queries in memory that processes share: one row a process, added up when somebody asks.
+"""Counts of queries in shared memory: one row per process, added up on demand.
 
-A process that takes the place of another goes on with its row, so no sum ever falls.
-
-Invariants: made before any fork; a row has one writer at a time, and in it one thread (the loop of its HTTP server).
+A process that replaces another continues its row, so no sum ever falls. Invariants: created before any fork; a row has
+one writer at a time, and only one of its threads (the HTTP loop).
 """
 
 from __future__ import annotations
@@ -25,22 +24,24 @@ Row = MutableSequence[float]
 
 
 class QueryCounts:
-    """Of ``rows`` processes."""
+    """The counts of ``rows`` processes."""
 
     def __init__(self, rows: int = 1) -> None:
         self._rows = rows
-        self._memory = memoryview(mmap.mmap(-1, rows * _WIDTH * 8))  # anonymous and shared: forks see the same
+        self._memory = memoryview(mmap.mmap(-1, rows * _WIDTH * 8))  # anonymous and shared with forked processes
 
     def row(self, index: int) -> Row:
+        """Returns the row of one process."""
         memory = self._memory[index * _WIDTH * 8 : (index + 1) * _WIDTH * 8]
         return cast(Row, memory.cast("d"))
 
     def totals(self) -> Totals:
+        """Returns the present sums over all rows."""
         return Totals([sum(values) for values in zip(*(self.row(index) for index in range(self._rows)), strict=True)])
 
 
 class Totals:
-    """Sums over all rows, as of one moment."""
+    """Sums over all rows at one moment."""
 
     def __init__(self, values: list[float]) -> None:
         self._values = values
@@ -50,26 +51,28 @@ class Totals:
 
     @property
     def errors(self) -> dict[str, float]:
-        """Those that happened."""
+        """The number of errors by name; only those that occurred."""
         return {name: self._values[index] for name, index in _ERRORS.items() if self._values[index]}
 
     @property
     def buckets(self) -> list[tuple[str, float]]:
-        """Upper bound and how many queries took no longer."""
+        """The cumulative histogram: upper bound in seconds, and the number of queries that took no longer."""
         bounds = [*map(str, BUCKETS_SECONDS), "+Inf"]
         return list(zip(bounds, accumulate(self._values[_FIRST_BUCKET:_FIRST_ERROR]), strict=True))
 
 
 def get_column(name: str) -> int:
-    """Where a row holds the count."""
+    """Returns the position of a count in a row."""
     return _NAMES.index(name)
 
 
 def get_bucket_column(seconds: float) -> int:
+    """Returns the position of the histogram bucket for this time."""
     return _FIRST_BUCKET + next(
         (index for index, bound in enumerate(BUCKETS_SECONDS) if seconds <= bound), len(BUCKETS_SECONDS)
     )
 
 
 def get_error_column(name: str) -> int:
+    """Returns the position of an error's count."""
     return _ERRORS.get(name, _ERRORS["STD_EXCEPTION"])

@@ -1,1 +1,4 @@
-"""HTTP to the servers, for the command line and for Spark: ``errors`` and ``retry`` import nothing but errors."""
+"""HTTP to servers, for the command line and for Spark.
+
+``errors`` and ``retry`` import only error classes.
+"""

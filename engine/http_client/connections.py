@@ -1,4 +1,7 @@
-"""Requests to servers and their answers. Only this module imports ``httpx``, which takes a tenth of a second."""
+"""HTTP requests to servers and their responses.
+
+Only this module imports ``httpx``, whose import takes a tenth of a second.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from engine.http_client.errors import (
     make_connection_error,
     make_lost_connection_error,
     make_response_error,
-    silent,
+    make_silence_error,
     split_error_trailer,
 )
 from parts.common.errors import PandoError
 
 _HELD_BYTES = 64 << 10
-"""The end of a streamed answer is held back until it is sure that it is not an error's trailer."""
+"""The end of a streamed response is held back until it is known not to be an error's trailer."""
 _MOST_ERROR_BYTES = 1 << 20
 _MOST_PAGE_BYTES = 16 << 20
 _NO_PARAMETERS: Mapping[str, str] = {}
@@ -29,8 +32,8 @@ _NO_PARAMETERS: Mapping[str, str] = {}
 class Connections:
     """Connections to any number of servers, kept and reused. Thread-safe.
 
-    Raises ``RefusedError`` when there is no connection, ``UnknownOutcomeError`` when it breaks, and what the server
-    raised; with ``names_servers`` its messages end with the server's URL.
+    Raises ``RefusedError`` when it cannot connect, ``UnknownOutcomeError`` when the connection breaks, and otherwise
+    the server's own errors. With ``names_servers`` their messages end with the server's URL.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Connections:
         )
 
     def close(self) -> None:
+        """Closes all connections."""
         self._client.close()
 
     @contextmanager
@@ -70,8 +74,11 @@ class Connections:
         read_seconds: float | None = None,
         authorization: str = "",
     ) -> Iterator[StreamedResponse]:
-        """The answer as it arrives. Leaving early closes the connection, which cancels a query. A server that sends
-        nothing for ``read_seconds`` is lost. ``authorization`` is a header."""
+        """Sends a POST request and gives the response as it arrives.
+
+        Leaving early closes the connection, which cancels a query. A server that sends nothing for ``read_seconds``
+        counts as lost. ``authorization`` is the value of that header.
+        """
         source = url if self._names_servers else ""
         timeout = self._timeout
         if read_seconds is not None:
@@ -87,26 +94,27 @@ class Connections:
             ) as response:
                 answer = StreamedResponse(response, url, source)
                 if response.status_code != 200:
-                    text = answer.beginning(_MOST_ERROR_BYTES).decode(errors="replace")
+                    text = answer.read_beginning(_MOST_ERROR_BYTES).decode(errors="replace")
                     raise make_response_error(text, response.status_code, url, source)
                 yield answer
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise make_connection_error(source or url.removeprefix("http://"), error) from None
         except httpx.ReadTimeout:
-            raise silent(url, timeout.read) from None
+            raise make_silence_error(url, timeout.read) from None
         except httpx.TransportError as error:
             raise make_lost_connection_error(url, error) from None
 
     def get(self, url: str) -> httpx.Response:
-        """A page, whatever its status."""
+        """Returns a page, whatever its status."""
         return self._client.get(url)
 
     def is_alive(self, url: str, timeout_seconds: float) -> bool:
+        """Returns whether ``/ping`` is answered with status 200 in time."""
         page = self.try_get(f"{url}/ping", timeout_seconds)
         return page is not None and page.status_code == 200
 
     def try_get(self, url: str, timeout_seconds: float) -> httpx.Response | None:
-        """A page, whatever its status; ``None`` when no answer comes in time."""
+        """Returns a page, whatever its status; ``None`` if no response comes in time."""
         until = time.monotonic() + timeout_seconds
         try:
             with self._client.stream("GET", url, timeout=timeout_seconds) as page:
@@ -121,7 +129,7 @@ class Connections:
 
 
 class StreamedResponse:
-    """An answer as it arrives: its bytes, once, without the trailer of an error, which is raised."""
+    """A response read once as it arrives. An error in its trailer is raised instead of returned as data."""
 
     def __init__(self, response: httpx.Response, url: str, source: str) -> None:
         self._response = response
@@ -144,14 +152,15 @@ class StreamedResponse:
         except httpx.TransportError as error:
             data, problem = split_error_trailer(held, tag, self._source) if tag else (held, None)
             yield data
-            raise problem or self._failure(error) from None
+            raise problem or self._make_failure(error) from None
         yield held
 
     def read(self) -> bytes:
+        """Returns the whole response."""
         return b"".join(self)
 
-    def beginning(self, most_bytes: int) -> bytes:
-        """The answer, or its first bytes: whoever sends more than anybody asked for is not heard out."""
+    def read_beginning(self, most_bytes: int) -> bytes:
+        """Returns at most the first ``most_bytes`` of the response and does not read the rest."""
         pieces, size = [], 0
         for chunk in self:
             pieces.append(chunk)
@@ -160,27 +169,28 @@ class StreamedResponse:
                 break
         return b"".join(pieces)[:most_bytes]
 
-    def _failure(self, error: httpx.TransportError) -> PandoError:
+    def _make_failure(self, error: httpx.TransportError) -> PandoError:
         if isinstance(error, httpx.ReadTimeout):
-            return silent(self.url, self._response.request.extensions.get("timeout", {}).get("read"))
+            return make_silence_error(self.url, self._response.request.extensions.get("timeout", {}).get("read"))
         return make_lost_connection_error(self.url, error)
 
 
 class ResponseFile(io.RawIOBase):
-    """An answer for readers of files."""
+    """A response as a readable file."""
 
     def __init__(self, answer: StreamedResponse, check: Callable[[], None] = lambda: None) -> None:
-        """``check`` raises when nobody wants the rest."""
+        """Wraps a response; ``check`` is called before each chunk and raises to stop reading."""
         self._chunks = iter(answer)
         self._check = check
         self._url = answer.url
         self._chunk = memoryview(b"")
 
     def readable(self) -> bool:
+        """Returns True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fills the buffer, unless the answer ends. Raises what cut it off."""
+        """Fills the buffer unless the response ends. Raises the error that cut the response off."""
         view = memoryview(buffer).cast("B")
         filled = 0
         while filled < len(view):
@@ -198,7 +208,7 @@ class ResponseFile(io.RawIOBase):
         return bool(self._chunk)
 
     def failure(self, problem: Exception) -> PandoError:
-        """Why the answer cannot be read: the server's reason, if it sent one behind what it had sent already."""
+        """Returns why the response cannot be parsed: the server's trailing error, or a lost connection."""
         try:
             while self._next_chunk():
                 pass

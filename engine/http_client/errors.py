@@ -1,10 +1,10 @@
-r"""What went wrong over HTTP: the server's own errors read back, and what a lost connection means.
+"""Errors over HTTP: parses the server's own errors, and says what a lost connection means.
 
-A failure is one of three kinds. *Refused*: certainly not done (no connection, 503, read-only): another server or a
-later time may do better. *Unknown*: the connection broke or the server itself does not know (319): repeating is safe
-only for what is idempotent. Everything else is an answer, and is raised as it is.
+A failure is one of three kinds. *Refused*: certainly not executed (no connection, 503, read-only); another server or a
+later time may do better. *Unknown*: the connection broke or the server itself does not know (319); repeating is safe
+only if the request is idempotent. Everything else is the server's answer, and is raised unchanged.
 
-An error after the first byte of an answer is a trailer; ``engine.front.http.error_responses`` has its form.
+An error after the first byte of a response is a trailer; ``engine.front.http.error_responses`` describes its form.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _SHOWN_CHARACTERS = 500
 
 
 class RefusedError(UnavailableError):
-    """Certainly not done; may succeed elsewhere or later."""
+    """A request that was certainly not executed and may succeed elsewhere or later."""
 
 
 def parse_error(text: str, source: str = "") -> PandoError | None:
-    """The error that this text ends with, as it was raised on the server ``source``."""
+    """Returns the error that this text ends with, raised on the server ``source``; ``None`` for none."""
     match = _TEXT.search(text)
     if match is None:
         return None
@@ -37,7 +37,10 @@ def parse_error(text: str, source: str = "") -> PandoError | None:
 
 
 def make_response_error(text: str, status: int, url: str, source: str = "") -> PandoError:
-    """The error of an answer with this status; 210 (NETWORK_ERROR) for one that no server of ours wrote."""
+    """Returns the error of a response with this status.
+
+    A text that is no error of a Pando server gives 210 (NETWORK_ERROR).
+    """
     error = parse_error(text, source)
     if error is None:
         message = f"{url} answered with HTTP status {status}: {text[:_SHOWN_CHARACTERS].strip()}"
@@ -46,7 +49,7 @@ def make_response_error(text: str, status: int, url: str, source: str = "") -> P
 
 
 def split_error_trailer(tail: bytes, tag: str, source: str = "") -> tuple[bytes, PandoError | None]:
-    """What came before the error's trailer, and the error. ``tail`` is the end of an answer that was cut off."""
+    """Splits the end of an aborted response into the data before the error's trailer, and the error."""
     data, found, trailer = tail.rpartition(f"\r\n__exception__\r\n{tag}\r\n".encode())
     if not found:
         return tail, None
@@ -55,16 +58,19 @@ def split_error_trailer(tail: bytes, tag: str, source: str = "") -> tuple[bytes,
 
 
 def make_connection_error(server: str, problem: Exception) -> RefusedError:
+    """Returns the error for a server that cannot be connected to."""
     hint = " (is a server running there?)" if "refused" in str(problem) else " (check host and port)"
     return RefusedError("NETWORK_ERROR", f"Cannot connect to {server}: {problem}{hint}")
 
 
-def silent(url: str, seconds: float | None) -> UnknownOutcomeError:
+def make_silence_error(url: str, seconds: float | None) -> UnknownOutcomeError:
+    """Returns the error for a server that sent nothing for this time."""
     told = "" if seconds is None else f" for {seconds:g} s"
     return UnknownOutcomeError("SOCKET_TIMEOUT", f"{url} sent nothing{told}: the answer is not complete")
 
 
 def make_lost_connection_error(url: str, problem: Exception) -> UnknownOutcomeError:
+    """Returns the error for a connection that broke before the response was complete."""
     return UnknownOutcomeError(
         "NETWORK_ERROR",
         f"The connection was lost before the answer of {url} was complete ({type(problem).__name__}): {problem}",

@@ -1,8 +1,8 @@
 """A client of the HTTP interface: ``HttpClient("127.0.0.1", 8123).execute("SELECT 1").text``.
 
-Errors of the server come back as the ``PandoError`` they were there. A connection that breaks before the answer is
-whole is never taken for success: an answer cut off by an error raises that error (see
-``engine.front.http.error_responses``), and a statement whose answer never came raises ``UnknownOutcomeError``.
+Errors of the server are raised as the same ``PandoError`` that the server raised. An incomplete response never counts
+as success: one cut off by an error raises that error (see ``engine.front.http.error_responses``), and a statement
+without a response raises ``UnknownOutcomeError``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class QuerySummary:
-    """``X-ClickHouse-Summary``: exact when the answer was whole before it was sent, else as of its first byte."""
+    """The header ``X-ClickHouse-Summary``.
+
+    It is exact when the server had the whole result before it sent it, else as of the first byte.
+    """
 
     read_rows: int = 0
     read_bytes: int = 0
@@ -39,12 +42,15 @@ class QuerySummary:
 
     @classmethod
     def parse(cls, text: str) -> QuerySummary:
+        """Reads the JSON of the header; unknown keys are ignored."""
         values = json.loads(text or "{}")
         return cls(**{name: int(values[name]) for name in cls.__dataclass_fields__ if name in values})
 
 
 @dataclass(frozen=True)
 class Response:
+    """A whole response of one statement."""
+
     data: bytes
     format: str
     query_id: str
@@ -52,11 +58,12 @@ class Response:
 
     @property
     def text(self) -> str:
+        """The data as text."""
         return self.data.decode()
 
 
 class Stream:
-    """An answer as it arrives. ``summary`` is what the headers told."""
+    """A response as it arrives. ``summary`` is read from its headers."""
 
     def __init__(self, answer: StreamedResponse) -> None:
         self._answer = answer
@@ -65,7 +72,7 @@ class Stream:
         self.summary = QuerySummary.parse(answer.headers.get("x-clickhouse-summary", ""))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Raises the server's error if the answer ends with one."""
+        """Yields the bytes. Raises the server's error if the response ends with one."""
         return iter(self._answer)
 
 
@@ -102,9 +109,10 @@ class HttpClient:
         data: Data | None = None,
         query_id: str = "",
     ) -> Response:
-        """Runs one statement and reads its whole answer. ``data`` follows the statement (INSERT … FORMAT x).
+        """Runs one statement and reads its whole response.
 
-        ``parameters`` are values of ``{name:Type}`` as ClickHouse reads them: text escaped as in TabSeparated.
+        ``data`` follows the statement (INSERT … FORMAT x). ``parameters`` are values of ``{name:Type}`` in ClickHouse's
+        form: text is escaped as in TabSeparated.
         """
         with self.stream(sql, settings=settings, parameters=parameters, data=data, query_id=query_id) as stream:
             answer = b"".join(stream)
@@ -120,9 +128,9 @@ class HttpClient:
         data: Data | None = None,
         query_id: str = "",
     ) -> Iterator[Stream]:
-        """Runs one statement; the answer is read as it arrives. Leaving early cancels the query."""
+        """Runs one statement and gives its response as it arrives. Leaving early cancels the query."""
         query = self._url_parameters(settings, parameters, query_id)
-        body = sql.encode() if data is None else _chunks(sql.encode() + b"\n", data)
+        body = sql.encode() if data is None else _join_body(sql.encode() + b"\n", data)
         with self._connections.post(self._url, "/", body, query) as answer:
             yield Stream(answer)
 
@@ -136,37 +144,42 @@ class HttpClient:
         settings: Mapping[str, object] | None = None,
         query_id: str = "",
     ) -> QuerySummary:
-        """``INSERT INTO table FORMAT format``. ``table`` and ``columns`` are SQL text (quoted where they must be)."""
+        """Sends ``INSERT INTO table FORMAT format`` with the data.
+
+        ``table`` and ``columns`` are SQL text, quoted where needed.
+        """
         names = ", ".join(columns)
         sql = f"INSERT INTO {table}{f' ({names})' if names else ''} FORMAT {format}"
         return self.execute(sql, data=data, settings=settings, query_id=query_id).summary
 
     def rows(self, sql: str, **options: Any) -> list[list[Any]]:
-        """The result as rows of Python values; 64-bit integers are exact."""
+        """Returns the result as rows of Python values; 64-bit integers are exact."""
         text = self.execute(f"{sql.rstrip().rstrip(';')} FORMAT JSONCompact", **options).text
         data = json.loads(text)["data"]
         assert isinstance(data, list)
         return data
 
     def value(self, sql: str, **options: Any) -> Any:
-        """The first column of the first row."""
+        """Returns the first column of the first row."""
         return self.rows(sql, **options)[0][0]
 
     # -- the server -------------------------------------------------------------------------------------------------
 
     def ping(self, timeout_seconds: float = 2.0) -> bool:
+        """Returns whether the server answers ``/ping`` in time."""
         return self._connections.is_alive(self._url, timeout_seconds)
 
     def get(self, path: str) -> httpx.Response:
-        """A page of the server: ``/metrics``, ``/replicas_status?verbose=1``."""
+        """Returns a page of the server, such as ``/metrics`` or ``/replicas_status?verbose=1``."""
         return self._connections.get(self._url + path)
 
     def kill(self, query_id: str) -> None:
-        """Ends a running query, wherever it came from."""
+        """Kills a running query, whichever client sent it."""
         quoted = query_id.replace("\\", "\\\\").replace("'", "\\'")
         self.execute(f"KILL QUERY WHERE query_id = '{quoted}'")
 
     def close(self) -> None:
+        """Closes the connections."""
         self._connections.close()
 
     def __enter__(self) -> HttpClient:
@@ -180,25 +193,25 @@ class HttpClient:
     def _url_parameters(
         self, settings: Mapping[str, object] | None, parameters: Mapping[str, object] | None, query_id: str
     ) -> dict[str, str]:
-        query = {name: _text(value) for name, value in {**self.settings, **(settings or {})}.items()}
-        query.update((f"param_{name}", _text(value)) for name, value in (parameters or {}).items())
+        query = {name: _format_value(value) for name, value in {**self.settings, **(settings or {})}.items()}
+        query.update((f"param_{name}", _format_value(value)) for name, value in (parameters or {}).items())
         if self.database:
             query["database"] = self.database
         query["query_id"] = query_id or str(uuid.uuid4())
         return query
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _chunks(head: bytes, data: Data) -> bytes | Iterator[bytes]:
+def _join_body(head: bytes, data: Data) -> bytes | Iterator[bytes]:
     if isinstance(data, bytes):
         return head + data
-    return _streamed(head, data)
+    return _stream_body(head, data)
 
 
-def _streamed(head: bytes, data: BinaryIO | Iterable[bytes]) -> Iterator[bytes]:
+def _stream_body(head: bytes, data: BinaryIO | Iterable[bytes]) -> Iterator[bytes]:
     yield head
     read = getattr(data, "read1", getattr(data, "read", None))
     if read is None:

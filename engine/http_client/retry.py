@@ -1,4 +1,4 @@
-"""Trying several servers in turn. What may be tried again is what ``errors`` calls refused, or unknown."""
+"""Retries over several servers; :mod:`engine.http_client.errors` says which failures may be repeated."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def try_servers(
     is_idempotent: bool = True,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Result:
-    """The first success, on the servers in turn, with growing pauses after each round; raises the last failure.
+    """Calls the function for the servers in turn; returns its first success or raises the last failure.
 
-    Every server is asked once, however few ``retries`` there are.
+    Pauses after each round, growing from 0.2 s to 10 s. Every server is asked once, however few ``retries`` there are.
     """
     last = max(retries + 1, len(urls)) - 1
     pause = _FIRST_PAUSE_SECONDS

@@ -1,4 +1,4 @@
-"""Runs parsed statements against the engine: one module a family of statements."""
+"""Executes parsed statements: one module per family of statements."""
 
 from engine.interpreter.dispatch import execute_statement
 

@@ -1,4 +1,4 @@
-"""ALTER TABLE: changes of the definition, commands on partitions, and mutations."""
+"""ALTER TABLE: changes of the definition, partition commands, and mutations."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from sql.grammar.statements.statement import AlterTable, CreateTable
 
 
 def alter_table(statement: AlterTable, context: Context) -> QueryResult:
-    """Raises 60, 164, 48, and what the commands raise.
+    """Executes the commands of an ALTER TABLE.
 
-    Commands of one kind are carried out together, kinds in the order of the text. What is wrong with the changes of the
-    definition is found before anything is done.
+    Commands of one kind run together, the kinds in the order of the text. Errors in changes of the definition are found
+    before anything is done. Raises 60 (UNKNOWN_TABLE), 164 (READONLY), 48 (NOT_IMPLEMENTED), and the commands' errors.
     """
     database = context.database(statement.table.database)
     refuse_system_database(database)
@@ -50,7 +50,7 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     if not any(isinstance(command, DefinitionChange) for command in statement.commands):
         table = resolve_stored_table(table, context)
     refuse_drop_of_view_columns(table, statement.commands, context)
-    runs = [(kind, list(run)) for kind, run in groupby(statement.commands, partial(_kind, table=table))]
+    runs = [(kind, list(run)) for kind, run in groupby(statement.commands, partial(_get_kind, table=table))]
     for ability in ("partitioning", "mutations"):
         if any(kind == ability for kind, _ in runs):
             table.require(ability)
@@ -69,19 +69,19 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
         result = _RUNS[kind](table, commands, context)
     if context.settings.materialize_ttl_after_modify and sets_ttl:
         with report_as_unfinished("The table is altered"):
-            return _on_rows(table, [MaterializeTtl()], context)
+            return _alter_rows(table, [MaterializeTtl()], context)
     return result
 
 
 def _sets_ttl(change: DefinitionChange, former: CreateTable) -> bool:
-    """To another one than there was."""
+    """Returns whether the change sets a TTL that differs from the present one."""
     if isinstance(change, ModifyColumn):
         known = {column.name: column.ttl for column in former.columns}
         return change.column.ttl not in ("", known.get(change.column.name))
     return isinstance(change, ModifyTtl) and change.ttl not in ("", former.ttl)
 
 
-def _kind(command: AlterCommand, table: Table) -> str:
+def _get_kind(command: AlterCommand, table: Table) -> str:
     if isinstance(command, PartitionCommand):
         return "partitioning"
     if isinstance(command, MutationCommand):
@@ -89,39 +89,39 @@ def _kind(command: AlterCommand, table: Table) -> str:
     return "shared" if table.replication is not None and not isinstance(command, LOCAL_CHANGE_TYPES) else "local"
 
 
-def _on_partitions(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+def _alter_partitions(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
     result = run_partition_commands(table, commands, context)
     wait_for_replicas(table, context)
     return result
 
 
-def _on_rows(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+def _alter_rows(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
     return add_mutation(table, commands, context, sync=context.settings.mutations_sync)
 
 
-def _here(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+def _alter_locally(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
     definition = table.definition
-    context.server.catalog.alter_table(definition.database, definition.name, partial(_changed, changes=commands))
+    context.server.catalog.alter_table(definition.database, definition.name, partial(_apply_changes, changes=commands))
     return QueryResult()
 
 
-def _on_all_replicas(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+def _alter_replicas(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
     assert table.replication is not None
     settings = context.settings
     options = AlterOptions(settings.alter_sync > 1, settings.receive_timeout, context.status)
-    table.replication.alter(partial(_changed, changes=commands), options)
+    table.replication.alter(partial(_apply_changes, changes=commands), options)
     return QueryResult()
 
 
-def _changed(old: TableDefinition, changes: Sequence[DefinitionChange]) -> CreateTable:
+def _apply_changes(old: TableDefinition, changes: Sequence[DefinitionChange]) -> CreateTable:
     return apply_changes(old.create, old.description, changes)
 
 
 _RUNS: dict[str, Callable[[Table, Sequence[Any], Context], QueryResult]] = {
-    "partitioning": _on_partitions,
-    "mutations": _on_rows,
-    "local": _here,
-    "shared": _on_all_replicas,
+    "partitioning": _alter_partitions,
+    "mutations": _alter_rows,
+    "local": _alter_locally,
+    "shared": _alter_replicas,
 }
 
 

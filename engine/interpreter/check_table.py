@@ -1,6 +1,6 @@
-"""CHECK TABLE: reads every byte of the parts and says of each whether it is what was written.
+"""CHECK TABLE: reads every byte of the parts and compares it with the checksums.
 
-A part that fails is reported to its table, as one that a SELECT found broken: a replicated table fetches a good copy.
+A broken part is reported to its table, as by a SELECT: a replicated table fetches a good copy.
 """
 
 from __future__ import annotations
@@ -29,23 +29,26 @@ _SINGLE: _Columns = (("result", UINT8),)
 
 
 def check_table(statement: CheckTable, context: Context) -> QueryResult:
-    """One row a part (``part_path``, ``is_passed``, ``message``), each as soon as it is known; or one row in all with
-    ``check_query_single_value_result``. Raises 232 for an unknown part, 233 for a wrong name."""
+    """Returns one row per part (``part_path``, ``is_passed``, ``message``), each as soon as it is known.
+
+    With ``check_query_single_value_result`` it returns a single row. Raises 232 (NO_SUCH_DATA_PART) for an unknown
+    part, 233 (BAD_DATA_PART_NAME) for a malformed name.
+    """
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     table.require("check")
     snapshot = table.snapshot()
     try:
-        parts = _chosen(snapshot, statement, table, context)
+        parts = _select_parts(snapshot, statement, table, context)
     except BaseException:
         snapshot.release()
         raise
-    columns, batches = _COLUMNS, _verdicts(parts, table, snapshot, context.status)
+    columns, batches = _COLUMNS, _check_parts(parts, table, snapshot, context.status)
     if context.settings.check_query_single_value_result:
-        columns, batches = _SINGLE, _all_passed(batches)
+        columns, batches = _SINGLE, _combine_verdicts(batches)
     return QueryResult(columns, batches, on_close=snapshot.release)
 
 
-def _chosen(snapshot: PartsSnapshot, statement: CheckTable, table: Table, context: Context) -> list[Part]:
+def _select_parts(snapshot: PartsSnapshot, statement: CheckTable, table: Table, context: Context) -> list[Part]:
     if statement.part is not None:
         name = PartName.parse(statement.part)
         found = [part for part in snapshot.parts if part.name == name]
@@ -58,19 +61,19 @@ def _chosen(snapshot: PartsSnapshot, statement: CheckTable, table: Table, contex
     return [part for part in snapshot.parts if partition in (None, part.name.partition_id)]
 
 
-def _verdicts(
+def _check_parts(
     parts: list[Part], table: Table, snapshot: PartsSnapshot, status: QueryStatus
 ) -> Iterator[pa.RecordBatch]:
     try:
         for part in parts:
             status.check()
-            message = _problem(part, table, status)
+            message = _check_part(part, table, status)
             yield make_batch(_COLUMNS, [(str(part.name), int(not message), message)])
     finally:
         snapshot.release()
 
 
-def _problem(part: Part, table: Table, status: QueryStatus) -> str:
+def _check_part(part: Part, table: Table, status: QueryStatus) -> str:
     try:
         part.verify(status.check)
     except CorruptionError as error:
@@ -81,7 +84,7 @@ def _problem(part: Part, table: Table, status: QueryStatus) -> str:
     return ""
 
 
-def _all_passed(verdicts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _combine_verdicts(verdicts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     passed = [batch.column("is_passed")[0].as_py() for batch in verdicts]
     yield make_batch(_SINGLE, [(int(all(passed)),)])
 

@@ -1,7 +1,7 @@
-"""The table function ``file``: reading files below ``user_files_path``, and INSERT INTO FUNCTION file.
+"""The table function ``file``: reads files below ``user_files_path``, and INSERT INTO FUNCTION file.
 
-``_path``, ``_file``, ``_size`` and ``_hash`` (XXH3-128 of the file, Pando's own) tell of each row which file it is in;
-a query for them alone reads no rows of Parquet.
+The hidden columns ``_path``, ``_file``, ``_size`` and ``_hash`` (XXH3-128 of the file, Pando's own) describe each row's
+file; a query of them alone reads no rows of Parquet.
 """
 
 from __future__ import annotations
@@ -48,21 +48,26 @@ class FilesRelation:
 
     @property
     def hidden(self) -> Sequence[Column]:
+        """The hidden columns that no column of the files has the name of."""
         return [column for column in _HIDDEN if column.name not in self.schema]
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns all rows with these columns."""
         return pa.concat_tables(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yields all rows with these columns, block by block."""
         stored = [column for column in self.schema.columns if column.name in columns]
         for file in self.files:
-            facts = {column.name: _fact(file, column.name) for column in self.hidden if column.name in columns}
+            facts = {
+                column.name: _get_hidden_value(file, column.name) for column in self.hidden if column.name in columns
+            }
             for rows, block in self._blocks(file, stored):
-                arrays = [_repeated(facts[name], rows) if name in facts else block.column(name) for name in columns]
+                arrays = [_repeat_value(facts[name], rows) if name in facts else block.column(name) for name in columns]
                 yield pa.Table.from_arrays(arrays, names=list(columns))
 
     def _blocks(self, file: UserFile, columns: Sequence[Column]) -> Iterator[tuple[int, pa.Table]]:
-        """The number of rows, and these columns of them."""
+        """Yields a file's blocks: the number of rows, and their columns."""
         settings, status = self.context.settings, self.context.status
         with file.open() as stream:
             if not columns and self.format == "Parquet":
@@ -70,7 +75,7 @@ class FilesRelation:
                 yield from ((min(_FIRST_ROWS, rows - start), pa.table({})) for start in range(0, rows, _FIRST_ROWS))
                 return
             schema = self.schema
-            if columns and self.format in SELF_DESCRIBING:  # what is not asked for is not read
+            if columns and self.format in SELF_DESCRIBING:  # reads only the selected columns
                 schema = TableSchema(tuple(columns))
                 settings = replace(settings, input_format_skip_unknown_fields=True)
             first_row = 1
@@ -81,13 +86,17 @@ class FilesRelation:
 
 
 def resolve_files(path: str, format: str, structure: str, context: Context) -> FilesRelation:
-    """Raises 107, 291, 636, and 164 in a session that may only read tables."""
+    """Returns the matching files as a relation.
+
+    Raises 107 (FILE_DOESNT_EXIST), 291 (DATABASE_ACCESS_DENIED), 636 (CANNOT_EXTRACT_TABLE_STRUCTURE), and 164
+    (READONLY) in a read-only session.
+    """
     if context.settings.readonly == 1:
         raise UserError("READONLY", "Cannot use the table function file in readonly mode")
-    name = _format_of(path, format)
+    name = _find_format(path, format)
     files = context.server.config.user_files.find(path)
     if structure:
-        columns = _structure(structure)
+        columns = _parse_columns(structure)
     elif files:
         with files[0].open() as stream:
             columns = infer_columns(name, stream, FormatOptions.of(context.settings, context.status))
@@ -101,7 +110,10 @@ def resolve_files(path: str, format: str, structure: str, context: Context) -> F
 def write_file(
     arguments: FileArguments, columns: Sequence[Column], batches: Iterator[pa.RecordBatch], context: Context
 ) -> None:
-    """The rows as a new file, which is there when the last of them is. Raises 641, 291."""
+    """Writes the rows to a new file, which appears when it is complete.
+
+    Raises 641 (CANNOT_APPEND_TO_FILE), 291 (DATABASE_ACCESS_DENIED).
+    """
     settings = context.settings
     rows = 0
 
@@ -114,7 +126,7 @@ def write_file(
 
     pairs = [(column.name, column.type) for column in columns]
     pieces = write_blocks(
-        _format_of(arguments.path, arguments.format), pairs, counted(), settings=settings, status=context.status
+        _find_format(arguments.path, arguments.format), pairs, counted(), settings=settings, status=context.status
     )
     with context.server.config.user_files.create_file(
         arguments.path, context.server.services.new_uuid().hex, replaces=settings.engine_file_truncate_on_insert
@@ -125,13 +137,13 @@ def write_file(
     context.statistics.written_bytes += file.bytes
 
 
-def file_columns(arguments: FileArguments) -> list[Column] | None:
-    """Those of its structure."""
-    return _structure(arguments.structure) if arguments.structure else None
+def parse_structure_argument(arguments: FileArguments) -> list[Column] | None:
+    """Returns the columns of the structure argument, if there is one."""
+    return _parse_columns(arguments.structure) if arguments.structure else None
 
 
-def _format_of(path: str, format: str) -> str:
-    """That of the path's ending, if there is none given. Raises 73."""
+def _find_format(path: str, format: str) -> str:
+    """Returns the given format, or else that of the path's ending. Raises 73 (UNKNOWN_FORMAT)."""
     if format and format.lower() != "auto":
         return find_format(format).name
     name = _ENDINGS.get(PurePath(path).suffix[1:].lower())
@@ -140,21 +152,21 @@ def _format_of(path: str, format: str) -> str:
     return name
 
 
-def _structure(text: str) -> list[Column]:
-    """``id UInt64, name String``."""
+def _parse_columns(text: str) -> list[Column]:
+    """Parses a structure such as ``id UInt64, name String``."""
     columns = parse_structure(text)
     if any(name is None for name, _ in columns):
         raise UserError("BAD_ARGUMENTS", f"A structure is a list of names and types, got {text!r}")
     return [Column(cast(str, name), type_) for name, type_ in columns]
 
 
-def _fact(file: UserFile, name: str) -> str | int:
+def _get_hidden_value(file: UserFile, name: str) -> str | int:
     if name == "_size":
         return file.size
     return file.hash() if name == "_hash" else str(file.path) if name == "_path" else file.path.name
 
 
-def _repeated(value: str | int, rows: int) -> pa.Array:
+def _repeat_value(value: str | int, rows: int) -> pa.Array:
     if isinstance(value, int):
         return pa.repeat(pa.scalar(value, pa.uint64()), rows)
     return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([value], pa.string()))

@@ -1,4 +1,4 @@
-"""INSERT: from data in a format, or from a query, to the blocks of a table."""
+"""INSERT: reads data in a format, or the rows of a query, and writes them as blocks to a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from engine.distributed.distributed_insert import DistributedInsert
-from engine.interpreter.file_function import file_columns, write_file
+from engine.interpreter.file_function import parse_structure_argument, write_file
 from engine.interpreter.materialized_view_insert import BlockSink, begin_insert, resolve_stored_table
 from engine.interpreter.select import run_query
 from engine.interpreter.shared_steps import refuse_system_database
@@ -28,6 +28,7 @@ from sql.grammar.statements.statement import FileArguments, Insert
 
 
 def insert(statement: Insert, context: Context) -> QueryResult:
+    """Executes an INSERT."""
     if statement.file is not None:
         return _insert_into_file(statement, statement.file, context)
     database = context.database(statement.table.database)
@@ -45,43 +46,43 @@ def insert(statement: Insert, context: Context) -> QueryResult:
         return QueryResult()
     blocks = read_blocks(
         statement.format,
-        _data(statement.inline_data, context.body),
+        _open_data(statement.inline_data, context.body),
         columns,
         settings=context.settings,
         max_block_rows=context.settings.max_insert_block_size,
         max_block_bytes=context.settings.min_insert_block_size_bytes,
         status=context.status,
     )
-    _write(table, blocks, context, is_whole=context.body is None or isinstance(context.body, io.BytesIO))
+    _write_blocks(table, blocks, context, is_whole=context.body is None or isinstance(context.body, io.BytesIO))
     return QueryResult()
 
 
 def insert_select(table: Table, columns: Sequence[Column], query: str, context: Context) -> None:
-    """Writes a query's rows; its columns go to ``columns`` by position."""
+    """Writes a query's rows; its columns are assigned to ``columns`` by position."""
     result = run_query(query, context)
     types = [type_ for _, type_ in result.columns]
     settings = context.settings
     try:
-        squashed = _squashed(result.batches, context)
+        squashed = _squash_batches(result.batches, context)
         blocks = map(partial(cast_block, types=types, columns=columns, settings=settings), squashed)
-        _write(table, blocks, context)
+        _write_blocks(table, blocks, context)
     finally:
         result.close()
 
 
 def _insert_into_file(statement: Insert, file: FileArguments, context: Context) -> QueryResult:
-    """The columns are those of the structure, or of the query."""
+    """Writes data or a query's rows to a file, with the columns of the structure or of the query."""
     if statement.columns or statement.except_columns:
         raise UserError("NOT_IMPLEMENTED", "A list of columns behind FUNCTION file is not supported: give a structure")
-    columns, settings = file_columns(file), context.settings
+    columns, settings = parse_structure_argument(file), context.settings
     if statement.select:
         result = run_query(statement.select, context)
         types = [type_ for _, type_ in result.columns]
         columns = columns or [Column(name, type_) for name, type_ in result.columns]
         try:
-            squashed = _squashed(result.batches, context)
+            squashed = _squash_batches(result.batches, context)
             blocks = map(partial(cast_block, types=types, columns=columns, settings=settings), squashed)
-            write_file(file, columns, _whole_batches(blocks, columns), context)
+            write_file(file, columns, _combine_blocks(blocks, columns), context)
         finally:
             result.close()
         return QueryResult()
@@ -90,7 +91,7 @@ def _insert_into_file(statement: Insert, file: FileArguments, context: Context) 
     schema = TableSchema(tuple(columns))
     read = read_blocks(
         statement.format,
-        _data(statement.inline_data, context.body),
+        _open_data(statement.inline_data, context.body),
         columns,
         settings=settings,
         max_block_rows=settings.max_insert_block_size,
@@ -98,19 +99,19 @@ def _insert_into_file(statement: Insert, file: FileArguments, context: Context) 
         status=context.status,
     )
     complete = (complete_block(block, schema, settings=settings) for block in read)
-    write_file(file, columns, _whole_batches(complete, columns), context)
+    write_file(file, columns, _combine_blocks(complete, columns), context)
     return QueryResult()
 
 
-def _whole_batches(blocks: Iterable[pa.Table], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """One batch a block: of Parquet a group of rows."""
+def _combine_blocks(blocks: Iterable[pa.Table], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    """Yields one batch per block; each becomes one row group of Parquet."""
     schema = TableSchema(tuple(columns)).arrow
     for block in blocks:
         yield from pa.Table.from_arrays(block.columns, schema=schema).combine_chunks().to_batches()
 
 
-def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_whole: bool = False) -> None:
-    sink = _begin(table, context, is_whole)
+def _write_blocks(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_whole: bool = False) -> None:
+    sink = _begin_insert(table, context, is_whole)
     schema, settings = sink.description.schema, context.settings
     first_row = 1
     try:
@@ -120,7 +121,7 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_who
             complete = complete_block(block, schema, settings=settings, first_row=first_row)
             sink.write(complete)
             first_row += rows
-            del block, complete  # before the next one is made
+            del block, complete  # frees the memory before the next block is made
         context.status.check()
         outcome = sink.commit()
     finally:
@@ -130,19 +131,19 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_who
     context.statistics.deduplicated_blocks += outcome.deduplicated_blocks
 
 
-def _begin(table: Table, context: Context, is_whole: bool) -> BlockSink | DistributedInsert:
+def _begin_insert(table: Table, context: Context, is_whole: bool) -> BlockSink | DistributedInsert:
     if table.definition.engine.is_proxy and context.server.catalog.views_of(table):
         name = table.definition.full_name
         raise UserError("NOT_IMPLEMENTED", f"INSERT into {name}, which materialized views read, is not supported")
     if table.definition.engine_name == "Distributed":
-        return DistributedInsert(table.definition, context, _write)
+        return DistributedInsert(table.definition, context, _write_blocks)
     if table.definition.engine.is_proxy:
         name = table.definition.engine_name
         raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {name}")
-    return begin_insert(table, _options(context, is_whole), context)
+    return begin_insert(table, _make_options(context, is_whole), context)
 
 
-def _options(context: Context, is_whole: bool) -> InsertOptions:
+def _make_options(context: Context, is_whole: bool) -> InsertOptions:
     settings = context.settings
     return InsertOptions(
         status=context.status,
@@ -166,25 +167,27 @@ def _options(context: Context, is_whole: bool) -> InsertOptions:
     )
 
 
-def _data(inline: bytes, body: BinaryIO | None) -> BinaryIO:
+def _open_data(inline: bytes, body: BinaryIO | None) -> BinaryIO:
     if body is None:
         return io.BytesIO(inline)
     if not inline:
         return body
-    return io.BufferedReader(_Chained(inline, body))
+    return io.BufferedReader(_JoinedStream(inline, body))
 
 
-class _Chained(io.RawIOBase):
-    """The data that stood in the statement, then the rest of the request."""
+class _JoinedStream(io.RawIOBase):
+    """The data in the statement, followed by the rest of the request."""
 
     def __init__(self, first: bytes, rest: BinaryIO) -> None:
         self._first = first
         self._rest = rest
 
     def readable(self) -> bool:
+        """Returns True."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Copies the next bytes."""
         if self._first:
             size = min(len(buffer), len(self._first))
             buffer[:size] = self._first[:size]
@@ -195,8 +198,8 @@ class _Chained(io.RawIOBase):
         return len(data)
 
 
-def _squashed(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[pa.Table]:
-    """Joins the small batches of a query to blocks of the size that is worth a part. A limit of 0 is none."""
+def _squash_batches(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[pa.Table]:
+    """Joins a query's small batches to blocks large enough for a part. A limit of 0 means no limit."""
     most_rows = context.settings.min_insert_block_size_rows
     most_bytes = context.settings.min_insert_block_size_bytes
     held: list[pa.RecordBatch] = []

@@ -1,26 +1,25 @@
-"""An INSERT into a table that materialized views read: each of its blocks goes through their queries too.
+"""INSERT into a table with materialized views: each block goes through the views' queries too.
 
-What a view makes of a block goes, column by column of equal names, to the view's target, and from there to the views of
-the target. A query sees the block wherever it names the table, in joins and subqueries too; other tables as they are.
+The result of a view's query goes, by equal column names, to the view's target, and from there to the views of the
+target. A query sees only the block wherever it names the table, also in joins and subqueries; other tables are whole.
 
-Order, and what it promises
-- Every block, and what the views make of it, is written as temporary parts first. A query that fails, a value that does
-  not convert, a constraint, a full disk: nothing becomes visible anywhere. The error names the view.
+Order, and what it guarantees
+
+- Every block, and the views' results for it, is first written as temporary parts. If a query fails, a value does not
+  convert, a constraint is violated or the disk is full, nothing becomes visible anywhere. The error names the view.
 - Then the table's own parts are committed, and after them those of the targets, view by view. No target is ahead of its
-  table: what fails or dies in between leaves rows in the table that are not acknowledged, and that some targets lack.
-  The other order would leave rows in targets that no table explains.
-- A table that remembers its blocks writes down with each, in the same commit, which views have to get it, and a token
-  made up for it; when the targets have the block the record goes (``coordination.inserts.block_views``). So a repeated
-  INSERT gives a known block to those views alone that are known to miss it, here or on another replica, and none of it
-  to any other; one whose rows are known in part gives the views the other part. A view of another name did not see the
-  block, and one that was made later is no part of it.
-- A target knows its block by that token and the name of the view: two blocks of which a view makes equal rows are two,
-  and a block that the table takes anew, having forgotten it, is new to the targets too. What was committed to a target
-  before the record went is not stored there again, if the target remembers blocks; one that remembers none takes it
-  again.
-- A table that remembers no blocks takes every INSERT, and so do the targets: each has a token of its own, or that of
+  table: a failure or crash in between leaves rows in the table that are not acknowledged and that some targets lack.
+  The opposite order would leave rows in targets that no row of the table explains.
+- A table that deduplicates records with each block, in the same commit, which views must get it, and a token made for
+  it. When the targets have the block the record is deleted (``coordination.inserts.block_views``). So a repeated INSERT
+  gives a known block only to those views that are known to lack it, on this replica or another. Of a block that is
+  known in part the views get the rest. A view of another name, or one created later, is not in the record.
+- A target identifies its block by that token and the view's name. So two blocks of which a view makes equal rows stay
+  two, and a block that the table accepts again, after forgetting it, is new to the targets too. What a target committed
+  before the record was deleted is not stored again, if the target deduplicates; otherwise it is stored again.
+- A table that does not deduplicate accepts every INSERT, and so do its targets: each has its own token, or that of
   ``insert_deduplication_token``.
-- Rows that come otherwise (ATTACH, REPLACE and MOVE PARTITION, fetches, mutations) do not pass through views.
+- Rows that arrive otherwise (ATTACH, REPLACE and MOVE PARTITION, fetches, mutations) do not pass through views.
 """
 
 from __future__ import annotations
@@ -50,26 +49,33 @@ from sql.relations import BlockRelation
 logger = logging.getLogger(__name__)
 
 _MOST_LEVELS = 32
-"""Of views that read the targets of views."""
+"""The longest chain of views that read the targets of views."""
 _PUSHING = ": while pushing to view "
 
 
 class BlockSink(Protocol):
-    """What an ``InsertSink`` does."""
+    """The interface of an ``InsertSink``."""
 
     @property
-    def description(self) -> TableDescription: ...
+    def description(self) -> TableDescription:
+        """The table's description."""
 
-    def write(self, block: pa.Table, token: str = "") -> None: ...
+    def write(self, block: pa.Table, token: str = "") -> None:
+        """Writes a block as temporary parts."""
 
-    def commit(self) -> InsertOutcome: ...
+    def commit(self) -> InsertOutcome:
+        """Makes the blocks visible and returns the counts."""
 
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """Deletes what is not committed."""
 
 
 def begin_insert(table: Table, options: InsertOptions, context: Context, level: int = 0) -> BlockSink:
-    """Begins an INSERT into the table and its views. Raises 48 where rows would wait for a
-    transaction, 306 in a circle."""
+    """Begins an INSERT into the table and its views.
+
+    Raises 48 (NOT_IMPLEMENTED) for a transaction into a table with views, 306 (TOO_DEEP_RECURSION) for a circle of
+    views.
+    """
     views = context.server.catalog.require_views(table)
     if table.definition.engine.is_proxy:
         name = table.definition.engine_name
@@ -89,7 +95,7 @@ def begin_insert(table: Table, options: InsertOptions, context: Context, level: 
 
 
 def resolve_stored_table(table: Table, context: Context) -> Table:
-    """The table itself, or where a materialized view has its rows. Raises 60 when that is gone."""
+    """Returns the table itself, or the target of a materialized view. Raises 60 if the target is gone."""
     for _ in range(_MOST_LEVELS):
         view = table.definition.create.view
         if view is None or not view.is_materialized:
@@ -99,7 +105,10 @@ def resolve_stored_table(table: Table, context: Context) -> Table:
 
 
 def refuse_drop_of_view_columns(table: Table, commands: Sequence[AlterCommand], context: Context) -> None:
-    """Raises 524 for DROP COLUMN of one that materialized views read. CLEAR is allowed, as in ClickHouse."""
+    """Raises 524 for DROP COLUMN of a column that materialized views read.
+
+    CLEAR COLUMN is allowed, as in ClickHouse.
+    """
     dropped = {command.name for command in commands if isinstance(command, DropColumn) and not command.clear}
     for view in context.server.catalog.views_of(table) if dropped else ():
         if read := list_needed_columns(view.definition.create.as_select, table, dropped, context):
@@ -111,9 +120,12 @@ def refuse_drop_of_view_columns(table: Table, commands: Sequence[AlterCommand], 
 
 
 @dataclass(frozen=True)
-class _Written:
-    """A piece of a block. ``recorded``: what its views miss if the table stores it now, as the commit writes it down;
-    ``given``: what they miss by the look at the known blocks, and have been given."""
+class _WrittenPiece:
+    """A written piece of a block.
+
+    ``recorded``: the views that lack it if the table stores it now, as the commit records them. ``given``: the views
+    that lacked it when the known blocks were checked, and that it was given to.
+    """
 
     block_id: str
     recorded: MissingViews
@@ -121,7 +133,7 @@ class _Written:
 
 
 class _ViewedInsert:
-    """Into a table with views."""
+    """An INSERT into a table with views."""
 
     def __init__(
         self, table: Table, views: Sequence[Table], options: InsertOptions, context: Context, level: int
@@ -130,23 +142,24 @@ class _ViewedInsert:
         self._options = options
         self._memory = table.block_memory if options.deduplicate else None
         self._blocks = 0
-        self._written: list[_Written] = []
+        self._written: list[_WrittenPiece] = []
         self._branches: list[_Branch] = []
         self._own = table.begin_insert(options)
         self.description = self._own.description
         try:
             for view in views:
-                with _naming(view):
-                    self._branches.append(_branch(view, options, context, level))
+                with _name_view_in_errors(view):
+                    self._branches.append(_make_branch(view, options, context, level))
         except BaseException:
             self.abort()
             raise
 
     def write(self, block: pa.Table, token: str = "") -> None:
+        """Writes a block, and gives its views the pieces that they lack."""
         if block.num_rows == 0:
             return
         pieces = self._own.identified(block, token)
-        written = self._judged(block, pieces, token)
+        written = self._find_missing_views(block, pieces, token)
         self._blocks += 1
         self._written += written
         whole = [replace(piece, missing=of.recorded) for piece, of in zip(pieces, written, strict=True)]
@@ -156,36 +169,41 @@ class _ViewedInsert:
             if not meant:
                 continue
             rows = block if len(meant) == len(pieces) else pa.concat_tables(piece.rows.block for piece, _ in meant)
-            with _naming(branch.view):
+            with _name_view_in_errors(branch.view):
                 tokens = sorted({of.given.token for _, of in meant})
                 branch.write(self._table, BlockRelation(self.description.schema, rows), " ".join(tokens))
 
-    def _judged(self, block: pa.Table, pieces: Sequence[Piece], token: str) -> list[_Written]:
+    def _find_missing_views(self, block: pa.Table, pieces: Sequence[Piece], token: str) -> list[_WrittenPiece]:
         ids = [piece.block_id or "" for piece in pieces]
         views = tuple(branch.name for branch in self._branches)
         known = self._memory.missing_of(ids) if self._memory is not None else None
         if known is None:
-            new = MissingViews(token or self._token(block, has_ids=any(ids)), views)
-            return [_Written(block_id, NOTHING_MISSING, new) for block_id in ids]
+            new = MissingViews(token or self._make_token(block, has_ids=any(ids)), views)
+            return [_WrittenPiece(block_id, NOTHING_MISSING, new) for block_id in ids]
         begun = [missing.token for missing in known if missing is not None and missing.views]
-        new = MissingViews((begun or [token or self._made_up(block)])[0], views)
+        new = MissingViews((begun or [token or self._make_record_token(block)])[0], views)
         return [
-            _Written(block_id, new, new if missing is None else missing)
+            _WrittenPiece(block_id, new, new if missing is None else missing)
             for block_id, missing in zip(ids, known, strict=True)
         ]
 
-    def _token(self, block: pa.Table, *, has_ids: bool) -> str:
-        """Of a block with which nothing is written down."""
+    def _make_token(self, block: pa.Table, *, has_ids: bool) -> str:
+        """Returns the token of a block without a record."""
         if given := self._options.deduplication_token:
             return hash_token(given, self._blocks)
         return hash_block(block) if has_ids else self._table.services.new_uuid().hex
 
-    def _made_up(self, block: pa.Table) -> str:
-        """Where a merge mode may leave nothing of a block there would be no id to keep its token."""
+    def _make_record_token(self, block: pa.Table) -> str:
+        """Returns a new random token for a block.
+
+        A merge mode may leave no row of a block; then no id would keep the token, so it is the hash of the block
+        instead.
+        """
         keeps_all = self.description.merge_mode == ORDINARY or not self._options.reduces
         return self._table.services.new_uuid().hex if keeps_all else hash_block(block)
 
     def commit(self) -> InsertOutcome:
+        """Commits the table's parts, then those of the views' targets."""
         try:
             outcome = self._own.commit()
             self._table.services.failpoint("insert.before_views")
@@ -197,18 +215,20 @@ class _ViewedInsert:
             self.abort()
 
     def _commit_views(self, missing: Sequence[MissingViews]) -> None:
-        """``missing``: what views miss of each piece now that the table has it."""
+        """Commits the targets. ``missing``: the views that lack each piece now that the table has it."""
         done: list[str] = []
         try:
             for branch in self._branches:
-                with _naming(branch.view, f"; {self._table.definition.full_name} has the rows: repeat the INSERT"):
+                with _name_view_in_errors(
+                    branch.view, f"; {self._table.definition.full_name} has the rows: repeat the INSERT"
+                ):
                     self._commit(branch, missing)
                 done.append(branch.name)
         except Exception:
-            self._settle(missing, done)
+            self._settle_records(missing, done)
             raise
         self._table.services.failpoint("insert.after_views")
-        self._settle(missing, done)
+        self._settle_records(missing, done)
 
     def _commit(self, branch: _Branch, missing: Sequence[MissingViews]) -> None:
         given = [of.given.token if branch.name in of.given.views else "" for of in self._written]
@@ -222,8 +242,8 @@ class _ViewedInsert:
                 "UNKNOWN_STATUS_OF_INSERT", "The same block was inserted, or dropped, at the same time"
             )
 
-    def _settle(self, missing: Sequence[MissingViews], done: Sequence[str]) -> None:
-        """Takes the views that are done out of the records. What fails leaves them there: a repeat settles it."""
+    def _settle_records(self, missing: Sequence[MissingViews], done: Sequence[str]) -> None:
+        """Removes finished views from the records. If that fails they stay, and a repeated INSERT settles it."""
         tokens = {
             of.block_id: left.token
             for of, left in zip(self._written, missing, strict=True)
@@ -237,6 +257,7 @@ class _ViewedInsert:
             logger.warning("views of table %s: %s", self._table.definition.full_name, error)
 
     def abort(self) -> None:
+        """Aborts the table's and the targets' INSERTs, as far as they are not committed."""
         self._own.abort()
         for branch in self._branches:
             branch.sink.abort()
@@ -252,15 +273,17 @@ class _Branch:
 
     @property
     def name(self) -> str:
+        """The view's full name."""
         return self.view.definition.full_name
 
     def write(self, source: Table, relation: BlockRelation, token: str) -> None:
+        """Runs the view's query over the block and writes the result to the target."""
         token = f"{token} {self.name}"
-        for number, block in enumerate(self._made_of(source, relation)):
+        for number, block in enumerate(self._run_view_query(source, relation)):
             self.sink.write(block, hash_token(token, number))
 
-    def _made_of(self, source: Table, relation: BlockRelation) -> Iterator[pa.Table]:
-        """What the view's query makes of the block, as blocks of the target."""
+    def _run_view_query(self, source: Table, relation: BlockRelation) -> Iterator[pa.Table]:
+        """Yields the result of the view's query for the block, as blocks of the target."""
         settings, schema = self.context.settings, self.sink.description.schema
         result = run_query_over_block(self.view.definition.create.as_select, source, relation, self.context)
         wanted = {column.name: column for column in list_insert_columns(schema)}
@@ -272,15 +295,15 @@ class _Branch:
             yield complete_block(cast_block(block, types, columns, settings=settings), schema, settings=settings)
 
 
-def _branch(view: Table, options: InsertOptions, context: Context, level: int) -> _Branch:
+def _make_branch(view: Table, options: InsertOptions, context: Context, level: int) -> _Branch:
     is_told_apart = options.deduplicate and context.settings.deduplicate_blocks_in_dependent_materialized_views
     own = replace(options, deduplicate=is_told_apart, deduplication_token="")
     return _Branch(view, begin_insert(resolve_stored_table(view, context), own, context, level + 1), context)
 
 
 @contextmanager
-def _naming(view: Table, more: str = "") -> Iterator[None]:
-    """Adds the view to what fails within."""
+def _name_view_in_errors(view: Table, more: str = "") -> Iterator[None]:
+    """Adds the view's name to errors that the block raises."""
     try:
         yield
     except PandoError as error:

@@ -1,6 +1,6 @@
-"""Mutations: ALTER TABLE … UPDATE and its kin, DELETE FROM, UPDATE … SET, KILL MUTATION.
+"""Mutations: ALTER TABLE … UPDATE and the like, DELETE FROM, UPDATE … SET, KILL MUTATION.
 
-What can be known to be wrong is refused before anything is kept: the columns, and the expressions, which are compiled
+All errors that can be known are found before anything is stored: columns are checked, and the expressions are compiled
 as the query that will run on each part.
 """
 
@@ -34,7 +34,7 @@ from sql.mutations.mutation_queries import check_step
 
 
 def add_mutation(table: Table, commands: Sequence[MutationCommand], context: Context, *, sync: int) -> QueryResult:
-    """Raises what is wrong with the commands; then nothing has changed."""
+    """Checks a mutation and adds it to the table. Nothing has changed if it raises."""
     table.require("mutations")
     description = table.description
     wanted = [
@@ -44,7 +44,7 @@ def add_mutation(table: Table, commands: Sequence[MutationCommand], context: Con
     ]
     if not wanted:
         return QueryResult()
-    resolved = tuple(_resolved(table, command, context) for command in wanted)
+    resolved = tuple(_resolve_command(table, command, context) for command in wanted)
     mutation = Mutation(resolved, context.session.database, context.settings.timezone)
     mutation.check(description)
     relation = TableRelation.of(table, False)
@@ -58,14 +58,17 @@ def add_mutation(table: Table, commands: Sequence[MutationCommand], context: Con
             context.status,
         )
     settings = context.settings
-    sync = sync if table.description.has_parts else max(1, sync)  # those of a small table are not waited for later
+    sync = sync if table.description.has_parts else max(1, sync)  # a table without parts mutates at once
     options = MutationOptions(sync, settings.allow_nondeterministic_mutations, settings.receive_timeout, context.status)
     table.mutations.add(mutation, options)
     return QueryResult()
 
 
 def mutate_table(statement: MutateTable, context: Context) -> QueryResult:
-    """Raises 60, 164, 344, and what the command raises."""
+    """Executes DELETE FROM or UPDATE … SET.
+
+    Raises 60 (UNKNOWN_TABLE), 164 (READONLY), 344 (SUPPORT_IS_DISABLED), and the command's errors.
+    """
     database = context.database(statement.table.database)
     refuse_system_database(database)
     table = context.server.catalog.table(database, statement.table.table)
@@ -81,7 +84,7 @@ def mutate_table(statement: MutateTable, context: Context) -> QueryResult:
 
 
 def kill_mutation(statement: KillMutation, context: Context) -> QueryResult:
-    """Those that are not done and for which the condition holds."""
+    """Kills the unfinished mutations for which the condition holds."""
     query = (
         f"SELECT database, table, mutation_id, command FROM system.mutations WHERE ({statement.condition}\n) "
         "AND NOT is_done"
@@ -95,8 +98,8 @@ def kill_mutation(statement: KillMutation, context: Context) -> QueryResult:
     return make_result([(name, STRING) for name in columns], [(status, *row) for row in found])
 
 
-def _resolved(table: Table, command: MutationCommand, context: Context) -> MutationCommand:
-    """With the partition's id, and with the values of query parameters."""
+def _resolve_command(table: Table, command: MutationCommand, context: Context) -> MutationCommand:
+    """Returns the command with the partition's id and the values of query parameters."""
     partition = command.partition
     if partition is not None and partition.value is not None:
         partition = PartitionRef(id=evaluate_partition_id(table, partition.value, context))

@@ -1,4 +1,4 @@
-"""OPTIMIZE, and which columns its DEDUPLICATE BY means."""
+"""OPTIMIZE TABLE, and the columns of its DEDUPLICATE BY."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from sql.grammar.statements.statement import OptimizeTable
 
 
 def optimize_table(statement: OptimizeTable, context: Context) -> QueryResult:
-    """Raises 388, 236, and what its columns or partition raise."""
+    """Merges the parts of a table.
+
+    Raises 388 (CANNOT_ASSIGN_OPTIMIZE), 236 (ABORTED), and errors of the columns or the partition.
+    """
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     table = resolve_stored_table(table, context)
     if statement.cleanup:
@@ -46,7 +49,10 @@ def optimize_table(statement: OptimizeTable, context: Context) -> QueryResult:
 
 
 def _require_cleanup(table: Table, is_final: bool) -> None:
-    """Without FINAL it has no effect, as in ClickHouse: what is left out of the merge may be older."""
+    """Checks that CLEANUP is allowed.
+
+    Without FINAL it has no effect, as in ClickHouse, because parts outside the merge may hold older rows.
+    """
     is_replacing = table.description.merge_mode.name == "Replacing"
     if is_final and not is_replacing:
         raise UserError(
@@ -61,9 +67,13 @@ def _require_cleanup(table: Table, is_final: bool) -> None:
 
 
 def resolve_deduplicate_by(matchers: tuple[ColumnMatcher, ...], description: TableDescription) -> tuple[str, ...]:
-    """The columns. Raises 16 for one that is not stored, 51 and 52 for none or one twice, 8 if one of a key is missing:
-    rows that differ in it lie apart in the merge and are other rows to the user."""
-    names = [name for matcher in matchers for name in _matching(matcher, description.schema)]
+    """Returns the columns of DEDUPLICATE BY.
+
+    Raises 16 (NO_SUCH_COLUMN_IN_TABLE) for one that is not stored, 51 (EMPTY_LIST_OF_COLUMNS_QUERIED) for none, 52
+    (COLUMN_QUERIED_MORE_THAN_ONCE), and 8 (THERE_IS_NO_COLUMN) if a key column is missing: rows that differ in it are
+    not neighbours in the merge.
+    """
+    names = [name for matcher in matchers for name in _match_columns(matcher, description.schema)]
     if not matchers:
         return ()
     if not names:
@@ -83,8 +93,8 @@ def resolve_deduplicate_by(matchers: tuple[ColumnMatcher, ...], description: Tab
     return tuple(names)
 
 
-def _matching(matcher: ColumnMatcher, schema: TableSchema) -> list[str]:
-    """``*`` and ``COLUMNS('…')`` mean neither MATERIALIZED nor ALIAS columns, as in a SELECT."""
+def _match_columns(matcher: ColumnMatcher, schema: TableSchema) -> list[str]:
+    """Returns the columns of one matcher; ``*`` and ``COLUMNS('…')`` skip MATERIALIZED and ALIAS columns."""
     found = list(matcher.names)
     if not found:
         found = [column.name for column in schema.columns if column.default_kind in ("", "DEFAULT")]

@@ -1,6 +1,6 @@
-"""ALTER TABLE … … of partitions and parts: from the names in a statement to what the table does.
+"""ALTER TABLE commands on partitions and parts: drop, attach, move, fetch, freeze.
 
-All names are understood before anything is done; then one command follows the other.
+All names are resolved before anything is done; then the commands run one after the other.
 """
 
 from __future__ import annotations
@@ -40,40 +40,43 @@ from sql.grammar.statements.alter_commands import (
 
 
 def run_partition_commands(table: Table, commands: Sequence[PartitionCommand], context: Context) -> QueryResult:
-    """Raises 248 for what names no partition, 233 for what names no part, and what the commands raise."""
-    actions = [_action(table, command, context) for command in commands]
+    """Resolves all commands, then executes them.
+
+    Raises 248 (INVALID_PARTITION_VALUE), 233 (BAD_DATA_PART_NAME), and the commands' errors.
+    """
+    actions = [_make_action(table, command, context) for command in commands]
     for action in actions:
         context.status.check()
         action()
     return QueryResult()
 
 
-def _action(table: Table, command: PartitionCommand, context: Context) -> Callable[[], None]:
+def _make_action(table: Table, command: PartitionCommand, context: Context) -> Callable[[], None]:
     if isinstance(command, DropPartition):
-        return _drop(table, command, context)
+        return _plan_drop(table, command, context)
     if isinstance(command, DropDetached):
-        return _drop_detached(table, command, context)
+        return _plan_drop_detached(table, command, context)
     if isinstance(command, FetchPartition):
-        return _fetch(table, command, context)
+        return _plan_fetch(table, command, context)
     if isinstance(command, MovePartition):
-        return _move(table, command, context)
+        return _plan_move(table, command, context)
     if isinstance(command, ForgetPartition):
-        return _forget(table, command, context)
+        return _plan_forget(table, command, context)
     if isinstance(command, Freeze | Unfreeze):
-        return _freeze(table, command, context)
+        return _plan_freeze(table, command, context)
     if command.source is None:
-        return _attach(table, command.partition, context)
-    return _attach_from(table, command, command.source, context)
+        return _plan_attach(table, command.partition, context)
+    return _plan_attach_from(table, command, command.source, context)
 
 
-def _drop(table: Table, command: DropPartition, context: Context) -> Callable[[], None]:
+def _plan_drop(table: Table, command: DropPartition, context: Context) -> Callable[[], None]:
     ref, detach, status = command.partition, command.detach, context.status
     if ref.part is not None:
         return partial(table.partitions.drop_part, PartName.parse(ref.part), detach=detach, status=status)
-    return partial(table.partitions.drop, _partition_id(table, ref, context), detach=detach, status=status)
+    return partial(table.partitions.drop, _find_partition_id(table, ref, context), detach=detach, status=status)
 
 
-def _drop_detached(table: Table, command: DropDetached, context: Context) -> Callable[[], None]:
+def _plan_drop_detached(table: Table, command: DropDetached, context: Context) -> Callable[[], None]:
     if not context.settings.allow_drop_detached:
         raise UserError("SUPPORT_IS_DISABLED", "DROP DETACHED deletes for good: it needs allow_drop_detached = 1")
     ref, store = command.partition, table.store
@@ -85,7 +88,7 @@ def _drop_detached(table: Table, command: DropDetached, context: Context) -> Cal
         if ref.part not in store.detached():
             raise UserError("BAD_DATA_PART_NAME", f"Detached part {ref.part!r} not found")
         return partial(store.detached_parts.delete, ref.part)
-    partition = _partition_id(table, ref, context)
+    partition = _find_partition_id(table, ref, context)
 
     def drop() -> None:
         for directory in store.detached():
@@ -98,37 +101,37 @@ def _drop_detached(table: Table, command: DropDetached, context: Context) -> Cal
     return drop
 
 
-def _fetch(table: Table, command: FetchPartition, context: Context) -> Callable[[], None]:
+def _plan_fetch(table: Table, command: FetchPartition, context: Context) -> Callable[[], None]:
     if command.partition.is_all:
         raise UserError("SUPPORT_IS_DISABLED", "FETCH PARTITION ALL is not supported: name one partition")
     if command.partition.part is not None:
         return partial(table.partitions.fetch, command.path, PartName.parse(command.partition.part), context.status)
-    partition = _partition_id(table, command.partition, context)
+    partition = _find_partition_id(table, command.partition, context)
     assert partition is not None
     return partial(table.partitions.fetch, command.path, partition, context.status)
 
 
-def _attach(table: Table, ref: PartitionRef, context: Context) -> Callable[[], None]:
+def _plan_attach(table: Table, ref: PartitionRef, context: Context) -> Callable[[], None]:
     attach = table.partitions.attaching.attach
     if ref.part is not None:
         return partial(attach, [str(PartName.parse(ref.part))], context.status)
-    partition = _partition_id(table, ref, context)
+    partition = _find_partition_id(table, ref, context)
 
     def attach_all() -> None:
         wanted, covered = select_attachable(table.store.detached(), partition)
         attach(wanted, context.status)
-        for name in covered:  # their rows have come
+        for name in covered:  # an attached part has their rows
             table.store.move_to_detached(table.store.path / DETACHED / name, "inactive")
 
     return attach_all
 
 
-def _attach_from(table: Table, command: AttachPartition, ref: TableRef, context: Context) -> Callable[[], None]:
+def _plan_attach_from(table: Table, command: AttachPartition, ref: TableRef, context: Context) -> Callable[[], None]:
     if command.partition.is_all and command.replace:
         raise UserError("SUPPORT_IS_DISABLED", "REPLACE PARTITION ALL is not supported: name one partition")
     source = context.server.catalog.table(context.database(ref.database), ref.table)
-    _require_alike(source, table)
-    partition = _partition_id(table, command.partition, context)
+    _require_same_structure(source, table)
+    partition = _find_partition_id(table, command.partition, context)
     overwrite = Overwrite.PARTITIONS if command.replace else Overwrite.NOTHING
     attach_from = table.partitions.attaching.attach_from_table
 
@@ -151,7 +154,7 @@ def _attach_from(table: Table, command: AttachPartition, ref: TableRef, context:
     return attach
 
 
-def _move(table: Table, command: MovePartition, context: Context) -> Callable[[], None]:
+def _plan_move(table: Table, command: MovePartition, context: Context) -> Callable[[], None]:
     if command.partition.is_all:
         raise UserError("SUPPORT_IS_DISABLED", "MOVE PARTITION ALL is not supported: name one partition")
     database = context.database(command.target.database)
@@ -171,8 +174,8 @@ def _move(table: Table, command: MovePartition, context: Context) -> Callable[[]
                 f"Cannot move a partition between tables of different ZooKeepers, {names[0]!r} and {names[1]!r}: "
                 "ATTACH PARTITION … FROM the one to the other, then DROP PARTITION",
             )
-    _require_alike(table, target)
-    partition = _partition_id(table, command.partition, context)
+    _require_same_structure(table, target)
+    partition = _find_partition_id(table, command.partition, context)
     assert partition is not None
 
     def attach(parts: Sequence[Part], along: Sequence[Op]) -> None:
@@ -187,43 +190,47 @@ def _move(table: Table, command: MovePartition, context: Context) -> Callable[[]
     return move
 
 
-def _forget(table: Table, command: ForgetPartition, context: Context) -> Callable[[], None]:
+def _plan_forget(table: Table, command: ForgetPartition, context: Context) -> Callable[[], None]:
     if command.partition.is_all:
         raise UserError("SUPPORT_IS_DISABLED", "FORGET PARTITION ALL is not supported: name one partition")
-    partition = _partition_id(table, command.partition, context)
+    partition = _find_partition_id(table, command.partition, context)
     assert partition is not None
     return partial(table.partitions.forget, partition, context.status)
 
 
-def _freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Callable[[], None]:
+def _plan_freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Callable[[], None]:
     if command.partition is not None and command.partition.is_all:
         raise UserError("SUPPORT_IS_DISABLED", "FREEZE of all partitions is written without PARTITION ALL")
     if command.name is not None:
         check_file_name("backup", command.name)
     name = encode_file_name(command.name) if command.name is not None else None
-    partition = _partition_id(table, command.partition, context) if command.partition is not None else None
+    partition = _find_partition_id(table, command.partition, context) if command.partition is not None else None
     server_path = context.server.path
     shadow, directory = server_path / SHADOW, str(table.definition.data_path.relative_to(server_path))
 
-    def is_meant(name: PartName) -> bool:
+    def is_selected(name: PartName) -> bool:
         return partition in (None, name.partition_id)
 
     if isinstance(command, Unfreeze):
         assert name is not None
-        return partial(unfreeze_parts, shadow, name, directory, is_meant)
+        return partial(unfreeze_parts, shadow, name, directory, is_selected)
 
     def freeze_all() -> None:
         with ExitStack() as stack:
             snapshot = table.snapshot()
             stack.callback(snapshot.release)
-            parts = [part for part in snapshot.parts if is_meant(part.name)]
+            parts = [part for part in snapshot.parts if is_selected(part.name)]
             freeze_parts(shadow, name, directory, parts, context.status.check)
 
     return freeze_all
 
 
-def _require_alike(source: Table, target: Table) -> None:
-    """Raises 48 for a table without partitions, 122 for other columns, 36 for other keys."""
+def _require_same_structure(source: Table, target: Table) -> None:
+    """Checks that parts of ``source`` fit ``target``.
+
+    Raises 48 (NOT_IMPLEMENTED) for a table without partitions, 122 (INCOMPATIBLE_COLUMNS) for other columns, 36
+    (BAD_ARGUMENTS) for other keys.
+    """
     for table in (source, target):
         table.require("partitioning")
     ours, theirs = target.description, source.description
@@ -239,8 +246,8 @@ def _require_alike(source: Table, target: Table) -> None:
         )
 
 
-def _partition_id(table: Table, ref: PartitionRef, context: Context) -> str | None:
-    """``None``: all partitions."""
+def _find_partition_id(table: Table, ref: PartitionRef, context: Context) -> str | None:
+    """Returns the partition's id; ``None`` means all partitions."""
     if ref.is_all:
         return None
     if ref.id is None:

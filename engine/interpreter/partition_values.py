@@ -1,4 +1,4 @@
-"""``PARTITION`` clauses: from the value that a statement's text names to the id of the partition."""
+"""Evaluates the value of a ``PARTITION`` clause to a partition id."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from sql.grammar.tokens import quote_string
 
 
 def evaluate_partition_id(table: Table, text: str, context: Context) -> str:
-    """The id of the partition whose value the SQL text names: ``202001``, ``'2020-01-01'``, ``(1, 'a')``.
+    """Returns the id of the partition with this value, such as ``202001``, ``'2020-01-01'``, ``(1, 'a')``.
 
-    Raises 62 for anything but a literal or a tuple of literals, 248 (INVALID_PARTITION_VALUE) for another number of
-    values than the key has, 53 and 69 for values of another type.
+    Raises 62 (SYNTAX_ERROR) for anything but a literal or a tuple of literals. Raises 248 (INVALID_PARTITION_VALUE) for
+    another number of values than the key has, 53 (TYPE_MISMATCH) and 69 (ARGUMENT_OUT_OF_BOUND) for values of another
+    type.
     """
     key = table.description.partition_key
     _require_literal(text)
-    column = _evaluated(text, context)
+    column = _evaluate(text, context)
     values = column.flatten() if pa.types.is_struct(column.type) else [column]
     if len(values) != len(key.types):
         raise UserError(
             "INVALID_PARTITION_VALUE",
             f"Partition {text} has {len(values)} values, the partition key {len(key.types)}: {key.expressions}",
         )
-    scalars = [_converted(value, type_, text, context) for value, type_ in zip(values, key.types, strict=True)]
+    scalars = [_convert_value(value, type_, text, context) for value, type_ in zip(values, key.types, strict=True)]
     return partition_ids.compute_partition_id(scalars, key.types)
 
 
-def _converted(value: pa.Array, type_: DataType, text: str, context: Context) -> pa.Scalar:
+def _convert_value(value: pa.Array, type_: DataType, text: str, context: Context) -> pa.Scalar:
     is_text, bare = pa.types.is_string(value.type), strip_nullable(type_)
     try:
         if is_text and value[0].is_valid:
-            value = _evaluated(f"CAST({quote_string(value[0].as_py())}, {quote_string(bare.name)})", context)
+            value = _evaluate(f"CAST({quote_string(value[0].as_py())}, {quote_string(bare.name)})", context)
         scalar = value.cast(bare.arrow)[0]
     except (pa.ArrowException, UserError) as error:
         code = "TYPE_MISMATCH" if is_text else "ARGUMENT_OUT_OF_BOUND"
@@ -50,14 +51,17 @@ def _converted(value: pa.Array, type_: DataType, text: str, context: Context) ->
     return scalar
 
 
-def _evaluated(expression: str, context: Context) -> pa.Array:
-    """Of one row."""
+def _evaluate(expression: str, context: Context) -> pa.Array:
+    """Returns the expression's value as an array of one row."""
     (batch,) = (batch for batch in run_query(f"SELECT {expression}", context).batches if batch.num_rows)
     return batch.column(0)
 
 
 def _require_literal(text: str) -> None:
-    """Expressions are not for the process that owns the table."""
+    """Raises 62 (SYNTAX_ERROR) for anything but literals.
+
+    Expressions are not allowed, because they would run in the process that owns the tables.
+    """
     for node in walk(parse_expression(text)):
         is_part_of_literal = isinstance(node, Function) and node.name in ("tuple", "negate")
         if not isinstance(node, Literal | LiteralList | Parameter) and not is_part_of_literal:

@@ -1,6 +1,6 @@
-"""``max_result_rows`` and ``max_result_bytes``: how much a SELECT may answer, and what happens beyond.
+"""Applies ``max_result_rows`` and ``max_result_bytes`` to the result of a SELECT.
 
-With ``result_overflow_mode = 'break'`` the answer ends with the block that goes beyond the limit, as in ClickHouse.
+With ``result_overflow_mode = 'break'`` the result ends with the block that exceeds the limit, as in ClickHouse.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from sql.settings.supported_settings import (
 
 
 def limit_result(result: QueryResult, settings: Settings) -> QueryResult:
-    """Reading the batches raises 396 (TOO_MANY_ROWS_OR_BYTES) beyond a limit, unless the mode is ``break``."""
+    """Returns the result with limits applied.
+
+    Beyond a limit reading the batches raises 396 (TOO_MANY_ROWS_OR_BYTES), unless the mode is ``break``.
+    """
     if not (settings.max_result_rows or settings.max_result_bytes):
         return result
-    return replace(result, batches=_within(result.batches, settings))
+    return replace(result, batches=_limit_batches(result.batches, settings))
 
 
-def _within(batches: Iterator[pa.RecordBatch], settings: Settings) -> Iterator[pa.RecordBatch]:
+def _limit_batches(batches: Iterator[pa.RecordBatch], settings: Settings) -> Iterator[pa.RecordBatch]:
     most_rows, most_bytes = settings.max_result_rows, settings.max_result_bytes
     cut = settings.max_block_size
     rows = size = 0
@@ -33,7 +36,7 @@ def _within(batches: Iterator[pa.RecordBatch], settings: Settings) -> Iterator[p
             batch = whole.slice(start, cut)
             rows += batch.num_rows
             size += batch.nbytes
-            exceeded = _exceeded("rows", rows, most_rows) or _exceeded("bytes", size, most_bytes)
+            exceeded = _describe_excess("rows", rows, most_rows) or _describe_excess("bytes", size, most_bytes)
             if exceeded and settings.result_overflow_mode == "throw":
                 raise UserError("TOO_MANY_ROWS_OR_BYTES", f"Limit for result exceeded, {exceeded}")
             yield batch
@@ -41,5 +44,5 @@ def _within(batches: Iterator[pa.RecordBatch], settings: Settings) -> Iterator[p
                 return
 
 
-def _exceeded(what: str, count: int, limit: int) -> str:
+def _describe_excess(what: str, count: int, limit: int) -> str:
     return f"max {what}: {limit}, current {what}: {count}" if limit and count > limit else ""

@@ -1,4 +1,4 @@
-"""SELECT, EXPLAIN and KILL QUERY, and queries that are a part of other statements."""
+"""SELECT, EXPLAIN and KILL QUERY, and queries inside other statements."""
 
 from __future__ import annotations
 
@@ -32,17 +32,22 @@ _VERSION = version("pando")
 
 
 def select(statement: SelectQuery, context: Context) -> QueryResult:
+    """Executes a SELECT."""
     return limit_result(run_query(statement.query, context), context.settings)
 
 
 def explain(statement: Explain, context: Context) -> QueryResult:
+    """Executes an EXPLAIN."""
     engine = context.server.query_engine
-    result = engine.explain(statement.query, statement.kind, statement.options, **_arguments(context))
-    return _as_query_result(result, context)
+    result = engine.explain(statement.query, statement.kind, statement.options, **_make_arguments(context))
+    return _make_query_result(result, context)
 
 
 def kill_query(statement: KillQuery, context: Context) -> QueryResult:
-    """A read-only session may end its own user's queries. Raises 497 (ACCESS_DENIED) for another's."""
+    """Executes KILL QUERY.
+
+    A read-only session may kill only its own user's queries. Raises 497 (ACCESS_DENIED) for another's.
+    """
     found = [process for process in context.server.processes() if process.query_id == statement.query_id]
     for process in found:
         if context.session.readonly and process.user != context.session.user:
@@ -57,19 +62,19 @@ def kill_query(statement: KillQuery, context: Context) -> QueryResult:
 
 def run_query(query: str, context: Context) -> QueryResult:
     """Runs a query over the tables of the session."""
-    return _as_query_result(context.server.query_engine.select(query, **_arguments(context)), context)
+    return _make_query_result(context.server.query_engine.select(query, **_make_arguments(context)), context)
 
 
 def run_query_over_block(query: str, table: Table, block: BlockRelation, context: Context) -> SelectResult:
-    """Runs a query that sees nothing of the table but the block."""
-    arguments = _arguments(context)
+    """Runs a query that sees only the block in place of the table."""
+    arguments = _make_arguments(context)
     arguments["catalog"] = BlockRelations(context, LOCAL_QUERIES, table, block)
     return context.server.query_engine.select(query, **arguments)
 
 
 def list_needed_columns(query: str, table: Table, columns: Set[str], context: Context) -> set[str]:
-    """Those of the columns of the table that a query reads, or cannot be without."""
-    arguments, schema = _arguments(context), table.description.schema
+    """Returns those of the columns that the query reads or cannot be compiled without."""
+    arguments, schema = _make_arguments(context), table.description.schema
     engine = context.server.query_engine
     whole = BlockRelation(schema, schema.arrow.empty_table())
     arguments["catalog"] = BlockRelations(context, LOCAL_QUERIES, table, whole)
@@ -87,11 +92,12 @@ def list_needed_columns(query: str, table: Table, columns: Set[str], context: Co
 
 
 def describe_columns(query: str, context: Context) -> tuple[tuple[str, DataType], ...]:
-    """Names and types of a query's columns, without running it."""
-    return context.server.query_engine.describe(query, **_arguments(context))
+    """Returns names and types of a query's columns, without running it."""
+    return context.server.query_engine.describe(query, **_make_arguments(context))
 
 
 def make_relations(context: Context) -> SessionRelations:
+    """Returns the relations that queries of this statement can read."""
     return SessionRelations(context, LOCAL_QUERIES)
 
 
@@ -104,7 +110,7 @@ class _Arguments(TypedDict):
     constants: dict[str, str]
 
 
-def _arguments(context: Context) -> _Arguments:
+def _make_arguments(context: Context) -> _Arguments:
     return {
         "catalog": make_relations(context),
         "settings": context.settings,
@@ -125,7 +131,7 @@ def _arguments(context: Context) -> _Arguments:
     }
 
 
-def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
+def _make_query_result(selected: SelectResult, context: Context) -> QueryResult:
     statistics = context.statistics
     monotonic = context.server.services.monotonic
     started = monotonic()
@@ -145,7 +151,7 @@ def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
     return QueryResult(
         columns=tuple(selected.columns),
         batches=counted(),
-        refresh=count_read,
+        refresh_statistics=count_read,
         statistics=statistics,
         on_cancel=selected.cancel,
         on_close=selected.close,
@@ -153,7 +159,7 @@ def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
 
 
 LOCAL_QUERIES = LocalQueries(run_query, describe_columns)
-"""What reads shards of this server."""
+"""The functions that read this server's own shards."""
 
 
 STATEMENTS = (

@@ -1,4 +1,4 @@
-"""The tables a session's queries can read: the catalog's and ``system``'s."""
+"""The tables that a session's queries can read: the catalog's and the system tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sql.relations import (
 
 @dataclass(frozen=True)
 class TableRelation:
-    """A table as one query reads it: with the query's consistency, under the definition that it found."""
+    """A table as one query reads it: its description at the start, and the query's consistency."""
 
     table: Table
     description: TableDescription
@@ -42,10 +42,15 @@ class TableRelation:
 
     @classmethod
     def of(cls, table: Table, sequential_consistency: bool) -> TableRelation:
+        """Makes a relation of the table's present description."""
         return cls(table, table.description, sequential_consistency)
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
-        """Raises 517 when the table was altered since and rows have come: they cannot be read under the old one."""
+        """Takes a snapshot of the parts.
+
+        Raises 517 (CANNOT_ASSIGN_ALTER) if the table was altered since and has new parts, which the old description
+        cannot read.
+        """
         found = self.table.snapshot(sequential_consistency=sequential_consistency or self.sequential_consistency)
         if self.table.description is self.description:
             return found
@@ -56,36 +61,41 @@ class TableRelation:
         return Snapshot([part.under(self.description.schema) for part in found.parts], lambda _: found.release())
 
 
-def _relation_of(table: Table, catalog: Catalog, sequential_consistency: bool) -> TableRelation | ViewRelation:
-    """Of a materialized view that is its target, where they have the same columns."""
+def _make_relation(table: Table, catalog: Catalog, sequential_consistency: bool) -> TableRelation | ViewRelation:
+    """Returns the table, or a view's query; a materialized view is its target if their columns are equal."""
     definition = table.definition
     view = definition.create.view
     if view is None:
         return TableRelation.of(table, sequential_consistency)
-    columns = _columns(table)
+    columns = _list_columns(table)
     if not view.is_materialized:
         return ViewRelation(definition.database, definition.name, definition.create.as_select, columns)
     target = catalog.table(*definition.target)
-    if target.definition.create.view is None and not target.definition.engine.is_proxy and _columns(target) == columns:
+    if (
+        target.definition.create.view is None
+        and not target.definition.engine.is_proxy
+        and _list_columns(target) == columns
+    ):
         return TableRelation.of(target, sequential_consistency)
     names = ", ".join(quote_identifier(name) for name, _ in columns)
     query = f"SELECT {names} FROM {'.'.join(map(quote_identifier, definition.target))}"
     return ViewRelation(definition.database, definition.name, query, columns)
 
 
-def _columns(table: Table) -> tuple[tuple[str, DataType], ...]:
+def _list_columns(table: Table) -> tuple[tuple[str, DataType], ...]:
     return tuple((column.name, column.type) for column in table.description.schema.columns)
 
 
 @dataclass(frozen=True)
 class SessionRelations:
-    """Implements ``sql.relations.RelationCatalog``."""
+    """The tables of a session. Implements ``sql.relations.RelationCatalog``."""
 
     context: Context
     here: LocalQueries
-    """What reads shards of this server."""
+    """The functions that read this server's own shards."""
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation | MergedTables:
+        """Returns the table of this name. Raises 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE)."""
         if database is None and table in self.context.session.external_tables:
             return self.context.session.external_tables[table]
         if database is None and table in self.context.session.temporary_tables:
@@ -104,12 +114,14 @@ class SessionRelations:
         if found.definition.engine.is_proxy:
             return open_distributed_table(found.definition, self.context, self.here)
         sequential = self.context.settings.select_sequential_consistency
-        return _relation_of(found, self.context.server.catalog, sequential)
+        return _make_relation(found, self.context.server.catalog, sequential)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        """Returns the table of the function ``file``."""
         return resolve_files(path, format, structure, self.context)
 
     def other_tables(self, function: RemoteFunction | MergeFunction) -> StreamedRelation | MergedTables:
+        """Returns the table of ``remote``, ``cluster`` or ``merge``."""
         if isinstance(function, MergeFunction):
             return open_merge_function(function, self.context)
         return open_function_table(function, self.context, self.here)
@@ -117,12 +129,13 @@ class SessionRelations:
 
 @dataclass(frozen=True)
 class BlockRelations(SessionRelations):
-    """Those of the session, where one table is nothing but a block."""
+    """The tables of a session, with one table replaced by a block."""
 
     table: Table
     block: BlockRelation
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation | MergedTables:
+        """Returns the block for the replaced table, else the session's table."""
         if (database, table) == (self.table.definition.database, self.table.definition.name):
             return self.block
         return super().relation(database, table)
@@ -136,13 +149,16 @@ class CatalogRelations:
     default_database: str
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ViewRelation:
+        """Returns the table of this name."""
         found = self.catalog.table(database or self.default_database, table)
         if found.definition.engine.is_proxy:
             raise UserError("NOT_IMPLEMENTED", f"Table {found.definition.full_name} has no rows of its own")
-        return _relation_of(found, self.catalog, False)
+        return _make_relation(found, self.catalog, False)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        """Raises 48 (NOT_IMPLEMENTED)."""
         raise UserError("NOT_IMPLEMENTED", f"The file {path!r} is not read here")
 
     def other_tables(self, function: RemoteFunction | MergeFunction) -> StreamedRelation:
+        """Raises 48 (NOT_IMPLEMENTED)."""
         raise UserError("NOT_IMPLEMENTED", f"{type(function).__name__} is not read here")

@@ -1,4 +1,4 @@
-"""What several statements refuse, or wait for."""
+"""Steps that several statements share: refuse system databases, wait for replicas."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from parts.common.errors import UserError
 
 
 def refuse_system_database(database: str) -> None:
-    """Raises 164 (READONLY) for a database that the server makes up."""
+    """Raises 164 (READONLY) for a built-in database."""
     if database in SYSTEM_DATABASES:
         raise UserError("READONLY", f"The database {database} is read-only")
 
 
 def wait_for_replicas(table: Table, context: Context) -> None:
-    """At the end of a statement: with ``alter_sync = 2`` until the active replicas have done what is in the log.
-    Raises 341 (UNFINISHED) when it takes longer than ``receive_timeout``."""
+    """Waits until the active replicas have executed the log, if ``alter_sync`` is 2.
+
+    Called at the end of a statement. Raises 341 (UNFINISHED) after ``receive_timeout`` seconds.
+    """
     if context.settings.alter_sync > 1 and table.replication is not None:
         with report_as_unfinished("It is done here"):
             table.replication.wait_for_others(context.settings.receive_timeout, context.status)

@@ -1,4 +1,4 @@
-"""SHOW, DESCRIBE and EXISTS: what there is."""
+"""SHOW, DESCRIBE and EXISTS."""
 
 from __future__ import annotations
 
@@ -28,16 +28,21 @@ from sql.grammar.statements.statement import (
 
 
 def show_databases(statement: ShowDatabases, context: Context) -> QueryResult:
-    names = _like(context.server.database_names(), statement.like, statement.not_like)
+    """Executes SHOW DATABASES."""
+    names = _filter_names(context.server.database_names(), statement.like, statement.not_like)
     return make_result([("name", STRING)], [(name,) for name in names])
 
 
 def show_tables(statement: ShowTables, context: Context) -> QueryResult:
-    names = _table_names(context.database(statement.database), context)
-    return make_result([("name", STRING)], [(name,) for name in _like(names, statement.like, statement.not_like)])
+    """Executes SHOW TABLES."""
+    names = _list_table_names(context.database(statement.database), context)
+    return make_result(
+        [("name", STRING)], [(name,) for name in _filter_names(names, statement.like, statement.not_like)]
+    )
 
 
 def show_create_table(statement: ShowCreateTable, context: Context) -> QueryResult:
+    """Executes SHOW CREATE TABLE."""
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     create = table.definition.create
     shown = replace(create, table=get_session_name(create.table, context.session))
@@ -45,17 +50,20 @@ def show_create_table(statement: ShowCreateTable, context: Context) -> QueryResu
 
 
 def show_create_database(statement: ShowCreateDatabase, context: Context) -> QueryResult:
+    """Executes SHOW CREATE DATABASE."""
     context.server.catalog.tables(statement.name)
     return make_result([("statement", STRING)], [(f"CREATE DATABASE {statement.name}\nENGINE = Ordinary",)])
 
 
 def show_processlist(_: ShowProcesslist, context: Context) -> QueryResult:
+    """Executes SHOW PROCESSLIST."""
     return run_query("SELECT * FROM system.processes", context)
 
 
 def describe_table(statement: DescribeTable, context: Context) -> QueryResult:
-    schema = _schema(context.database(statement.table.database), statement.table.table, context)
-    return _described(
+    """Executes DESCRIBE TABLE."""
+    schema = _find_schema(context.database(statement.table.database), statement.table.table, context)
+    return _make_description(
         [
             (
                 c.name,
@@ -72,16 +80,20 @@ def describe_table(statement: DescribeTable, context: Context) -> QueryResult:
 
 
 def describe_query(statement: DescribeQuery, context: Context) -> QueryResult:
+    """Executes DESCRIBE of a query."""
     columns = describe_columns(statement.query, context)
-    return _described([(name, str(type_), "", "", "", "", "") for name, type_ in columns])
+    return _make_description([(name, str(type_), "", "", "", "", "") for name, type_ in columns])
 
 
 def exists_table(statement: ExistsTable, context: Context) -> QueryResult:
+    """Executes EXISTS TABLE and EXISTS VIEW."""
     database = context.database(statement.table.database)
     if database == TEMPORARY_DATABASE:
         found = context.server.catalog.find(database, statement.table.table) is not None
         return make_result([("result", UINT8)], [(int(found),)])
-    found = database in context.server.database_names() and statement.table.table in _table_names(database, context)
+    found = database in context.server.database_names() and statement.table.table in _list_table_names(
+        database, context
+    )
     if found and statement.is_view:
         table = context.server.catalog.find(database, statement.table.table)
         found = table is not None and table.definition.create.view is not None
@@ -89,11 +101,12 @@ def exists_table(statement: ExistsTable, context: Context) -> QueryResult:
 
 
 def exists_database(statement: ExistsDatabase, context: Context) -> QueryResult:
+    """Executes EXISTS DATABASE."""
     return make_result([("result", UINT8)], [(int(statement.name in context.server.database_names()),)])
 
 
-def _table_names(database: str, context: Context) -> list[str]:
-    """Raises 81 (UNKNOWN_DATABASE)."""
+def _list_table_names(database: str, context: Context) -> list[str]:
+    """Returns the names of a database's tables. Raises 81 (UNKNOWN_DATABASE)."""
     system = context.server.system_schemas.get(database)
     if system is not None:
         return sorted(system)
@@ -102,17 +115,17 @@ def _table_names(database: str, context: Context) -> list[str]:
     return sorted([*loaded, *(failed.name for failed in catalog.not_loaded(database))])
 
 
-def _schema(database: str, table: str, context: Context) -> TableSchema:
+def _find_schema(database: str, table: str, context: Context) -> TableSchema:
     system = context.server.system_schemas.get(database, {})
     return system[table] if table in system else context.server.catalog.table(database, table).description.schema
 
 
-def _described(rows: list[tuple[object, ...]]) -> QueryResult:
+def _make_description(rows: list[tuple[object, ...]]) -> QueryResult:
     names = ("name", "type", "default_type", "default_expression", "comment", "codec_expression", "ttl_expression")
     return make_result([(name, STRING) for name in names], rows)
 
 
-def _like(names: list[str], pattern: str | None, negated: bool) -> list[str]:
+def _filter_names(names: list[str], pattern: str | None, negated: bool) -> list[str]:
     if pattern is None:
         return names
     expression = re.compile(

@@ -1,4 +1,4 @@
-"""What the interpreter knows of a kind of statement: one object a statement, beside the function that runs it."""
+"""The interpreter's description of a kind of statement, one object beside the function that runs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.queries.session import QueryResult
 
 @dataclass(frozen=True, slots=True)
 class StatementKind:
-    """A class of parsed statements (``sql.grammar.statements``) and how it is run."""
+    """A class of parsed statements (``sql.grammar.statements``), with its function and its rights."""
 
     statement: type
     run: Callable[[Any, Context], QueryResult]

@@ -1,4 +1,4 @@
-"""SYSTEM."""
+"""SYSTEM statements: stop and start work; sync, restart, restore and drop replicas."""
 
 from __future__ import annotations
 
@@ -30,32 +30,33 @@ _LOGS = frozenset({"part_log", "query_log", "system.part_log", "system.query_log
 
 
 def run_system_command(statement: SystemCommand, context: Context) -> QueryResult:
+    """Executes a SYSTEM command."""
     command, settings = statement.command, context.settings
     verb, _, action = command.partition(" ")
     if verb in ("STOP", "START"):
-        tables = [_table(statement.table, context)] if statement.table else context.server.catalog.tables()
+        tables = [_find_table(statement.table, context)] if statement.table else context.server.catalog.tables()
         for table in tables:
             table.allow(StoppableAction(action), verb == "START")
     elif command == "SYNC REPLICA":
         if statement.table is None or not (statement.may_be_missing and _is_missing(statement.table, context)):
             mode = SyncMode[statement.argument or "DEFAULT"]
-            _replicated(statement.table, context).sync(settings.receive_timeout, context.status, mode)
+            _require_replica(statement.table, context).sync(settings.receive_timeout, context.status, mode)
     elif command == "RESTART REPLICA":
-        _replicated(statement.table, context).restart()
+        _require_replica(statement.table, context).restart()
     elif command == "RESTORE REPLICA":
-        _replicated(statement.table, context).restore(settings.receive_timeout, context.status)
+        _require_replica(statement.table, context).restore(settings.receive_timeout, context.status)
     elif command == "RESTART REPLICAS":
         for table in context.server.catalog.tables():
             if table.replication is not None:
                 table.replication.restart()
     elif command == "WAIT LOADING PARTS":
         if statement.table is not None:
-            _table(statement.table, context)  # its parts were loaded before it was there to be asked
+            _find_table(statement.table, context)  # only checks that it exists: its parts are loaded before it appears
     elif command == "FLUSH DISTRIBUTED":
-        definition = _required(statement.table, context).definition
-        if definition.engine_name != "Distributed":  # of one, no rows wait to be sent
+        definition = _require_table(statement.table, context).definition
+        if definition.engine_name != "Distributed":  # a Distributed table has nothing to flush
             raise UserError("BAD_ARGUMENTS", f"Table {definition.full_name} is not distributed")
-    elif command == "UNFREEZE":  # also of tables that are no more
+    elif command == "UNFREEZE":  # also for dropped tables
         check_file_name("backup", statement.argument)
         unfreeze_backup(context.server.path / SHADOW, encode_file_name(statement.argument))
     elif command == "FLUSH LOGS":
@@ -66,26 +67,28 @@ def run_system_command(statement: SystemCommand, context: Context) -> QueryResul
 
 
 def _flush_logs(names: Sequence[str]) -> None:
-    """What the server logs in tables is there at once."""
+    """Checks the names of logs; there is nothing to flush, because logged rows are visible at once."""
     for name in names:
         if name not in _LOGS:
             raise UserError("BAD_ARGUMENTS", f"Log name {name!r} does not exist; there are: {', '.join(sorted(_LOGS))}")
 
 
 def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
-    """SYSTEM DROP REPLICA: takes a replica whose server is gone for good out of ZooKeeper.
+    """Executes SYSTEM DROP REPLICA: removes a dead replica from ZooKeeper.
 
-    Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED) for a replica that is active, of this server, or unknown. Without a
-    single table named, tables that have no such replica are passed over.
+    Raises 305 (TABLE_WAS_NOT_DROPPED) for a replica that is active, of this server, or unknown. Unless a single table
+    is named, tables without such a replica are skipped.
     """
     catalog, replication = context.server.catalog, context.server.replication
     if statement.zookeeper_path is not None:
         zookeeper, path = split_zookeeper(statement.zookeeper_path)
         places = [(replication.at(zookeeper).require_keeper(), zookeeper, TablePaths(path))]
     elif statement.table is not None:
-        places = [_place_of(_replicated(statement.table, context))]
+        places = [_locate_replica(_require_replica(statement.table, context))]
     else:
-        found = [_place_of(table.replication) for table in catalog.tables(statement.database) if table.replication]
+        found = [
+            _locate_replica(table.replication) for table in catalog.tables(statement.database) if table.replication
+        ]
         places = [place for place in found if place[0].exists(place[2].replica(statement.replica).root)]
     roots = {(zookeeper, path.root) for _, zookeeper, path in places}
     for table in catalog.tables():
@@ -102,7 +105,7 @@ def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
     return QueryResult()
 
 
-def _place_of(replica: Replica) -> tuple[Keeper, str, TablePaths]:
+def _locate_replica(replica: Replica) -> tuple[Keeper, str, TablePaths]:
     return replica.require_keeper(), replica.zookeeper_name, replica.paths
 
 
@@ -110,18 +113,18 @@ def _is_missing(ref: TableRef, context: Context) -> bool:
     return context.server.catalog.find(context.database(ref.database), ref.table) is None
 
 
-def _table(ref: TableRef, context: Context) -> Table:
+def _find_table(ref: TableRef, context: Context) -> Table:
     return context.server.catalog.table(context.database(ref.database), ref.table)
 
 
-def _required(ref: TableRef | None, context: Context) -> Table:
+def _require_table(ref: TableRef | None, context: Context) -> Table:
     if ref is None:
         raise UserError("SYNTAX_ERROR", "This SYSTEM command needs a table")
-    return _table(ref, context)
+    return _find_table(ref, context)
 
 
-def _replicated(ref: TableRef | None, context: Context) -> Replica:
-    table = _required(ref, context)
+def _require_replica(ref: TableRef | None, context: Context) -> Replica:
+    table = _require_table(ref, context)
     if table.replication is None:
         raise UserError("BAD_ARGUMENTS", f"Table {table.definition.full_name} is not replicated")
     return table.replication

@@ -1,8 +1,8 @@
-"""Temporary tables: of one session, under names that hide others.
+"""Temporary tables of a session, whose names hide other tables.
 
-They are tables of a database that nobody sees (``engine.catalog.database_names``), under names that nobody guesses; the
-session knows which of its names means which. Statements that name one without a database are given that table's place
-before they are carried out, in whichever process.
+They are tables of a hidden database (``engine.catalog.database_names``) under unguessable names; the session maps its
+names to them. In statements that name one without a database, the hidden name is put in place before execution, in
+whichever process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from sql.grammar.statements.statement import (
 
 
 def create_temporary_table(create: CreateTable, context: Context) -> Table | None:
-    """``None`` when it existed and IF NOT EXISTS was said. Raises 57, 80, 442."""
+    """Creates a temporary table; returns ``None`` if it exists and IF NOT EXISTS was given.
+
+    Raises 57 (TABLE_ALREADY_EXISTS), 80 (INCORRECT_QUERY), 442 (BAD_DATABASE_FOR_TEMPORARY_TABLE).
+    """
     name, known = create.table.table, context.session.temporary_tables
     if create.table.database is not None:
         raise UserError(
@@ -49,7 +52,7 @@ def create_temporary_table(create: CreateTable, context: Context) -> Table | Non
 
 
 def resolve_names(parsed: ParsedStatement, session: Session) -> ParsedStatement:
-    """The statement, with temporary tables in their place."""
+    """Returns the statement with the hidden names of temporary tables."""
     statement, known = parsed.statement, session.temporary_tables
     table = getattr(statement, "table", None)
     if parsed.on_cluster is not None:
@@ -60,18 +63,18 @@ def resolve_names(parsed: ParsedStatement, session: Session) -> ParsedStatement:
     if isinstance(statement, ExistsTable) and not is_asked_for:
         return parsed
 
-    def place(ref: TableRef) -> TableRef:
+    def resolve(ref: TableRef) -> TableRef:
         is_meant = ref.database is None and (is_asked_for or ref.table in known)
         return TableRef(TEMPORARY_DATABASE, known.get(ref.table, ref.table)) if is_meant else ref
 
-    changes: dict[str, object] = {"table": place(table)}
+    changes: dict[str, object] = {"table": resolve(table)}
     if isinstance(statement, DropTable):
-        changes["others"] = tuple(map(place, statement.others))
+        changes["others"] = tuple(map(resolve, statement.others))
     return replace(parsed, statement=replace(statement, **changes))  # type: ignore[arg-type]
 
 
 def forget_dropped_tables(parsed: ParsedStatement, session: Session) -> None:
-    """After it was carried out, elsewhere perhaps."""
+    """Removes dropped temporary tables from the session, after the statement."""
     statement = parsed.statement
     if isinstance(statement, DropTable) and session.temporary_tables:
         for ref in (statement.table, *statement.others):
@@ -80,6 +83,6 @@ def forget_dropped_tables(parsed: ParsedStatement, session: Session) -> None:
 
 
 def get_session_name(table: TableRef, session: Session) -> TableRef:
-    """What the session calls it."""
+    """Returns the name under which the session knows the table."""
     names = {hidden: name for name, hidden in session.temporary_tables.items()}
     return TableRef(None, names[table.table]) if table.database == TEMPORARY_DATABASE else table

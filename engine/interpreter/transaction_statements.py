@@ -26,7 +26,7 @@ _LONGEST_ID = 1000
 
 
 def commit_transaction(statement: CommitTransaction, context: Context) -> QueryResult:
-    """One row: what became of it (``status``), and the ``rows`` and ``parts`` that this COMMIT made visible."""
+    """Commits; returns one row: ``status``, and the ``rows`` and ``parts`` that became visible."""
     request = CommitRequest(
         check_transaction_id(statement.transaction, "id of the transaction"),
         _OVERWRITE[statement.overwrite],
@@ -37,25 +37,26 @@ def commit_transaction(statement: CommitTransaction, context: Context) -> QueryR
     )
     settings = context.settings
     options = CommitOptions(settings.insert_quorum, settings.insert_quorum_timeout / 1000, context.status)
-    outcome = _table(statement.table, context).transactions.commit(request, options)
+    outcome = _find_table(statement.table, context).transactions.commit(request, options)
     columns = [("status", STRING), ("rows", _UINT64), ("parts", _UINT64)]
     return make_result(list(columns), [(outcome.verdict.value, outcome.rows, len(outcome.parts))])
 
 
 def rollback_transaction(statement: RollbackTransaction, context: Context) -> QueryResult:
+    """Executes ROLLBACK TRANSACTION."""
     transaction = check_transaction_id(statement.transaction, "id of the transaction")
-    _table(statement.table, context).transactions.rollback(transaction)
+    _find_table(statement.table, context).transactions.rollback(transaction)
     return QueryResult()
 
 
 def check_transaction_id(text: str, what: str) -> str:
-    """Raises 36 for what is empty or very long."""
+    """Returns the text. Raises 36 (BAD_ARGUMENTS) if it is empty or very long."""
     if not text or len(text) > _LONGEST_ID:
         raise UserError("BAD_ARGUMENTS", f"The {what} must have 1 to {_LONGEST_ID} characters, got {len(text)}")
     return text
 
 
-def _table(ref: TableRef, context: Context) -> Table:
+def _find_table(ref: TableRef, context: Context) -> Table:
     database = context.database(ref.database)
     refuse_system_database(database)
     return context.server.catalog.table(database, ref.table)

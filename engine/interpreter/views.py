@@ -1,4 +1,4 @@
-"""CREATE VIEW and CREATE MATERIALIZED VIEW."""
+"""CREATE VIEW, CREATE MATERIALIZED VIEW and MODIFY QUERY."""
 
 from __future__ import annotations
 
@@ -38,11 +38,14 @@ _MOST_LEVELS = 100
 
 Selected = Sequence[tuple[str, DataType]]
 Enter = Callable[[CreateTable], object]
-"""Puts a view into the catalog."""
+"""A function that puts a view into the catalog."""
 
 
 def create_view(statement: CreateTable, context: Context) -> QueryResult:
-    """Raises what its query raises, 269 for one that reads the view itself."""
+    """Creates a view.
+
+    Raises the errors of its query, and 269 (INFINITE_LOOP) for one that reads the view itself.
+    """
     database, name = context.database(statement.table.database), statement.table.table
     refuse_system_database(database)
     catalog = context.server.catalog
@@ -50,7 +53,7 @@ def create_view(statement: CreateTable, context: Context) -> QueryResult:
         if statement.if_not_exists:
             return QueryResult()
         raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
-    create, selected = _with_query(statement, (database, name), context)
+    create, selected = _resolve_query(statement, (database, name), context)
     create = replace(create, table=TableRef(database, name), replaces=False)
     if statement.replaces:
         _replace(database, create, selected, context)
@@ -67,7 +70,7 @@ def _create(create: CreateTable, selected: Selected, context: Context, enter: En
 
 
 def _replace(database: str, create: CreateTable, selected: Selected, context: Context) -> None:
-    """The new view is whole, and filled, before it has the name; until then no INSERT reaches it."""
+    """Replaces a view. The new one is complete and filled before it gets the name and any INSERT."""
     catalog = context.server.catalog
     made: list[str] = []
     try:
@@ -79,9 +82,11 @@ def _replace(database: str, create: CreateTable, selected: Selected, context: Co
         raise
 
 
-def _with_query(statement: CreateTable, name: tuple[str, str], context: Context) -> tuple[CreateTable, Selected]:
-    """With the text and the columns that are kept, and what the query gives. The columns of a view with parameters are
-    not known."""
+def _resolve_query(statement: CreateTable, name: tuple[str, str], context: Context) -> tuple[CreateTable, Selected]:
+    """Returns the statement with query and columns as stored, and the columns that the query returns.
+
+    The columns of a view with parameters are unknown.
+    """
     catalog, session = context.server.catalog, context.session
     query = parse_query(statement.as_select)
     if any(table.database is None and table.table in session.temporary_tables for table in list_tables(query)):
@@ -106,7 +111,7 @@ def _with_query(statement: CreateTable, name: tuple[str, str], context: Context)
 
 
 def _refuse_circle(query: str, name: tuple[str, str], context: Context, level: int = 0) -> None:
-    """The view itself among what its query reads."""
+    """Raises 269 (INFINITE_LOOP) if the query reads the view itself."""
     for table in list_tables(parse_query(query)):
         place = (context.database(table.database), table.table)
         if place == name or level > _MOST_LEVELS:
@@ -132,7 +137,7 @@ def _create_materialized(
             "QUERY_IS_NOT_SUPPORTED_IN_MATERIALIZED_VIEW", "A materialized view cannot be created from table functions"
         )
     if view.target is None:
-        _create_with_inner(create, view, selected, context, enter)
+        _create_with_inner_table(create, view, selected, context, enter)
         return
     place = (context.database(view.target.database), view.target.table)
     view = replace(view, target=TableRef(*place))
@@ -142,10 +147,10 @@ def _create_materialized(
     enter(replace(create, view=view))
 
 
-def _create_with_inner(
+def _create_with_inner_table(
     create: CreateTable, view: ViewClause, selected: Selected, context: Context, enter: Enter
 ) -> None:
-    """The table for its rows is there before the view is: a crash in between leaves an empty table."""
+    """Creates the inner table, then the view: a crash in between leaves an empty table."""
     catalog, database = context.server.catalog, str(create.table.database)
     view = replace(view, uuid=view.uuid or str(context.server.services.new_uuid()), is_populated=False)
     table = TableRef(database, f".inner_id.{view.uuid}")
@@ -166,7 +171,7 @@ def _create_with_inner(
         _check_target(target, selected, context)
         enter(kept)
     except UnknownOutcomeError:
-        raise  # the view is made
+        raise  # the view may have been created
     except BaseException:
         catalog.discard_table(database, table.table)
         raise
@@ -175,7 +180,10 @@ def _create_with_inner(
 
 
 def modify_view_query(table: Table, commands: Sequence[AlterCommand], context: Context) -> QueryResult:
-    """ALTER TABLE … MODIFY QUERY of a materialized view. Its columns stay, and the blocks that it has seen too."""
+    """Executes ALTER TABLE … MODIFY QUERY of a materialized view.
+
+    Its columns, and the rows already stored, stay.
+    """
     definition = table.definition
     if definition.create.view is None or not definition.create.view.is_materialized:
         raise UserError(
@@ -185,7 +193,7 @@ def modify_view_query(table: Table, commands: Sequence[AlterCommand], context: C
     if others or not isinstance(command, ModifyQuery):
         raise UserError("NOT_IMPLEMENTED", "MODIFY QUERY beside other commands is not supported")
     statement = replace(definition.create, as_select=command.query)
-    changed, selected = _with_query(statement, (definition.database, definition.name), context)
+    changed, selected = _resolve_query(statement, (definition.database, definition.name), context)
     _check_target(resolve_stored_table(table, context), selected, context)
     context.server.catalog.alter_table(
         definition.database, definition.name, lambda old: replace(old.create, as_select=changed.as_select)
@@ -194,7 +202,7 @@ def modify_view_query(table: Table, commands: Sequence[AlterCommand], context: C
 
 
 def _check_target(target: Table, selected: Selected, context: Context) -> None:
-    """Raises 8 for a column that the target lacks: what the view makes of it would be lost."""
+    """Raises 8 (THERE_IS_NO_COLUMN) for a column that the target lacks and whose values would be lost."""
     lacking = [name for name, _ in selected if name not in target.description.schema]
     if lacking and not context.settings.allow_materialized_view_with_bad_select:
         raise UserError(

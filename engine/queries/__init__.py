@@ -1,1 +1,1 @@
-"""A statement while it runs: its session, its process, its limits, its result."""
+"""A running statement: its session, its process, its limits, its result."""

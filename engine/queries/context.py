@@ -1,6 +1,6 @@
-"""What statements' handlers and ``system`` tables may use: the statement, and of the server what ``Server`` names.
+"""The context of one statement, and the part of the server that handlers and system tables may use.
 
-The engine is such a server; nothing below it knows the engine itself.
+The engine implements ``Server``; nothing below it knows the engine itself.
 """
 
 from __future__ import annotations
@@ -29,27 +29,29 @@ Row = tuple[object, ...]
 
 
 class SystemTableRows(Protocol):
-    """What a server must know of one of its ``system`` tables."""
+    """A ``system`` table, as far as a server must know it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The table's name."""
 
     @property
     def rows(self) -> Callable[[Context, Sequence[str]], Iterable[Row]]:
-        """One tuple a row, of the named columns."""
+        """The function that returns the rows: one tuple per row, of the named columns."""
 
 
 class QueryTotals(Protocol):
-    """See :class:`engine.front.query_counts.Totals`."""
+    """The counts of queries; see :class:`engine.front.query_counts.Totals`."""
 
     def __getitem__(self, name: str) -> float: ...
 
     @property
-    def errors(self) -> Mapping[str, float]: ...
+    def errors(self) -> Mapping[str, float]:
+        """The number of errors by name."""
 
 
 class EmptyQueryTotals:
-    """The query totals of an engine that nothing asks over a network: all zero."""
+    """Query totals of an engine without a network front: all zero."""
 
     errors: Mapping[str, float] = {}
 
@@ -58,9 +60,11 @@ class EmptyQueryTotals:
 
 
 class Server(Protocol):
+    """The part of a server that handlers may use."""
+
     config: Config
     path: Path
-    """Where metadata and data lie."""
+    """The data directory."""
     uuid: str
     catalog: Catalog
     services: TableServices
@@ -68,34 +72,35 @@ class Server(Protocol):
     remote: RemoteServers
     query_engine: QueryEngine
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
-    """The tables of the databases that are no directories."""
+    """The tables of the built-in databases, such as ``system``."""
 
-    def database_names(self) -> list[str]: ...
+    def database_names(self) -> list[str]:
+        """Returns the names of all databases."""
 
     def processes(self) -> Iterator[Process]:
-        """The running statements, their counts as of now."""
+        """Yields the running statements with current counts."""
 
     def replicas_status(self) -> list[ReplicaStatus]:
-        """The status of every replicated table."""
+        """Returns the status of every replicated table."""
 
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
-        """The rows of a system table, as the statement of ``context`` sees them: of each the named columns."""
+        """Returns a system table's rows as the statement of ``context`` sees them, with the named columns."""
 
     @property
     def worker_rows(self) -> Callable[[], list[Row]]:
-        """The rows of ``system.workers``."""
+        """The function that returns the rows of ``system.workers``."""
 
     @property
     def query_totals(self) -> Callable[[], QueryTotals]:
-        """What all processes have counted of queries."""
+        """The function that returns the counts of queries over all processes."""
 
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
-        """The rows of ``system.zookeeper``: the children of those nodes."""
+        """Returns the rows of ``system.zookeeper``: the children of those nodes."""
 
 
 @dataclass
 class Context:
-    """One statement in execution. ``settings`` are those of server, session and statement."""
+    """One statement in execution. ``settings`` combine those of server, session and statement."""
 
     server: Server
     session: Session
@@ -107,4 +112,5 @@ class Context:
     status: QueryStatus = field(default_factory=QueryStatus)
 
     def database(self, name: str | None) -> str:
+        """Returns the named database, or the session's current one."""
         return name if name is not None else self.session.database

@@ -1,4 +1,4 @@
-"""What the processes of one server must know of each other's statements. A process alone knows of nobody."""
+"""The interface to statements in the server's other processes, and its version for a single process."""
 
 from __future__ import annotations
 
@@ -8,36 +8,42 @@ from parts.common.query_status import QueryStatus
 
 
 class OtherProcesses:
-    """What other processes of the server do, for a process that is the whole server: nothing. Quick, thread-safe."""
+    """The other processes of the server: none, for a server of one process.
+
+    All methods are quick and thread-safe.
+    """
 
     def queries(self) -> int:
-        """How many statements run in other processes."""
+        """Returns how many statements run in other processes."""
         return 0
 
     def set_queries(self, count: int) -> None:
-        """So many run here."""
+        """Publishes how many statements run here."""
 
     def claim(self, query_id: str, status: QueryStatus | None = None) -> bool:
-        """False when a statement of that id runs in another process; else no other may begin one until
-        :meth:`release`. ``status`` is that of the statement: it gets a witness where others guard its limits."""
+        """Claims a query id until :meth:`release`; returns False if it is in use in another process.
+
+        ``status`` is the statement's; where other processes enforce its limits it gets a witness.
+        """
         return True
 
-    def release(self, query_id: str) -> None: ...
+    def release(self, query_id: str) -> None:
+        """Releases a claimed query id."""
 
     def held_bytes(self) -> int:
-        """Memory that other processes hold."""
+        """Returns the memory that other processes hold."""
         return 0
 
     def user_bytes(self, user: str) -> int:
-        """Memory that the user's statements hold in other processes."""
+        """Returns the memory that the user's statements hold in other processes."""
         return 0
 
     def set_idle_bytes(self, size_bytes: int) -> None:
-        """Memory that this process holds beside its statements."""
+        """Publishes the memory that this process holds besides its statements."""
 
     def set_bytes(self, held: int, largest: int, by_user: Mapping[str, int]) -> None:
-        """Memory that this process holds, its largest statement, and each user's statements."""
+        """Publishes the memory of this process, of its largest statement, and of each user's statements."""
 
     def has_largest(self) -> bool:
-        """Whether no other process runs a statement that holds more than the largest here."""
+        """Returns whether the server's largest statement, by memory, runs in this process."""
         return True

@@ -1,6 +1,6 @@
-"""The statements running now: seen in ``system.processes``, ended by KILL QUERY, a client's leaving or a limit.
+"""The list of running statements, shown in ``system.processes``, and how they are stopped.
 
-Memory is counted on three levels: a query's tracker under its user's, and that under the server's.
+Memory is counted on three levels: a query's tracker is below its user's, which is below the server's.
 """
 
 from __future__ import annotations
@@ -23,28 +23,31 @@ _COUNTS = ("rows_read", "bytes_read", "written_rows", "written_bytes", "result_r
 
 @dataclass(eq=False)
 class Process:
+    """A running statement."""
+
     query_id: str
     query: str
     user: str
     statistics: QueryStatistics
     started: float
     """Seconds since 1970."""
-    refresh: Callable[[], None] = lambda: None
+    refresh_statistics: Callable[[], None] = lambda: None
     """Brings ``statistics`` up to date."""
     status: QueryStatus = field(default_factory=QueryStatus)
-    """What the code that works for the statement looks at."""
-    look: Callable[[], None] = lambda: None
-    """Called many times a second: may stop the statement."""
+    """Cancellation, time and memory, checked by all code that works for the statement."""
+    check_limits: Callable[[], None] = lambda: None
+    """Called many times a second; may stop the statement."""
     is_working: bool = True
-    """Not so while the client is to take what was made for it."""
+    """False while the statement waits for the client to take its rows."""
     database: str = ""
-    """The current one of its session."""
+    """The current database of its session."""
 
     def stop(self, reason: PandoError | None = None) -> None:
+        """Stops the statement with the error ``reason``, or as cancelled."""
         self.status.stop(reason)
 
     def facts(self) -> dict[str, Any]:
-        """What :class:`OtherProcess` shows of it in another process."""
+        """Returns the fields that :class:`OtherProcess` shows in another process."""
         return {
             "process": (self.query_id, self.query, self.user, self.started, self.is_cancelled, self.database),
             "memory": (self.status.memory.total_bytes, self.status.memory.peak_bytes),
@@ -53,10 +56,11 @@ class Process:
 
     @property
     def is_cancelled(self) -> bool:
+        """Whether the statement was stopped."""
         return self.status.is_stopped
 
-    def translate(self, error: PandoError) -> PandoError:
-        """A cancellation is told with its reason (a limit)."""
+    def explain_cancellation(self, error: PandoError) -> PandoError:
+        """Returns the reason of the stop (such as a limit) in place of a plain cancellation."""
         reason = self.status.reason
         return reason if isinstance(error, CancelledError) and reason is not None else error
 
@@ -75,11 +79,12 @@ class OtherProcess(Process):
             self.status.stop()
 
     def stop(self, reason: PandoError | None = None) -> None:
+        """Kills the statement in its process."""
         self._kill(self.query_id)
 
 
 class ProcessList:
-    """Thread-safe registry of processes. ``monotonic`` measures their time; ``memory`` is the server's."""
+    """A thread-safe registry of processes. ``monotonic`` measures their time; ``memory`` is the server's."""
 
     def __init__(
         self,
@@ -92,7 +97,7 @@ class ProcessList:
         self.memory = memory if memory is not None else MemoryTracker("total")
         self._on_add = on_add
         self.elsewhere = elsewhere or OtherProcesses()
-        # A statement that nobody has closed ends in whatever thread collects it, perhaps while that is in here.
+        # Reentrant: the garbage collector may end an unclosed statement in a thread that holds this lock.
         self._lock = threading.RLock()
         self._processes: dict[str, Process] = {}
         self._users: dict[str, MemoryTracker] = {}
@@ -102,8 +107,10 @@ class ProcessList:
             return iter(list(self._processes.values()))
 
     def new_status(self, user: str, settings: Settings, began: float = 0.0) -> QueryStatus:
-        """The status of a statement of ``user`` that began then (0: now). As in ClickHouse the user's newest query says
-        the user's limit."""
+        """Returns the status of a statement that began at ``began`` (0: now).
+
+        As in ClickHouse, a user's newest query sets the user's memory limit.
+        """
         with self._lock:
             tracker = self._users.setdefault(user, MemoryTracker("for user", parent=self.memory))
         tracker.limit_bytes = settings.max_memory_usage_for_user
@@ -111,13 +118,16 @@ class ProcessList:
         return QueryStatus(memory, settings.max_execution_time, self._monotonic, began)
 
     def group_by_user(self) -> list[tuple[str, MemoryTracker, list[Process]]]:
-        """Every user with the tracker and the processes it counts."""
+        """Returns every user with the user's memory tracker and processes."""
         with self._lock:
             users, processes = dict(self._users), list(self._processes.values())
         return [(name, tracker, [item for item in processes if item.user == name]) for name, tracker in users.items()]
 
     def add(self, process: Process) -> Callable[[], None]:
-        """Registers; returns what ends the registration. Raises 216 when the id is in use."""
+        """Registers a process; returns the function that removes it.
+
+        Raises 216 (QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING).
+        """
         with self._lock:
             if process.query_id in self._processes:
                 raise _already_running(process.query_id)
@@ -137,7 +147,7 @@ class ProcessList:
         return remove
 
     def is_free(self, query_id: str) -> bool:
-        """Whether no statement of that id runs, in any process of the server."""
+        """Returns whether no statement with this id runs, in any process of the server."""
         with self._lock:
             if query_id in self._processes or not self.elsewhere.claim(query_id):
                 return False
@@ -145,12 +155,13 @@ class ProcessList:
         return True
 
     def run_if_idle(self, action: Callable[[], None]) -> None:
-        """Carries it out unless a statement runs; one that begins meanwhile waits for its end."""
+        """Runs the action unless a statement runs; a statement that begins meanwhile waits for it."""
         with self._lock:
             if not self._processes:
                 action()
 
     def kill(self, query_id: str) -> bool:
+        """Cancels the query with this id; returns whether it runs in this process."""
         with self._lock:
             process = self._processes.get(query_id)
         if process is None:

@@ -1,4 +1,4 @@
-"""A statement's result as the bytes of a format: the same for the HTTP interface and for ``pando local``."""
+"""Encodes a statement's result in an output format, for the HTTP interface and for ``pando local``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_ROWS = 1 << 62
 def resolve_output_settings(
     config: Config, session: Session, parsed: ParsedStatement, extra: Mapping[str, object]
 ) -> Settings:
-    """Those of session and statement, and over them ``extra``."""
+    """Returns the settings of session and statement, overridden by ``extra``."""
     # CREATE keeps its SETTINGS with the table.
     own = parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else {}
     return make_settings({**session.settings, **own, **extra}, config.timezone)
@@ -43,9 +43,9 @@ def encode_result(
     *,
     client_protocol_version: int = 0,
 ) -> Iterator[bytes]:
-    """The rows in the format, as they arrive. Raises 73 (UNKNOWN_FORMAT).
+    """Yields the rows in the format, as they arrive. Raises 73 (UNKNOWN_FORMAT).
 
-    Blocks are as the query makes them; only a ``max_block_size`` that somebody set cuts them further.
+    Blocks are as the query makes them; only a ``max_block_size`` that was set explicitly cuts them further.
     """
     counts = RunStatistics()
     limit = min(settings.max_block_size, _MOST_ROWS)

@@ -1,4 +1,4 @@
-"""What a caller brings to a statement, and what it gets back."""
+"""A statement's input and output: the session, the query statistics and the query result."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from sql.settings.setting_values import (
 
 @dataclass
 class Session:
-    """The state statements share: ``USE`` and ``SET`` change it. Not for use by two statements at once."""
+    """The state that statements share; ``USE`` and ``SET`` change it. Not for two statements at once."""
 
     database: str = "default"
     settings: dict[str, SettingValue] = field(default_factory=dict)
     user: str = "default"
     query_id: str = ""
-    """Of the next statement; ``""`` for one of the server's making."""
+    """The id of the next statement; with ``""`` the server makes one."""
     began: float = 0.0
-    """When the long text of the next statement began to be read, in monotonic seconds: its time counts from then."""
+    """When parsing the next statement's long text began, in monotonic seconds; its time counts from then."""
     external_tables: Mapping[str, ArrowRelation] = field(default_factory=dict)
-    """Tables that the statement's request brings along."""
+    """Tables that were sent with the request."""
     profile: str = "default"
     temporary_tables: dict[str, str] = field(default_factory=dict)
-    """What the session calls them, and their names in the hidden database."""
+    """Names in the session, to names in the hidden database."""
     parameters: dict[str, str] = field(default_factory=dict)
-    """Of queries, by name: what ``SET param_x`` set. Those of a request go before."""
+    """Query parameters set by ``SET param_x``, by name. Those of a request take precedence."""
 
     @property
     def readonly(self) -> bool:
+        """Whether the session may only read."""
         return bool(self.settings.get("readonly"))
 
     def apply(self, changes: Mapping[str, SettingValue | None]) -> None:
-        """SET: ``None`` takes a setting back to its default."""
+        """Applies SET; ``None`` resets a setting to its default."""
         for name, value in changes.items():
             if value is None:
                 self.settings.pop(name, None)
@@ -50,7 +51,7 @@ class Session:
 
 @dataclass
 class QueryStatistics(RunStatistics):
-    """Counted while a statement runs (``X-ClickHouse-Summary``). Bytes are uncompressed."""
+    """Counts of a running statement (``X-ClickHouse-Summary``). Bytes are uncompressed."""
 
     written_rows: int = 0
     written_bytes: int = 0
@@ -61,24 +62,26 @@ class QueryStatistics(RunStatistics):
 
     @property
     def memory_usage(self) -> int:
-        """The most bytes that the statement held at a time."""
+        """The peak memory of the statement, in bytes."""
         return self.memory.peak_bytes
 
     @property
     def read_rows(self) -> int:
+        """The number of rows read."""
         return self.rows_read
 
     @property
     def read_bytes(self) -> int:
+        """The number of bytes read."""
         return self.bytes_read
 
 
 @dataclass
 class QueryResult:
-    """The answer to one statement.
+    """The result of one statement.
 
     ``columns`` is empty for statements that return no rows. ``batches`` stream lazily, in the storage types of
-    ``columns``. ``format`` is what the statement's FORMAT clause said. Close it, or read it to its end.
+    ``columns``. ``format`` is the one of the FORMAT clause. Close the result, or read it to its end.
     """
 
     columns: tuple[tuple[str, DataType], ...] = ()
@@ -87,15 +90,15 @@ class QueryResult:
     outfile: str | None = None
     statistics: QueryStatistics = field(default_factory=QueryStatistics)
     query_id: str = ""
-    refresh: Callable[[], None] = lambda: None
+    refresh_statistics: Callable[[], None] = lambda: None
     """Brings ``statistics`` up to date while the query runs."""
     on_cancel: Callable[[], None] = lambda: None
     on_close: Callable[[], None] = lambda: None
 
     def cancel(self) -> None:
-        """Asks the running query to end; reading ``batches`` then raises ``CancelledError``. From any thread."""
+        """Asks the running query to end; reading ``batches`` then raises ``CancelledError``. Thread-safe."""
         self.on_cancel()
 
     def close(self) -> None:
-        """Releases what the query holds. Closing twice is fine."""
+        """Releases what the query holds. May be called twice."""
         self.on_close()

@@ -1,7 +1,7 @@
-"""What a read-only session may change of itself.
+"""Checks which settings a read-only session may change.
 
-The setting ``readonly`` is 0, 1 (only reading, no change of settings) or 2 (only reading; settings but ``readonly``
-itself may change). A value that is already there is no change. Source: ClickHouse documentation, "Permissions for
+The setting ``readonly`` is 0, 1 (only reading, no change of settings) or 2 (only reading; settings except ``readonly``
+itself may change). Setting the present value again is no change. Source: ClickHouse documentation, "Permissions for
 Queries".
 """
 
@@ -25,8 +25,11 @@ from sql.settings.supported_settings import (
 def check_settings_change(
     current: Mapping[str, SettingValue], changes: Mapping[str, object], defaults: Mapping[str, SettingValue]
 ) -> None:
-    """``None`` is a return to the default; ``defaults`` are the server's where they are not the settings' own. Raises
-    164 (READONLY), and as ``parse_settings``."""
+    """Raises 164 (READONLY) if the session may not make these changes.
+
+    ``None`` resets a setting. ``defaults`` are the server's, where they differ from the settings' own. Raises the
+    errors of ``parse_settings`` too.
+    """
     mode = current.get("readonly", 0)
     if not mode or not changes:
         return

@@ -1,19 +1,20 @@
-"""One thread that looks at all running statements many times a second: whose time is over, who takes too much memory.
+"""A thread that stops statements which exceed their time or memory limits, many times a second.
 
-Time: a statement past its ``max_execution_time`` is stopped, and one that was stopped is interrupted again at every
-look, because an interrupt that comes before its query has begun is lost.
+Time: a statement past its ``max_execution_time`` is stopped. A stopped statement is interrupted again at every check,
+because an interrupt before its query has begun is lost.
 
-Memory: what the statements account themselves is exact. What foreign code takes for them (DuckDB's vectors and hash
-tables, Arrow, Python) is measured as the growth of the process since it was idle, and shared out: growth between two
-looks belongs in equal parts to the statements that worked then. With one statement at work the measure is exact; with
-several it is fair, not exact. A statement over its own limit is stopped; over a user's or the server's limit the one
-that holds most is. DuckDB's own limit follows the statements that run: it may hold three quarters of the sum of their
-limits, and beyond that writes to its spill directory what can be written there.
+Memory: what statements account themselves is exact. What foreign code takes for them (DuckDB's vectors and hash tables,
+Arrow, Python) is measured as the growth of the process since it was idle, and divided: growth between two checks
+belongs in equal parts to the statements that worked then. With one working statement the measure is exact; with several
+it is fair, not exact. A statement over its own limit is stopped; over a user's or the server's limit the statement that
+holds most is stopped. DuckDB's own limit follows the running statements: it may hold three quarters of the sum of their
+limits, and spills to disk beyond that.
 
 Invariants
-- The sum of ``measured_bytes`` of all statements is the process's growth less what they accounted.
-- When the last statement is gone, memory that a big one left with the allocators is given back to the system: at once
-  when it is much, else after a second in which nothing ran (the next statement would only ask for it again).
+
+- The sum of ``measured_bytes`` of all statements is the process's growth minus what they accounted.
+- After the last statement, memory that a big one left with the allocators is returned to the system: at once if it is
+  much, else after a second without statements (the next one would only allocate it again).
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ logger = logging.getLogger(__name__)
 CHECK_INTERVAL_SECONDS = 0.02
 _DUCKDB_SHARE = 0.75
 _IDLE_BYTES = 1 << 30
-"""DuckDB's limit until the watchdog has looked at a query for the first time."""
+"""DuckDB's limit until the first check of a query."""
 _WORTH_RELEASING_BYTES = 32 << 20
 _RELEASED_AT_ONCE_BYTES = 512 << 20
 _SMALL_SHARE = 100
-"""Stopping a statement that holds less than so small a share of the server's limit would not bring it below."""
+"""A statement below one hundredth of the server's limit is not stopped for it: that would not help."""
 _QUIET_SECONDS = 1.0
 _RELEASES = 2
-"""Some memory is let go only later: by threads that end, by destructors."""
+"""Memory is released twice, because ending threads and destructors free some of it late."""
 _LOOKS_BEFORE_LOWERING = 3
 
 
 class Watchdog:
-    """``run_once`` is one look. ``wake`` (from any thread) says that there is something to look at."""
+    """The watchdog of one process. ``check_once`` is one check; ``wake`` starts checking. Thread-safe."""
 
     def __init__(
         self,
@@ -69,18 +70,23 @@ class Watchdog:
     # -- the thread -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Starts the thread."""
         self._limit_duckdb([])
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
+        """Ends the thread and waits for it."""
         self._is_ending = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
     def wake(self) -> None:
-        """A statement begins. What the process still holds of those before is not the growth of one that is alone."""
+        """Starts checking because a statement begins.
+
+        Memory still held for former statements does not count as the growth of one that runs alone.
+        """
         if sum(1 for _ in self._processes) == 1:
             self._set_idle(self._held())
         if not self._wake.is_set():
@@ -97,23 +103,23 @@ class Watchdog:
                     self._release()
                 while is_busy and not self._is_ending:
                     pause.wait(CHECK_INTERVAL_SECONDS)
-                    is_busy = self.run_once()
+                    is_busy = self.check_once()
             except Exception:
                 logger.exception("the watchdog's look at the running statements failed")
                 self._wake.set()
 
     # -- one look -------------------------------------------------------------------------------------------------
 
-    def run_once(self) -> bool:
-        """Whether there is something to look at again."""
+    def check_once(self) -> bool:
+        """Checks all statements once; returns whether any is running."""
         running = list(self._processes)
         for process in running:
-            process.look()
+            process.check_limits()
             process.status.check_deadline()
             if process.is_cancelled:
                 process.status.interrupt()
         growth = self._measure(running)
-        self._stop_hogs(running)
+        self._stop_exceeding(running)
         self._limit_duckdb(running)
         if not running:
             self._settle(growth)
@@ -139,11 +145,11 @@ class Watchdog:
         self._peak_growth_bytes = max(self._peak_growth_bytes, growth + accounted)
         return growth
 
-    def _stop_hogs(self, running: Sequence[Process]) -> None:
+    def _stop_exceeding(self, running: Sequence[Process]) -> None:
         for process in running:
             _stop_if_exceeded(process.status.memory, [process])
         if not self._processes.elsewhere.has_largest():
-            return  # what other processes do about it comes first
+            return  # the process with the largest statement acts first
         for _, tracker, processes in self._processes.group_by_user():
             _stop_if_exceeded(tracker, processes)
         memory = self._processes.memory
@@ -155,7 +161,7 @@ class Watchdog:
             release_memory()
 
     def _limit_duckdb(self, running: Sequence[Process]) -> None:
-        """Raised at once; lowered only for queries that have run for some looks, because that takes time too."""
+        """Sets DuckDB's limit: raises it at once, lowers it only after some checks, which takes time too."""
         if not running and self._duckdb_limit_bytes:
             return
         most = self._processes.memory.limit_bytes or get_available_bytes()
@@ -168,7 +174,7 @@ class Watchdog:
             self._looks_above = 0
 
     def _settle(self, growth: int) -> None:
-        """Nothing runs: the process is as big as it is when idle."""
+        """Records the process's idle size after the last statement, and releases memory."""
         growth = max(self._peak_growth_bytes, growth)
         self._peak_growth_bytes = 0
         if growth > _WORTH_RELEASING_BYTES:
@@ -191,7 +197,7 @@ class Watchdog:
 
 
 def attribute_measured_bytes(growth: int, running: Sequence[Process]) -> None:
-    """Sets the measured bytes of the statements so that their sum is ``growth``."""
+    """Divides ``growth`` bytes among the statements as their measured bytes."""
     if not running:
         return
     before = sum(process.status.memory.measured_bytes for process in running)

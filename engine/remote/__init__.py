@@ -1,1 +1,1 @@
-"""Other servers, as a statement of this one asks them: which there are, and HTTP to them."""
+"""Other servers: which ones there are, and HTTP requests to them."""

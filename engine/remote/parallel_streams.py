@@ -1,4 +1,4 @@
-"""Several streams as one: each is read in a thread of its own, a few items ahead of whoever takes them."""
+"""Merges several streams into one: each is read in its own thread, a few items ahead."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ _POLL_SECONDS = 0.05
 
 
 def read_in_parallel(streams: Sequence[Iterator[Item]], check: Callable[[], None]) -> Iterator[Item]:
-    """The items as they come; the first error ends all. ``check`` raises when nobody wants them any more: whoever waits
-    for another server hears of nothing, so one stream has a thread too."""
+    """Yields the items of all streams as they arrive; the first error ends all.
+
+    ``check`` is called while waiting and raises to stop. Even a single stream gets a thread, because a thread that
+    waits for the network cannot check.
+    """
     items: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(_AHEAD * len(streams))
     is_over = threading.Event()
 
@@ -63,7 +66,7 @@ def read_in_parallel(streams: Sequence[Iterator[Item]], check: Callable[[], None
 
 
 def run_all(tasks: Sequence[Callable[[], None]]) -> None:
-    """Runs all at the same time, and returns when all have ended. Raises the first one's error."""
+    """Runs all tasks at the same time and waits for all. Raises the first one's error."""
     if len(tasks) == 1:
         tasks[0]()
         return

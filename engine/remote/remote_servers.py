@@ -1,6 +1,6 @@
-"""Queries and rows to the servers of other shards, over HTTP, with another replica where one does not answer.
+"""Sends queries and rows to the servers of other shards over HTTP, with failover between replicas.
 
-A replica that failed is tried last for a minute. Any thread may use a :class:`RemoteServers`; a process has one.
+A replica that failed is tried last for a minute. A process has one :class:`RemoteServers`; it is thread-safe.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from math import inf
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from engine.http_client.errors import RefusedError
-from engine.remote.replica_delays import Delays, Freshness, delays_of, parse_delays
+from engine.remote.replica_delays import Delays, Freshness, collect_delays, parse_delays
 from engine.remote.server_clusters import Address, Shard, is_this_server
-from engine.server.cluster_secret import authorization
+from engine.server.cluster_secret import make_authorization
 from engine.server.config import Config
 from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError
 from sql.grammar.tokens import quote_string
@@ -30,25 +30,27 @@ Value = TypeVar("Value")
 
 _REMEMBERED_SECONDS = 60.0
 _DELAYS_SECONDS = 1.0
-"""How long the delays that a server told are taken for its present ones."""
+"""How long a server's reported delays are reused."""
 _ANSWER_SECONDS = 300.0
 _KILL_SECONDS = 1.0
 _SHOWN_CHARACTERS = 300
 _TRY_ANOTHER = frozenset({"UNKNOWN_TABLE", "UNKNOWN_DATABASE", "NETWORK_ERROR", "TABLE_IS_READ_ONLY"})
-"""Another replica may do what this one refused."""
+"""Errors after which another replica may succeed."""
 
 
 @dataclass(slots=True)
 class ReplicaFailures:
-    """How often one replica failed, and until when it is tried last."""
+    """The number of a replica's failures, and until when it is tried last."""
 
     count: int = 0
     until: float = 0.0
 
 
 class RemoteServers:
+    """The other servers, as this process reaches them. Thread-safe."""
+
     def __init__(self, config: Config, monotonic: Callable[[], float], clock: Callable[[], float]) -> None:
-        """``clock``: seconds since the epoch."""
+        """Keeps connections open until :meth:`close`; ``clock`` returns seconds since the epoch."""
         self._config = config
         self._clock = clock
         self._monotonic = monotonic
@@ -56,14 +58,15 @@ class RemoteServers:
         self._connections: dict[tuple[str, str, bool, float], Connections] = {}
         self._failures: dict[tuple[str, int], ReplicaFailures] = {}
         self._delays: dict[tuple[str, int], tuple[float, Delays]] = {}
-        """When each server told its delays, and what they were."""
+        """The time and content of each server's last report."""
         self._turns = itertools.count()
 
     def is_local(self, address: Address) -> bool:
+        """Returns whether the address is this server's own."""
         return is_this_server(address, self._config)
 
-    def failures(self, address: Address) -> tuple[int, int]:
-        """Their number, and the seconds until they are forgotten."""
+    def count_failures(self, address: Address) -> tuple[int, int]:
+        """Returns the number of a replica's failures, and the seconds until they are forgotten."""
         found = self._failures.get((address.host, address.port))
         left = found.until - self._monotonic() if found is not None else 0.0
         return (found.count, round(left)) if found is not None and left > 0 else (0, 0)
@@ -80,30 +83,32 @@ class RemoteServers:
         connect_seconds: float = 1.0,
         read_seconds: float | None = None,
     ) -> Iterator[StreamedResponse]:
-        """One statement of ``user``, whose answer is read as it comes; ``rows`` follow it. Raises 209 when the server
-        sends nothing for ``read_seconds``."""
+        """Sends one statement of ``user``, followed by ``rows``, and gives the response as it arrives.
+
+        Raises 209 (SOCKET_TIMEOUT) when the server sends nothing for ``read_seconds``.
+        """
         head = text.encode() if rows is None else f"{text}\n".encode()
         body = head if rows is None else itertools.chain([head], rows)
         parameters = {"database": address.default_database, **settings} if address.default_database else settings
-        connections = self._connections_of(address, connect_seconds)
-        proof = self._authorization(address, user, parameters, head, has_rows=rows is not None)
+        connections = self._get_connections(address, connect_seconds)
+        proof = self._make_authorization(address, user, parameters, head, has_rows=rows is not None)
         with connections.post(
             f"http://{address}", "/", body, parameters, read_seconds=read_seconds, authorization=proof
         ) as answer:
             yield answer
 
-    def _authorization(
+    def _make_authorization(
         self, address: Address, user: str, parameters: Mapping[str, str], statement: bytes, *, has_rows: bool = False
     ) -> str:
-        """Empty where the address has a user and a password of its own."""
+        """Returns the signed header; empty where the address has its own user and password."""
         if not address.secret:
             return ""
-        return authorization(
+        return make_authorization(
             address.secret, address.cluster, user or "default", parameters, statement,
             has_rows=has_rows, now=self._clock(), number=secrets.token_hex(16),
         )  # fmt: skip
 
-    def of_any_replica(
+    def ask_any_replica(
         self,
         shard: Shard,
         ask: Callable[[Address], Value],
@@ -111,51 +116,52 @@ class RemoteServers:
         connect_seconds: float = 1.0,
         freshness: Freshness | None = None,
     ) -> Value:
-        """What the first replica answers that does; with ``freshness`` stale ones are asked last, or not at all.
+        """Returns the result of ``ask`` for the first replica that answers; others are tried after a failure.
 
-        One of several is asked first whether it is there: a server that hangs still takes connections. Raises 279 where
-        none answers, naming all, 369 where those that might are stale, and at once what would be another replica's
-        answer too."""
+        With ``freshness`` stale replicas are tried last, or not at all. If there are several replicas each is pinged
+        first, because a server that hangs still accepts connections. Raises 279 (ALL_CONNECTION_TRIES_FAILED), which
+        lists all failures; 369 (ALL_REPLICAS_ARE_STALE); and at once any error that another replica would give too.
+        """
         problems: list[str] = []
         stale: list[tuple[float, Address]] = []
-        for address in self.in_order(shard.replicas):
-            with self._noting(address, problems):
+        for address in self.order_replicas(shard.replicas):
+            with self._note_replica_failure(address, problems):
                 delay = self._check(address, shard, freshness, connect_seconds)
                 if freshness is None or delay < freshness.limit_seconds:
-                    return self._answered(address, ask)
+                    return self._ask_replica(address, ask)
                 stale.append((delay, address))
         if freshness is not None and stale and not freshness.may_be_stale:
-            raise _all_stale(shard, freshness, stale, problems)
+            raise _make_all_stale_error(shard, freshness, stale, problems)
         for _, address in sorted(stale, key=lambda found: found[0]):
-            with self._noting(address, problems):
-                return self._answered(address, ask)
+            with self._note_replica_failure(address, problems):
+                return self._ask_replica(address, ask)
         raise UnavailableError(
             "ALL_CONNECTION_TRIES_FAILED",
             f"All connection tries failed for shard {shard.number}. Log: {'; '.join(problems)}",
         )
 
     @contextmanager
-    def _noting(self, address: Address, problems: list[str]) -> Iterator[None]:
-        """Notes a failure that is this replica's alone."""
+    def _note_replica_failure(self, address: Address, problems: list[str]) -> Iterator[None]:
+        """Records a failure that concerns this replica alone; other errors pass."""
         try:
             yield
         except PandoError as error:
-            if not _is_of_replica(error):
+            if not _concerns_replica(error):
                 raise
             self._note_failure(address)
             problems.append(f"{address}: {error}")
 
-    def _answered(self, address: Address, ask: Callable[[Address], Value]) -> Value:
+    def _ask_replica(self, address: Address, ask: Callable[[Address], Value]) -> Value:
         found = ask(address)
         self._failures.pop((address.host, address.port), None)
         return found
 
     def _check(self, address: Address, shard: Shard, freshness: Freshness | None, connect_seconds: float) -> float:
-        """The delay of the replica, which is there. Raises 210 when it is not."""
+        """Returns the replica's delay in seconds. Raises 210 (NETWORK_ERROR) if it does not respond."""
         has_others = len(shard.replicas) > 1
         if freshness is not None and (has_others or not freshness.may_be_stale):
-            is_known = self._known_delays(address) is not None
-            delays = self._delays_of(address, freshness, connect_seconds)
+            is_known = self._get_known_delays(address) is not None
+            delays = self._get_delays(address, freshness, connect_seconds)
             if is_known and has_others:
                 self._check_alive(address, connect_seconds)
             return freshness.delay(delays, address.default_database)
@@ -164,33 +170,37 @@ class RemoteServers:
         return 0.0
 
     def forget_delays(self) -> None:
-        """The next queries ask for them."""
+        """Forgets the known delays, so that the next queries ask again."""
         self._delays.clear()
 
-    def _known_delays(self, address: Address) -> Delays | None:
+    def _get_known_delays(self, address: Address) -> Delays | None:
         told_at, delays = self._delays.get((address.host, address.port), (-_DELAYS_SECONDS, {}))
         return delays if self._monotonic() - told_at < _DELAYS_SECONDS else None
 
-    def _delays_of(self, address: Address, freshness: Freshness, connect_seconds: float) -> Delays:
-        """One request tells them and that the server is there."""
-        delays = self._known_delays(address)
+    def _get_delays(self, address: Address, freshness: Freshness, connect_seconds: float) -> Delays:
+        """Returns the delays, known or asked for; the request also shows that the server is alive."""
+        delays = self._get_known_delays(address)
         if delays is None:
             asked_at = self._monotonic()
-            delays = delays_of(freshness.here()) if self.is_local(address) else self._asked(address, connect_seconds)
+            delays = (
+                collect_delays(freshness.here())
+                if self.is_local(address)
+                else self._request_delays(address, connect_seconds)
+            )
             self._delays[address.host, address.port] = asked_at, delays
         return delays
 
-    def _asked(self, address: Address, connect_seconds: float) -> Delays:
+    def _request_delays(self, address: Address, connect_seconds: float) -> Delays:
         url = f"http://{address}/replicas_status?delays=1"
-        page = self._connections_of(address, connect_seconds).try_get(url, connect_seconds)
+        page = self._get_connections(address, connect_seconds).try_get(url, connect_seconds)
         if page is None:
-            raise _no_answer(connect_seconds)
+            raise _make_no_answer_error(connect_seconds)
         return parse_delays(page.content)
 
     def kill(self, address: Address, query_id: str, user: str) -> None:
-        """Ends a query that nobody waits for. A server that does not hear it goes on."""
+        """Kills a query that is no longer wanted; failures are ignored."""
         text = f"KILL QUERY WHERE query_id = {quote_string(query_id)}".encode()
-        connections = self._connections_of(address, _KILL_SECONDS)
+        connections = self._get_connections(address, _KILL_SECONDS)
         with (
             suppress(PandoError),
             connections.post(
@@ -198,27 +208,30 @@ class RemoteServers:
                 "/",
                 text,
                 read_seconds=_KILL_SECONDS,
-                authorization=self._authorization(address, user, {}, text),
+                authorization=self._make_authorization(address, user, {}, text),
             ) as answer,
         ):
-            answer.beginning(1)
+            answer.read_beginning(1)
 
-    def in_order(self, replicas: Sequence[Address]) -> list[Address]:
-        """This server first, those that failed last, the others by their priority; equal ones in turns."""
+    def order_replicas(self, replicas: Sequence[Address]) -> list[Address]:
+        """Sorts replicas: failed ones last, then this server first, then by priority; equal ones take turns."""
         turn = next(self._turns) % len(replicas)
         turned = [*replicas[turn:], *replicas[:turn]]
-        return sorted(turned, key=lambda found: (self.failures(found)[0], not self.is_local(found), found.priority))
+        return sorted(
+            turned, key=lambda found: (self.count_failures(found)[0], not self.is_local(found), found.priority)
+        )
 
     def close(self) -> None:
+        """Closes all connections."""
         with self._lock:
             connections, self._connections = self._connections, {}
         for entry in connections.values():
             entry.close()
 
     def _check_alive(self, address: Address, connect_seconds: float) -> None:
-        connections = self._connections_of(address, connect_seconds)
+        connections = self._get_connections(address, connect_seconds)
         if not self.is_local(address) and not connections.is_alive(f"http://{address}", connect_seconds):
-            raise _no_answer(connect_seconds)
+            raise _make_no_answer_error(connect_seconds)
 
     def _note_failure(self, address: Address) -> None:
         with self._lock:
@@ -226,8 +239,8 @@ class RemoteServers:
             found.count += 1
             found.until = self._monotonic() + _REMEMBERED_SECONDS
 
-    def _connections_of(self, address: Address, connect_seconds: float) -> Connections:
-        from engine.http_client.connections import Connections  # httpx, which most servers never need
+    def _get_connections(self, address: Address, connect_seconds: float) -> Connections:
+        from engine.http_client.connections import Connections  # imports httpx, which most servers never need
 
         key = (address.user, address.password, bool(address.secret), connect_seconds)
         with self._lock:
@@ -243,28 +256,28 @@ class RemoteServers:
 
 
 def open_response_file(answer: StreamedResponse, check: Callable[[], None]) -> BinaryIO:
-    """The answer for readers of files; ``check`` raises when nobody wants the rest."""
+    """Returns the response as a readable file; ``check`` raises to stop reading."""
     from engine.http_client.connections import ResponseFile
 
     return io.BufferedReader(ResponseFile(answer, check))
 
 
-def no_answer_of_ours(address: Address, problem: object) -> RefusedError:
-    """What a server sent is not what was asked for: it is none of ours, or broken."""
+def make_bad_answer_error(address: Address, problem: object) -> RefusedError:
+    """Returns the error for a response that no Pando server sends, or that is broken."""
     return RefusedError(
         "NETWORK_ERROR", f"{address} did not answer as a server does: {str(problem)[:_SHOWN_CHARACTERS]}"
     )
 
 
-def _is_of_replica(error: PandoError) -> bool:
+def _concerns_replica(error: PandoError) -> bool:
     return isinstance(error, RefusedError | UnknownOutcomeError) or error.name in _TRY_ANOTHER
 
 
-def _no_answer(seconds: float) -> RefusedError:
+def _make_no_answer_error(seconds: float) -> RefusedError:
     return RefusedError("NETWORK_ERROR", f"There is no answer within {seconds:g} s")
 
 
-def _all_stale(
+def _make_all_stale_error(
     shard: Shard, freshness: Freshness, stale: Sequence[tuple[float, Address]], problems: Sequence[str]
 ) -> UnavailableError:
     shown = ", ".join(

@@ -1,7 +1,7 @@
-"""Which replicas of a shard are too far behind to be read.
+"""Decides which replicas of a shard are too far behind to be read.
 
-A server tells the delays of its replicated tables at ``/replicas_status?delays=1``: a JSON object of seconds by
-``database.table``, ``null`` where the replica does not know yet. A server that does not tell is not behind.
+A server reports the delays of its replicated tables at ``/replicas_status?delays=1``: a JSON object of seconds by
+``database.table``, ``null`` where the replica does not know yet. A server without this report counts as up to date.
 Source: ClickHouse documentation, "max_replica_delay_for_distributed_queries",
 "fallback_to_stale_replicas_for_distributed_queries".
 """
@@ -21,10 +21,10 @@ Delays = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Freshness:
-    """What a query demands of a replica of ``database.table``.
+    """The freshness that a query demands of a replica of ``database.table``.
 
-    ``limit_seconds``: a replica with this delay or more is stale. ``may_be_stale``: the least stale is read when all
-    are. ``here`` tells how the tables of this server stand. An empty ``database`` is that of the replica's address.
+    A replica with a delay of ``limit_seconds`` or more is stale. ``may_be_stale``: if all are stale, the least stale is
+    read. ``here`` returns the status of this server's tables. An empty ``database`` is that of the replica's address.
     """
 
     database: str
@@ -34,21 +34,23 @@ class Freshness:
     here: Callable[[], Sequence[ReplicaStatus]]
 
     def delay(self, delays: Delays, default_database: str) -> float:
-        """0 for a table that is not replicated."""
+        """Returns the table's delay in seconds; 0 for a table that is not replicated."""
         return delays.get(f"{self.database or default_database or 'default'}.{self.table}", 0.0)
 
 
-def delays_of(statuses: Sequence[ReplicaStatus]) -> dict[str, float]:
+def collect_delays(statuses: Sequence[ReplicaStatus]) -> dict[str, float]:
+    """Returns the delay of each table in seconds; infinity where the replica has not started."""
     return {status.table: status.delay_seconds if status.has_started else math.inf for status in statuses}
 
 
-def write_delays(statuses: Sequence[ReplicaStatus]) -> bytes:
-    known = {name: None if math.isinf(delay) else delay for name, delay in delays_of(statuses).items()}
+def encode_delays(statuses: Sequence[ReplicaStatus]) -> bytes:
+    """Encodes the delays as the JSON of the report."""
+    known = {name: None if math.isinf(delay) else delay for name, delay in collect_delays(statuses).items()}
     return json.dumps(known).encode()
 
 
 def parse_delays(page: bytes) -> dict[str, float]:
-    """Nothing for an answer that is none: an older server's."""
+    """Parses a report; empty for a response that is none, such as an older server's."""
     try:
         found = json.loads(page)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Which servers hold the shards of a table: clusters of the configuration, and the addresses of ``remote(…)``.
+"""The servers that hold a table's shards: configured clusters, and the addresses of ``remote(…)``.
 
-The addresses of ``remote`` are one text, ``host[:port]`` with ``{1..3}`` and ``{a,b}``, which stand for several:
-commas separate shards, bars the replicas of one. Source: ClickHouse documentation, "remote, remoteSecure".
+The addresses of ``remote`` are one text of ``host[:port]``, in which ``{1..3}`` and ``{a,b}`` stand for several. Commas
+separate shards, bars the replicas of one. Source: ClickHouse documentation, "remote, remoteSecure".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HTTP_PORT = 8123
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One server, and who asks it."""
+    """One server, and the user and password for queries to it."""
 
     host: str
     port: int
@@ -30,10 +30,10 @@ class Address:
     password: str = field(default="", repr=False)
     default_database: str = ""
     priority: int = 1
-    """Of a shard's replicas those with the lowest are asked first."""
+    """Replicas with the lowest value are asked first."""
     cluster: str = ""
     secret: str = field(default="", repr=False)
-    """What the servers of ``cluster`` share: then queries are asked in the name of the user whose they are."""
+    """The secret shared by the servers of ``cluster``; with it queries are sent in the name of their own user."""
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -48,11 +48,11 @@ class Shard:
     weight: int = 1
     name: str = ""
     internal_replication: bool = True
-    """Rows go to one replica, which the others get them from; else to every one."""
+    """Rows are written to one replica, from which the others copy; otherwise to every replica."""
 
     @property
     def receivers(self) -> tuple[Shard, ...]:
-        """Groups of replicas; one replica of each must take the rows of an INSERT."""
+        """Groups of replicas; one replica of each group must take the rows of an INSERT."""
         if self.internal_replication:
             return (self,)
         return tuple(replace(self, replicas=(replica,)) for replica in self.replicas)
@@ -60,20 +60,20 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ServerCluster:
-    """``name`` is empty where only addresses are given."""
+    """The shards of a cluster; ``name`` is empty if they come from addresses."""
 
     name: str
     shards: tuple[Shard, ...]
 
     @property
-    def one_by_one(self) -> ServerCluster:
-        """Every replica as a shard of its own."""
+    def replicas_as_shards(self) -> ServerCluster:
+        """The cluster with every replica as its own shard."""
         addresses = [address for shard in self.shards for address in shard.replicas]
         return ServerCluster(self.name, tuple(Shard(number, (found,)) for number, found in enumerate(addresses, 1)))
 
 
 def get_configured_cluster(config: Config, name: str) -> ServerCluster:
-    """Raises 701 (CLUSTER_DOESNT_EXIST)."""
+    """Returns a cluster of the configuration. Raises 701 (CLUSTER_DOESNT_EXIST)."""
     shards = config.remote_servers.get(name)
     if shards is None:
         near = suggest_names(name, config.remote_servers)
@@ -84,7 +84,7 @@ def get_configured_cluster(config: Config, name: str) -> ServerCluster:
         tuple(
             Shard(
                 number,
-                tuple(_configured_address(replica, name, secret) for replica in shard.replicas),
+                tuple(_make_address(replica, name, secret) for replica in shard.replicas),
                 shard.weight,
                 shard.name or str(number),
                 shard.internal_replication,
@@ -94,7 +94,7 @@ def get_configured_cluster(config: Config, name: str) -> ServerCluster:
     )
 
 
-def _configured_address(replica: RemoteReplicaConfig, cluster: str, secret: str) -> Address:
+def _make_address(replica: RemoteReplicaConfig, cluster: str, secret: str) -> Address:
     return Address(
         replica.host, replica.port, replica.user, replica.password, replica.default_database, replica.priority,
         cluster, secret,
@@ -102,11 +102,16 @@ def _configured_address(replica: RemoteReplicaConfig, cluster: str, secret: str)
 
 
 def parse_addresses(text: str, config: Config, user: str = "default", password: str = "") -> ServerCluster:
-    """Raises 36 (BAD_ARGUMENTS) for what is no list of addresses, 491 (UNACCEPTABLE_URL) for one that the configuration
-    does not allow."""
+    """Parses the addresses of ``remote(…)``.
+
+    Raises 36 (BAD_ARGUMENTS) for malformed text, 491 (UNACCEPTABLE_URL) for a server that the configuration does not
+    allow.
+    """
     shards = []
-    for number, description in enumerate(_alternatives(text, ","), 1):
-        replicas = tuple(_address(part, config, user, password) for part in _alternatives(description, "|"))
+    for number, description in enumerate(_expand_alternatives(text, ","), 1):
+        replicas = tuple(
+            _parse_address(part, config, user, password) for part in _expand_alternatives(description, "|")
+        )
         for address in replicas:
             _check_allowed(address, config)
         shards.append(Shard(number, replicas, name=str(number)))
@@ -114,7 +119,7 @@ def parse_addresses(text: str, config: Config, user: str = "default", password: 
 
 
 def is_this_server(address: Address, config: Config) -> bool:
-    """Whether it is this server itself."""
+    """Returns whether the address is this server's own."""
     if config.http_port is None:
         return address.port == _HTTP_PORT and address.host in ("127.0.0.1", "localhost", "::1")
     if address.port != config.http_port:
@@ -127,7 +132,7 @@ def is_this_server(address: Address, config: Config) -> bool:
 
 
 def resolve_host(host: str) -> str:
-    """The IP address; empty where there is none."""
+    """Returns the IP address; empty if the name does not resolve."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError:
@@ -143,7 +148,7 @@ def _check_allowed(address: Address, config: Config) -> None:
         )
 
 
-def _address(text: str, config: Config, user: str, password: str) -> Address:
+def _parse_address(text: str, config: Config, user: str, password: str) -> Address:
     bracketed = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?", text.strip())
     plain = re.fullmatch(r"([^:]+)(?::(\d+))?", text.strip())
     match = bracketed or plain
@@ -155,8 +160,8 @@ def _address(text: str, config: Config, user: str, password: str) -> Address:
     return Address(match[1], int(match[2] or config.http_port or _HTTP_PORT), user, password)
 
 
-def _alternatives(text: str, separator: str) -> list[str]:
-    """What the text stands for: pieces between separators, each with one of every choice in braces."""
+def _expand_alternatives(text: str, separator: str) -> list[str]:
+    """Expands the text into its pieces between separators, one per combination of choices in braces."""
     done: list[str] = []
     open_: list[str] = [""]
     position = 0
@@ -166,8 +171,8 @@ def _alternatives(text: str, separator: str) -> list[str]:
             done += open_
             open_ = [""]
         elif character == "{":
-            end = _closing(text, position)
-            choices = _choices(text[position + 1 : end], separator)
+            end = _find_closing_brace(text, position)
+            choices = _list_choices(text[position + 1 : end], separator)
             open_ = [begun + choice for begun in open_ for choice in choices]
             position = end
         else:
@@ -178,7 +183,7 @@ def _alternatives(text: str, separator: str) -> list[str]:
     return done + open_
 
 
-def _closing(text: str, begin: int) -> int:
+def _find_closing_brace(text: str, begin: int) -> int:
     depth = 0
     for position in range(begin, len(text)):
         depth += {"{": 1, "}": -1}.get(text[position], 0)
@@ -187,8 +192,8 @@ def _closing(text: str, begin: int) -> int:
     raise UserError("BAD_ARGUMENTS", f"A brace is not closed in the addresses {text!r}")
 
 
-def _choices(body: str, separator: str) -> list[str]:
-    """Those of the other separator are kept for later."""
+def _list_choices(body: str, separator: str) -> list[str]:
+    """Returns the choices in one pair of braces; braces with the other separator stay for later."""
     numbers = _RANGE.fullmatch(body)
     if numbers:
         first, last = int(numbers[1]), int(numbers[2])
@@ -196,4 +201,4 @@ def _choices(body: str, separator: str) -> list[str]:
             raise UserError("BAD_ARGUMENTS", f"Not a range of numbers in addresses: {{{body}}}")
         width = len(numbers[1]) if numbers[1].startswith("0") else 0
         return [f"{number:0{width}d}" for number in range(first, last + 1)]
-    return _alternatives(body, separator) if separator in body else [f"{{{body}}}"]
+    return _expand_alternatives(body, separator) if separator in body else [f"{{{body}}}"]

@@ -100,7 +100,7 @@ def publish_export(files: UserFiles, directory: str, export: str, manifest: dict
         sizes[name] = size
     if not sizes:
         raise UserError("BAD_ARGUMENTS", "'manifest' must have the files of this export under 'files'")
-    files.publish(
+    files.publish_directory(
         get_unfinished_path(directory, export), directory, sizes, MANIFEST_FILE, json.dumps(manifest, indent=1).encode()
     )
 

@@ -1,4 +1,4 @@
-"""The keys of the configuration for the background check of parts (:mod:`engine.background_check`)."""
+"""The configuration keys of the background check of parts (:mod:`engine.background_check`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pydantic import BaseModel, Field
 
 
 class BackgroundCheckKeys(BaseModel):
+    """The keys of the background check, part of the server's configuration."""
+
     background_check_bytes_per_second: Annotated[int, Field(ge=0)] = 4 << 20
-    """How fast parts are read to find what the disk has lost; 0: not at all."""
+    """Bytes a second that the check reads; 0 turns it off."""
     background_check_interval: Annotated[int, Field(ge=1)] = 7 * 24 * 3600
-    """Seconds after which a part is read again."""
+    """Seconds after which a part is checked again."""

@@ -1,13 +1,14 @@
-"""Background work as steps: a task does a little, and says when it wants to be called again.
+"""Background work as tasks of small steps; each step returns the seconds until the next.
 
 Invariants:
-- A task never runs twice at the same time, and never sleeps or loops by itself.
-- ``wake`` during a run means that the task runs once more right after it.
-- After ``remove`` returns the task is not running and will not run again.
-- Of the threads that have nothing to do one waits for the next due time, and the others to be called: a thread that
-  takes a task calls another if more is to come.
 
-The server runs tasks on the threads of a :class:`BackgroundPool`; the simulator calls ``run_once`` by itself.
+- A task never runs twice at the same time, and never sleeps or loops by itself.
+- ``wake`` during a run makes the task run once more right after it.
+- After ``remove`` returns the task is not running and will not run again.
+- Of the idle threads one waits for the next due time and the others wait to be notified. A thread that takes a task
+  notifies another if more tasks are scheduled.
+
+The server runs tasks on the threads of a :class:`BackgroundPool`; the simulator calls ``run_once`` itself.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ class BackgroundTask:
     pool: BackgroundPool | None = field(default=None, repr=False)
 
     def wake(self, delay_seconds: float = 0.0) -> None:
-        """Makes the task run as soon as a thread is free, or so much later. Cheap, never blocks; from any thread."""
+        """Makes the task run as soon as a thread is free, or after the delay. Never blocks; thread-safe."""
         if self.pool is not None:
             self.pool.wake(self, delay_seconds)
 
 
 def wake_one_task(tasks: Sequence[BackgroundTask]) -> None:
-    """Wakes one of several tasks of one pool that do the same."""
+    """Wakes one of several tasks of one pool that do the same work."""
     if tasks[0].pool is not None:
         tasks[0].pool.wake_one(tasks)
 
@@ -64,19 +65,20 @@ class BackgroundPool:
         """The earliest due time that a thread waits for."""
         self._stopping = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(threads)
+            threading.Thread(target=self._run_tasks, name=f"{name}-{number}", daemon=True) for number in range(threads)
         ]
         for thread in self._threads:
             thread.start()
 
     def add(self, task: BackgroundTask, delay_seconds: float = 0.0) -> BackgroundTask:
+        """Schedules a task and returns it."""
         task.pool = self
         with self._condition:
             self._schedule(task, time.monotonic() + delay_seconds)
         return task
 
     def wake(self, task: BackgroundTask, delay_seconds: float = 0.0) -> None:
-        """Never puts off what is due earlier."""
+        """Makes the task due after the delay, unless it is due earlier anyway."""
         with self._condition:
             at = time.monotonic() + delay_seconds
             if task in self._running:
@@ -85,14 +87,14 @@ class BackgroundPool:
                 self._schedule(task, at)
 
     def wake_one(self, tasks: Sequence[BackgroundTask]) -> None:
-        """Wakes one of the tasks that are not running; when all are, each runs once more after this run."""
+        """Wakes one of the tasks that are not running; when all are running, each runs once more afterwards."""
         with self._condition:
             task = next((task for task in tasks if task not in self._running), None)
             for one in tasks if task is None else (task,):
                 self.wake(one)
 
     def remove(self, task: BackgroundTask, timeout_seconds: float = 60.0) -> None:
-        """Waits for the running step to end. Not to be called from the task itself."""
+        """Unschedules the task and waits for its running step to end. Must not be called by the task itself."""
         with self._condition:
             self._due_at.pop(task, None)
             task.pool = None
@@ -100,6 +102,7 @@ class BackgroundPool:
             self._due_at.pop(task, None)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
+        """Stops the threads after their running steps; waits at most the timeout."""
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
@@ -113,8 +116,8 @@ class BackgroundPool:
         if at < self._awaited:
             self._condition.notify()
 
-    def _next(self) -> BackgroundTask | None:
-        """Waits for the next due task; ``None`` at the end."""
+    def _take_next_task(self) -> BackgroundTask | None:
+        """Waits for the next due task; returns ``None`` when the pool stops."""
         with self._condition:
             while not self._stopping:
                 at = self._next_due_time()
@@ -136,7 +139,7 @@ class BackgroundPool:
             return None
 
     def _next_due_time(self) -> float:
-        """Infinity for none. Stale entries of the heap (rescheduled tasks) are dropped."""
+        """Returns the earliest due time, or infinity; drops outdated heap entries of rescheduled tasks."""
         while self._due:
             at, _, task = self._due[0]
             if self._due_at.get(task) == at:
@@ -144,8 +147,8 @@ class BackgroundPool:
             heapq.heappop(self._due)
         return math.inf
 
-    def _work(self) -> None:
-        while (task := self._next()) is not None:
+    def _run_tasks(self) -> None:
+        while (task := self._take_next_task()) is not None:
             try:
                 delay = task.run_once()
             except CancelledError as error:

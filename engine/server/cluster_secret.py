@@ -1,11 +1,10 @@
-"""How a server proves to another one that both are of one cluster: by a secret that they share and nobody sends.
+"""Proof that a request comes from a server of the same cluster, by a shared secret that is never sent.
 
-Who asks names the cluster, the user whose query it is, the time, and a number used once, and signs them together with
-the parameters and the statement (HMAC-SHA256). Who is asked takes the user's name without a password. What was heard
-on the network serves for nothing else: another statement has another signature, and a number counts once. Rows,
-answers, and what they tell are neither signed nor hidden.
-
-Source: ClickHouse documentation, "Distributed Table Engine", the parameter ``secret`` of a cluster.
+The asking server names the cluster, the user whose query it is, the time, and a number used once. It signs them
+together with the parameters and the statement (HMAC-SHA256). The other server then accepts the user's name without a
+password. A recorded request is useless for anything else: another statement has another signature, and each number is
+accepted once. Rows and responses are neither signed nor encrypted. Source: ClickHouse documentation, "Distributed Table
+Engine", the parameter ``secret`` of a cluster.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from typing import BinaryIO
 from parts.common.errors import UserError
 
 SCHEME = "Pando-Cluster"
-"""Of the header ``Authorization``."""
+"""The scheme of the header ``Authorization``."""
 MOST_SECONDS = 300
-"""Clocks of the servers of a cluster may differ by this much."""
+"""The clocks of a cluster's servers may differ by at most this."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What a request's header says; nothing is checked yet. ``time``: seconds since the epoch."""
+    """The content of a request's header, not yet checked. ``time`` is seconds since the epoch."""
 
     cluster: str
     user: str
     time: float
     number: str
     parameters: str
-    """Digest of the parameters that were signed; ``asked`` is that of those that came."""
+    """Digest of the signed parameters; ``asked`` is the digest of the request's actual ones."""
     statement: str
-    """Digest of the first ``statement_bytes`` of the body. Rows may follow them, if ``has_rows``; nothing else may."""
+    """Digest of the first ``statement_bytes`` of the body. Only rows may follow them, and only if ``has_rows``."""
     statement_bytes: int
     has_rows: bool
     payload: bytes
@@ -46,7 +45,7 @@ class Proof:
     asked: str = ""
 
 
-def authorization(
+def make_authorization(
     secret: str,
     cluster: str,
     user: str,
@@ -57,24 +56,27 @@ def authorization(
     now: float,
     number: str,
 ) -> str:
-    """The header ``Authorization``. ``has_rows``: they follow the statement. ``number`` is never given again."""
+    """Returns the value of the header ``Authorization``.
+
+    ``has_rows``: rows follow the statement in the body. ``number`` must be unique. ``now`` is seconds since the epoch.
+    """
     payload = json.dumps(
         {
             "cluster": cluster,
             "user": user,
             "time": now,
             "number": number,
-            "parameters": _digest_of_pairs(parameters.items()),
+            "parameters": _digest_pairs(parameters.items()),
             "statement": hashlib.sha256(statement).hexdigest(),
             "statement_bytes": len(statement),
             "has_rows": has_rows,
         }
     ).encode()
-    return f"{SCHEME} {base64.b64encode(payload).decode()}.{_signature(secret, payload)}"
+    return f"{SCHEME} {base64.b64encode(payload).decode()}.{_sign(secret, payload)}"
 
 
 def parse_proof(value: str, parameters: Iterable[tuple[str, str]]) -> Proof:
-    """``value``: the header behind the scheme. Raises 516 (AUTHENTICATION_FAILED)."""
+    """Parses the header's value after the scheme. Raises 516 (AUTHENTICATION_FAILED)."""
     encoded, _, signature = value.strip().partition(".")
     try:
         payload = base64.b64decode(encoded, validate=True)
@@ -82,49 +84,52 @@ def parse_proof(value: str, parameters: Iterable[tuple[str, str]]) -> Proof:
         return Proof(
             str(said["cluster"]), str(said["user"]), float(said["time"]), str(said["number"]), str(said["parameters"]),
             str(said["statement"]), int(said["statement_bytes"]), bool(said["has_rows"]), payload, signature,
-            _digest_of_pairs(parameters),
+            _digest_pairs(parameters),
         )  # fmt: skip
     except (binascii.Error, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise UserError("AUTHENTICATION_FAILED", f"Cannot read the Authorization header: not {SCHEME}") from None
 
 
 def check_proof(proof: Proof, secrets: Mapping[str, str], now: float) -> None:
-    """All but the statement, and whether it came before. ``secrets``: by cluster; ``now``: seconds since the epoch.
+    """Checks signature, time and parameters of a proof; :func:`read_signed_statement` checks the rest.
 
-    Raises 516 (AUTHENTICATION_FAILED).
+    ``secrets`` are by cluster; ``now`` is seconds since the epoch. Raises 516 (AUTHENTICATION_FAILED).
     """
     secret = secrets.get(proof.cluster, "")
-    expected = _signature(secret, proof.payload).encode()
+    expected = _sign(secret, proof.payload).encode()
     if not hmac.compare_digest(expected, proof.signature.encode("utf-8", "replace")) or not secret:
-        raise _refused(proof, "the servers do not have the same secret for this cluster")
+        raise _make_refusal(proof, "the servers do not have the same secret for this cluster")
     if not abs(now - proof.time) <= MOST_SECONDS:
-        raise _refused(proof, f"the clocks of the servers differ by more than {MOST_SECONDS} s")
+        raise _make_refusal(proof, f"the clocks of the servers differ by more than {MOST_SECONDS} s")
     if proof.parameters != proof.asked:
-        raise _refused(proof, "its parameters are not those that were signed")
+        raise _make_refusal(proof, "its parameters are not those that were signed")
 
 
-def signed_statement(proof: Proof, body: BinaryIO, is_first: Callable[[str, float], bool]) -> bytes:
-    """The statement, read from the body. ``is_first(number, seconds)``: whether the number did not come within so many
-    seconds. Raises 516 (AUTHENTICATION_FAILED) where it did, or the statement is not what was signed."""
+def read_signed_statement(proof: Proof, body: BinaryIO, is_first: Callable[[str, float], bool]) -> bytes:
+    """Reads the statement from the body and checks that it is the signed one.
+
+    ``is_first(number, seconds)`` returns whether the number was not seen within that time. Raises 516
+    (AUTHENTICATION_FAILED) for a repeated number or another statement.
+    """
     if not is_first(proof.number, 2.0 * MOST_SECONDS):
-        raise _refused(proof, "the request was made before")
+        raise _make_refusal(proof, "the request was made before")
     statement = b""
     while len(statement) < proof.statement_bytes and (more := body.read(proof.statement_bytes - len(statement))):
         statement += more
     if hashlib.sha256(statement).hexdigest() != proof.statement or (not proof.has_rows and body.read(1)):
-        raise _refused(proof, "its statement is not the one that was signed")
+        raise _make_refusal(proof, "its statement is not the one that was signed")
     return statement
 
 
-def _signature(secret: str, payload: bytes) -> str:
+def _sign(secret: str, payload: bytes) -> str:
     return hmac.new(secret.encode("utf-8", "surrogatepass"), payload, hashlib.sha256).hexdigest()
 
 
-def _digest_of_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+def _digest_pairs(pairs: Iterable[tuple[str, str]]) -> str:
     return hashlib.sha256(json.dumps(sorted(pairs)).encode()).hexdigest()
 
 
-def _refused(proof: Proof, why: str) -> UserError:
+def _make_refusal(proof: Proof, why: str) -> UserError:
     return UserError(
         "AUTHENTICATION_FAILED",
         f"{proof.user}: Interserver authentication of cluster {proof.cluster!r} failed: {why}",

@@ -101,7 +101,7 @@ class UserConfig(Section):
     """A user of the HTTP interface."""
 
     password: Text = ""
-    """In plain text; empty: the user needs none."""
+    """The password in plain text; empty: the user needs none."""
     password_sha256_hex: str = ""
     """SHA-256 of the password in hexadecimal, in place of ``password``."""
     readonly: Annotated[int, Field(ge=0, le=2)] = 0
@@ -114,17 +114,17 @@ class DistributedDdlConfig(Section):
     """The queue of statements with ON CLUSTER in ZooKeeper."""
 
     path: str = "/clickhouse/task_queue/ddl"
-    """Where the queue lies in ZooKeeper."""
+    """The queue's znode."""
     replicas_path: str = "/clickhouse/task_queue/replicas"
-    """Where servers say that they read the queue."""
+    """The znode under which each server that reads the queue registers."""
     profile: str = "default"
-    """The profile with the settings that the statements are carried out with."""
+    """The profile whose settings the statements are executed with."""
     task_max_lifetime: Annotated[int, Field(ge=1)] = 7 * 24 * 3600
-    """Seconds after which an entry is removed, carried out or not."""
+    """Seconds after which an entry is removed, executed or not."""
     max_tasks_in_queue: Annotated[int, Field(ge=1)] = 1000
-    """Of more entries the oldest are removed that all their servers have carried out."""
+    """If the queue is longer, its oldest entries that all their servers have executed are removed."""
     cleanup_delay_period: Annotated[int, Field(ge=1)] = 60
-    """Seconds between two looks for such entries."""
+    """Seconds between two cleanups of the queue."""
 
     @field_validator("path", "replicas_path")
     @classmethod
@@ -143,9 +143,9 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     path: Path
     """The directory of the server: definitions, parts, its UUID. Relative to the file."""
     tmp_path: Path | None = None
-    """Where queries put what does not fit into memory; by default ``<path>/tmp``. It is emptied at every start."""
+    """The directory for data that queries spill to disk; by default ``<path>/tmp``. Every start empties it."""
     user_files_path: Path | None = None
-    """The files that statements, exports and loads may touch; by default ``<path>/user_files``."""
+    """Directory of the files that statements, exports and loads may use; by default ``<path>/user_files``."""
     logger: LoggerConfig = LoggerConfig()
     """The log."""
     listen_host: str = "127.0.0.1"
@@ -158,51 +158,51 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     """The host name that other replicas reach this server by; by default ``listen_host``, or the machine's name where
     that is all addresses."""
     interserver_http_credentials: CredentialsConfig | None = None
-    """What replicas must give to fetch parts; without the section nothing."""
+    """The user and password that other replicas must send to fetch parts; by default none."""
     zookeeper: ZooKeeperConfig | None = None
     """The ZooKeeper of replicated tables. Without it, and without ``embedded_zookeeper``, there are none."""
     auxiliary_zookeepers: dict[ZooKeeperName, ZooKeeperConfig] = Field(default_factory=dict)
-    """Those of tables whose engine says ``'name:/path'``."""
+    """Further ensembles by name, for tables whose engine arguments say ``'name:/path'``."""
     embedded_zookeeper: EmbeddedZooKeeperConfig | None = None
     """A ZooKeeper that the server starts beside itself."""
     macros: dict[str, Text] = Field(default_factory=dict)
-    """What ``{name}`` stands for in the path and the replica name of a replicated table."""
+    """The values of ``{name}`` in the path and the replica name of a replicated table."""
     users: dict[str, UserConfig] = Field(default_factory=lambda: {"default": UserConfig()})
     """The users of the HTTP interface, by name."""
     profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings by profile. Sessions start with those of ``default``, or of their user's profile."""
+    """Settings by profile. A session starts with those of its user's profile, or of ``default``."""
     merge_tree: dict[str, Any] = Field(default_factory=dict)
     """Settings of tables that do not set them themselves."""
     background_pool_size: Annotated[int, Field(ge=1)] = 4
-    """Merges and mutations at a time, of all tables."""
+    """Most merges and mutations that run at the same time, over all tables."""
     background_fetches_pool_size: Annotated[int, Field(ge=1)] = 16
-    """Parts fetched from other replicas at a time, of all tables."""
+    """Most parts fetched from other replicas at the same time, over all tables."""
     max_replicated_fetches_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
-    """Bytes a second that parts may take from other replicas; 0: any number."""
+    """Bytes a second for fetching parts from other replicas; 0: unlimited."""
     max_replicated_sends_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
-    """Bytes a second that parts may take to other replicas; 0: any number."""
+    """Bytes a second for sending parts to other replicas; 0: unlimited."""
     max_concurrent_queries: Annotated[int, Field(ge=1)] = 100
-    """Queries at a time, of all users; more are refused (202)."""
+    """Most queries that run at the same time, over all users; further ones are refused (202)."""
     max_server_memory_usage: Annotated[int, Field(ge=0)] = 0
-    """Bytes the process may hold; 0: what ``max_server_memory_usage_to_ram_ratio`` says."""
+    """Bytes of memory the server may use; 0: only ``max_server_memory_usage_to_ram_ratio`` limits it."""
     max_server_memory_usage_to_ram_ratio: Annotated[float, Field(gt=0)] = 0.7
-    """The share of the memory of the machine, or of the container, that the server may hold."""
+    """The share of the machine's or the container's memory that the server may use."""
     max_temporary_data_on_disk_size: Annotated[int, Field(ge=0)] = 0
-    """Bytes that queries may put on disk for want of memory; 0: half of the disk that is free."""
+    """Bytes that queries may spill to disk when memory is short; 0: half of the free disk space."""
     workers: Annotated[int, Field(ge=0, le=256)] | Literal["auto"] = "auto"
-    """Processes that run queries, beside the one that owns the replica; ``auto``: one a processor. 0: one process does
-    everything."""
+    """Processes that run queries, beside the one that owns the tables; ``auto``: one per processor; 0: a single
+    process does everything."""
     worker_stuck_seconds: Annotated[int, Field(ge=1)] = 30
-    """A worker that gives its threads no turn for so long is killed and replaced."""
+    """Seconds without progress of its threads after which a worker is killed and replaced."""
     query_stop_grace_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 3.0
-    """So long a query may take to end that is past its ``max_execution_time`` or memory, or was killed; then its worker
-    is replaced, and the worker's other queries are repeated or get 210."""
+    """Seconds that a query gets to end after a KILL or after passing its time or memory limit. Then its worker is
+    replaced, and the worker's other queries are repeated or get 210 (NETWORK_ERROR)."""
     max_connections: Annotated[int, Field(ge=1)] = 4096
-    """HTTP connections at a time; fewer where the process may open fewer files."""
+    """Most open HTTP connections; fewer where the process may open fewer files."""
     pages_need_user: bool = False
-    """``/metrics`` and ``/replicas_status?verbose=1`` ask for a user and a password, as queries do."""
+    """``/metrics`` and ``/replicas_status?verbose=1`` require user and password, as queries do."""
     http_options_response: list[HeaderConfig] = Field(default_factory=list)
-    """Headers of answers to OPTIONS, which browsers ask before they let a page of another origin send queries."""
+    """Headers of responses to OPTIONS, which a browser sends before a page of another origin may send queries."""
     keep_alive_timeout: Annotated[int, Field(ge=0)] = 30
     """Seconds an idle HTTP connection stays open."""
     shutdown_wait_unfinished: Annotated[int, Field(ge=0)] = 5
@@ -244,7 +244,7 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
         return value
 
     def profile(self, name: str) -> dict[str, SettingValue]:
-        """The settings of a profile. Raises 180 (THERE_IS_NO_PROFILE)."""
+        """Returns the settings of a profile. Raises 180 (THERE_IS_NO_PROFILE)."""
         if name not in self.profiles and name != "default":
             raise UserError(
                 "THERE_IS_NO_PROFILE",
@@ -254,9 +254,9 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
 
     @property
     def default_max_memory_usage(self) -> int:
-        """A query's limit where nobody sets one: a fourteenth of the server's, but at least 256 MiB.
+        """A query's default memory limit: a fourteenth of the server's, but at least 256 MiB; 0 is unlimited.
 
-        Without a server (``pando local``) a query may use all.
+        Without a server (``pando local``) there is no limit.
         """
         if self.http_port is None:
             return 0
@@ -264,44 +264,45 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
 
     @property
     def default_settings(self) -> dict[str, SettingValue]:
-        """Settings of a session that nobody gives, where they are not what the settings say themselves."""
+        """Session defaults of this server that differ from the settings' own defaults."""
         return {"max_memory_usage": self.default_max_memory_usage}
 
     @property
     def user_files(self) -> UserFiles:
-        if self.http_port is None and self.user_files_path is None:  # pando local may touch what its user may
+        """The files that statements may read and write."""
+        if self.http_port is None and self.user_files_path is None:  # pando local may use its user's files
             return UserFiles(Path.cwd(), is_confined=False)
         return UserFiles(self.user_files_path or self.path / "user_files")
 
     @property
     def temporary_path(self) -> Path:
-        """Nothing in it is kept over a start."""
+        """The directory of temporary files; a start deletes its content."""
         return (self.tmp_path or self.path / "tmp").absolute()
 
     @property
     def worker_count(self) -> int:
-        """None without HTTP: nobody could ask them."""
+        """The number of worker processes; 0 without HTTP, where no client could reach them."""
         if self.http_port is None:
             return 0
         return len(os.sched_getaffinity(0)) if self.workers == "auto" else self.workers
 
     @property
     def memory_limit_bytes(self) -> int:
-        """The smaller of the two limits, as in ClickHouse."""
+        """The server's memory limit: the smaller of the two limits, as in ClickHouse."""
         of_machine = int(get_available_bytes() * self.max_server_memory_usage_to_ram_ratio)
         return min(self.max_server_memory_usage or of_machine, of_machine)
 
     @property
     def interserver_host(self) -> str:
-        """The host name other replicas reach this server under."""
+        """The host name under which other replicas reach this server."""
         if self.interserver_http_host:
             return self.interserver_http_host
         return self.listen_host if self.listen_host not in ("0.0.0.0", "::", "*") else socket.getfqdn()
 
     @classmethod
     def load(cls, file: str | Path) -> Config:
-        """Raises :class:`ConfigError`."""
-        import yaml  # only who reads a file needs it
+        """Reads and checks a file; relative paths in it count from its directory. Raises :class:`ConfigError`."""
+        import yaml  # slow to import, and only needed for a file
 
         file = Path(file)
         try:
@@ -311,35 +312,35 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
         except UnicodeDecodeError as error:
             raise ConfigError(f"Cannot read the configuration {file}: not UTF-8 at byte {error.start}") from None
         except yaml.YAMLError as error:
-            raise ConfigError(f"Cannot read the configuration {file}: {_yaml_problem(error)}") from None
+            raise ConfigError(f"Cannot read the configuration {file}: {_describe_yaml_problem(error)}") from None
         if not isinstance(values, dict):
             raise ConfigError(f"The configuration {file} must be a mapping of keys to values, such as 'path: data'")
         try:
             config = cls.model_validate(values)
         except ValidationError as error:
-            raise ConfigError(f"{_first_problem(error)} (in {file})") from None
+            raise ConfigError(f"{_describe_first_problem(error)} (in {file})") from None
         path = (file.parent / config.path).absolute()
         user_files = file.parent / config.user_files_path if config.user_files_path else None
         return config.model_copy(update={"path": path, "user_files_path": user_files})
 
     @classmethod
     def local(cls, path: str | Path) -> Config:
-        """For ``pando local``: no network, no ZooKeeper."""
+        """Returns the configuration of ``pando local``: no network, no ZooKeeper."""
         return cls(path=Path(path), http_port=None, interserver_http_port=None)
 
 
-def _yaml_problem(error: Exception) -> str:
+def _describe_yaml_problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "not YAML"
     return f"{problem} at line {mark.line + 1}, column {mark.column + 1}" if mark else problem
 
 
-def _first_problem(error: ValidationError) -> str:
-    """One line for the first of the problems: which key, what is wrong, with which value."""
+def _describe_first_problem(error: ValidationError) -> str:
+    """Describes the first problem in one line: which key, what is wrong, with which value."""
     problem = error.errors(include_url=False)[0]
     key = ".".join(str(item) for item in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return f"Unknown key {key!r} in the configuration{suggest_names(key, _known_keys(problem['loc']))}"
+        return f"Unknown key {key!r} in the configuration{suggest_names(key, _list_known_keys(problem['loc']))}"
     if problem["type"] == "missing":
         return f"The key {key!r} is missing from the configuration"
     text = problem["msg"].removeprefix("Value error, ")
@@ -348,8 +349,8 @@ def _first_problem(error: ValidationError) -> str:
     return f"Bad value of {key!r} in the configuration: {text}{shown}"
 
 
-def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    """The keys that may stand where the unknown one does, with the same prefix."""
+def _list_known_keys(location: tuple[int | str, ...]) -> list[str]:
+    """Returns the keys allowed in the section of the unknown key, with the section's prefix."""
     sections: dict[str, type[BaseModel]] = {
         "": Config,
         "logger": LoggerConfig,

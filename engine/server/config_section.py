@@ -1,4 +1,4 @@
-"""What the sections of the configuration are made of."""
+"""The building blocks of the configuration's sections."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class Section(BaseModel):
-    """Unknown keys are refused."""
+    """A section of the configuration; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)

@@ -1,19 +1,20 @@
-"""Small texts on disk that change together, or not at all.
+"""Small text files that change together, or not at all.
 
-One text changes by a rename. A change of several is first written down in a *journal*, with the texts of before::
+One text changes by a rename. A change of several is first written to a *journal*, with the former texts::
 
-    {"definitions": {"<path>": "<new text>" or null, …}, "former": {"<path>": "<text of before>" or null, …}}
+    {"definitions": {"<path>": "<new text>" or null, …}, "former": {"<path>": "<former text>" or null, …}}
 
-Paths are relative to the directory above the journal's; ``null`` is no file. The change is made when the journal has
-gone. A start that finds a journal puts the texts of before back: nobody has been told that the change was made.
+Paths are relative to the directory above the journal's; ``null`` means no file. The change is made when the journal is
+deleted. A start that finds a journal restores the former texts: nobody was told that the change had been made.
 
 Invariants
-- While a journal is there, or may come back after a power cut, no other change begins (:meth:`TextJournal.settle`).
-- When :meth:`TextJournal.changing` raises before its block, the texts are as they were, or the journal that puts them
-  back is there: in both cases a restart gives the state of before.
+
+- While a journal exists, or may come back after a power cut, no other change begins (:meth:`TextJournal.settle`).
+- When :meth:`TextJournal.changing` raises before its block, either the texts are unchanged or the journal that restores
+  them exists; in both cases a restart gives the former state.
 - When its block runs, a restart gives the new state.
 
-Journals of former versions have no ``former``: the start that finds one makes its change, as those versions did.
+Journals of former versions have no ``former``: a start that finds one completes its change, as those versions did.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ Texts = Mapping[Path, str | None]
 
 
 def write_durably(file: Path, text: str) -> None:
-    """After a crash the file has the old text or the new one. After an error too, and no draft is left."""
+    """Replaces a file so that after a crash or an error it has the old text or the new one.
+
+    No temporary file is left.
+    """
     draft = file.with_suffix(".sql.tmp")
     try:
         with open(draft, "w", encoding="utf-8", errors="surrogateescape") as stream:
@@ -51,13 +55,13 @@ def write_durably(file: Path, text: str) -> None:
 
 
 def remove_durably(file: Path) -> None:
-    """A file that is gone already is fine."""
+    """Deletes a file durably; a missing file is no error."""
     file.unlink(missing_ok=True)
     sync_directory(file.parent)
 
 
 def put_durably(file: Path, text: str | None) -> None:
-    """The file has the text; ``None``: it is gone."""
+    """Writes a file durably, or deletes it if the text is ``None``."""
     if text is None:
         remove_durably(file)
     else:
@@ -65,7 +69,10 @@ def put_durably(file: Path, text: str | None) -> None:
 
 
 def read_text(file: Path) -> str | None:
-    """``None`` when there is no such file. What is no UTF-8 comes back as it was when it is written again."""
+    """Returns a file's text, or ``None`` if there is no such file.
+
+    Bytes that are not UTF-8 survive reading and writing back.
+    """
     try:
         return file.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
@@ -73,26 +80,32 @@ def read_text(file: Path) -> str | None:
 
 
 class TextJournal:
-    """The changes of one directory's texts. One at a time: the caller has a lock."""
+    """The changes to one directory's texts. One at a time: the caller holds a lock."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._unsynced: set[Path] = set()
-        """Directories of which an fsync failed last."""
+        """Directories whose last fsync failed."""
 
     # -- changes --------------------------------------------------------------------------------------------------
 
     @contextmanager
     def changing(self, texts: Texts) -> Iterator[None]:
-        """As :meth:`change`; the block follows the change in memory, and what is returned there is raised after it."""
+        """Makes a change like :meth:`change`, then runs the block, which updates memory.
+
+        The error that :meth:`change` returns is raised after the block.
+        """
         unfinished = self.change(texts)
         yield
         if unfinished is not None:
             raise unfinished
 
     def change(self, texts: Texts) -> UnknownOutcomeError | None:
-        """Raises when nothing is changed. Returns 341 (UNFINISHED), which is to be raised when memory has followed,
-        where the change is made and cannot be undone, but the disk did not say that it is durable."""
+        """Changes the texts; raises if nothing was changed.
+
+        Returns 341 (UNFINISHED) if the change was made and cannot be undone, but is perhaps not durable. The caller
+        raises it after it has updated memory.
+        """
         change = _Change.to(texts)
         try:
             change.make(self.file)
@@ -107,7 +120,7 @@ class TextJournal:
         return None
 
     def _is_made_after(self, change: _Change) -> bool:
-        """Undoes the change that failed. Whether this was not possible and a restart would find it made."""
+        """Undoes a failed change. Returns whether that failed and a restart would find the change made."""
         try:
             change.undo(self.file)
         except Exception as error:
@@ -117,27 +130,31 @@ class TextJournal:
         return False
 
     def settle(self) -> list[Path]:
-        """Before any other change: undoes the one that failed and could not be undone, and returns whose texts it
-        names. Raises ``UnavailableError`` while that fails."""
+        """Undoes a failed change that could not be undone before; to be called before any other change.
+
+        Returns the files that it named. Raises ``UnavailableError`` while undoing fails.
+        """
         try:
             for directory in list(self._unsynced):
                 sync_directory(directory)
                 self._unsynced.discard(directory)
             return self.finish()
         except (OSError, PandoError) as error:
-            raise _unsettled(self.file, error) from error
+            raise _make_unsettled_error(self.file, error) from error
 
     # -- what a journal says --------------------------------------------------------------------------------------
 
     def finish(self, kept: Callable[[str], str] = lambda text: text) -> list[Path]:
-        """Carries out what a journal says, if there is one, and returns whose texts it names. ``kept``: what to make of
-        each text. Raises ``OSError``, and ``PandoError`` for a journal that cannot be read."""
+        """Applies a journal, if there is one, and returns the files that it names.
+
+        ``kept`` transforms each text first. Raises ``OSError``, and ``PandoError`` for an unreadable journal.
+        """
         content = read_text(self.file)
         if content is None:
             return []
         root = self.file.parent.parent
         try:
-            step, named = _read(json.loads(content), root, kept)
+            step, named = _parse_journal(json.loads(content), root, kept)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise UnavailableError("INCORRECT_DATA", f"it cannot be read ({error})") from error
         step()
@@ -145,14 +162,14 @@ class TextJournal:
         return named
 
     def named(self) -> list[Path]:
-        """The files that the journal names; none where it cannot be read."""
+        """Returns the files that the journal names; none if it cannot be read."""
         try:
-            return _read(json.loads(read_text(self.file) or ""), self.file.parent.parent, str)[1]
+            return _parse_journal(json.loads(read_text(self.file) or ""), self.file.parent.parent, str)[1]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
             return []
 
 
-def _unsettled(journal: Path, error: Exception) -> UnavailableError:
+def _make_unsettled_error(journal: Path, error: Exception) -> UnavailableError:
     told = convert_resource_error(error) if isinstance(error, OSError) else error
     name = told.name if isinstance(told, PandoError) else "CANNOT_WRITE_TO_FILE_DESCRIPTOR"
     return UnavailableError(
@@ -164,13 +181,14 @@ def _unsettled(journal: Path, error: Exception) -> UnavailableError:
 
 @dataclass(frozen=True)
 class _Change:
-    """From the texts of before to the new ones."""
+    """A change from the former texts to the new ones."""
 
     texts: Texts
     former: Texts
 
     @classmethod
     def to(cls, texts: Texts) -> _Change:
+        """Makes the change from the texts now on disk to these."""
         former = {path: read_text(path) for path in texts}
         return cls({path: text for path, text in texts.items() if former[path] != text}, former)
 
@@ -179,19 +197,23 @@ class _Change:
         return len(self.texts) > 1
 
     def make(self, journal: Path) -> None:
+        """Writes the new texts, through the journal if there are several."""
         if self.needs_journal:
-            self._write_down(journal)
+            self._write_journal(journal)
         for path, text in self.texts.items():
             put_durably(path, text)
         if self.needs_journal:
             remove_durably(journal)
 
     def undo(self, journal: Path) -> None:
-        """From any point of :meth:`make`. The journal may have gone: it must be there again first, because a crash
-        between two texts would leave half a change."""
+        """Restores the former texts, from any point of :meth:`make`.
+
+        If the journal is deleted already it is written again first: a crash between two texts would leave half a
+        change.
+        """
         changed = [path for path in self.texts if read_text(path) != self.former[path]]
         if len(changed) > 1 and not journal.exists():
-            self._write_down(journal)
+            self._write_journal(journal)
         for path in changed:
             put_durably(path, self.former[path])
         if self.needs_journal:
@@ -200,7 +222,7 @@ class _Change:
     def is_made(self) -> bool:
         return all(read_text(path) == text for path, text in self.texts.items())
 
-    def _write_down(self, journal: Path) -> None:
+    def _write_journal(self, journal: Path) -> None:
         root = journal.parent.parent
         content = {
             key: {os.path.relpath(path, root): text for path, text in texts.items()}
@@ -212,8 +234,10 @@ class _Change:
         write_durably(journal, json.dumps(content))
 
 
-def _read(content: dict[str, object], root: Path, kept: Callable[[str], str]) -> tuple[Callable[[], None], list[Path]]:
-    """What is to be done about a journal, and the files that it names."""
+def _parse_journal(
+    content: dict[str, object], root: Path, kept: Callable[[str], str]
+) -> tuple[Callable[[], None], list[Path]]:
+    """Returns the function that applies a journal's content, and the files that it names."""
     if "paths" in content:
         paths = [root / str(path) for path in list(content["paths"])]  # type: ignore[call-overload]
         text = str(content["text"])
@@ -231,7 +255,10 @@ def _read(content: dict[str, object], root: Path, kept: Callable[[str], str]) ->
 
 
 def _move_table(old_definition: Path, new_definition: Path, old_data: Path, new_data: Path, text: str) -> None:
-    """RENAME TABLE of former versions, which moved the data too. Repeatable: the old definition goes last."""
+    """Applies RENAME TABLE of former versions, which moved the data too.
+
+    Repeatable, because the old definition is deleted last.
+    """
     if old_definition.exists():
         make_directories(new_data.parent)
         if old_data.exists():

@@ -2,12 +2,12 @@
 
 ``PANDO_FAILPOINTS="insert.after_rename=kill;fetch.part=pause:/some/file"``. Actions:
 
-- ``kill``: SIGKILL to itself, as a power cut of the process;
+- ``kill``: the process sends itself SIGKILL;
 - ``error``: raises ``UnavailableError``;
 - ``pause:FILE``: creates ``FILE.reached`` and waits until FILE exists (at most 120 s);
-- any of them with ``@N`` behind it: at the N-th passage only.
+- any of them followed by ``@N``: only at the N-th call.
 
-A place costs one dictionary look-up when the variable is unset. Source of the idea: FreeBSD's fail(9).
+A failpoint costs one dictionary look-up when the variable is unset. Source of the idea: FreeBSD's fail(9).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _lock = threading.Lock()
 _passages: Counter[str] = Counter()
 
 
-def _parse(text: str) -> dict[str, str]:
+def _parse_actions(text: str) -> dict[str, str]:
     pairs = (item.partition("=") for item in text.split(";") if item.strip())
     return {name.strip(): action.strip() for name, _, action in pairs}
 
 
-_actions = _parse(os.environ.get("PANDO_FAILPOINTS", ""))
+_actions = _parse_actions(os.environ.get("PANDO_FAILPOINTS", ""))
 
 
 def failpoint(name: str) -> None:
-    """Does what the environment asks for at ``name``; usually nothing."""
+    """Runs the action that the environment variable sets for this failpoint; usually none."""
     action = _actions.get(name)
     if action is None:
         return
@@ -49,12 +49,12 @@ def failpoint(name: str) -> None:
     elif action == "error":
         raise UnavailableError("STD_EXCEPTION", f"Failpoint {name} was asked to fail")
     elif action.startswith("pause:"):
-        _pause(Path(action.removeprefix("pause:")))
+        _wait_at(Path(action.removeprefix("pause:")))
     else:
         raise ValueError(f"unknown action {action!r} of failpoint {name}")
 
 
-def _pause(gate: Path) -> None:
+def _wait_at(gate: Path) -> None:
     Path(f"{gate}.reached").touch()
     deadline = time.monotonic() + _PAUSE_LIMIT_SECONDS
     while not gate.exists() and time.monotonic() < deadline:

@@ -29,7 +29,7 @@ PREFIX = "graphite_rollup"
 
 
 def _listed(value: object) -> object:
-    """One element is a list of one, as in XML."""
+    """Wraps a single element in a list, as XML configurations allow."""
     return [value] if isinstance(value, dict) else value
 
 
@@ -67,20 +67,21 @@ class PatternConfig(DefaultConfig):
     regexp: Annotated[str, Field(min_length=1)]
     """The regular expression that is looked for in the path."""
     rule_type: Literal["all", "plain", "tagged", "tag_list"] = "all"
-    """Which metrics it is for: all, those without tags, those with tags; ``tag_list`` is a list of tags."""
+    """The metrics that it applies to: all, without tags (``plain``), with tags; ``tag_list``: ``regexp`` lists tags."""
 
     @property
     def searched(self) -> str:
-        """The regular expression that is looked for in a path."""
-        return tag_list_regexp(self.regexp) if self.rule_type == "tag_list" else self.regexp
+        """The regular expression that is searched for in a path."""
+        return convert_tag_list(self.regexp) if self.rule_type == "tag_list" else self.regexp
 
     @property
     def kind(self) -> str:
+        """The paths that the rule applies to: ``all``, ``plain`` or ``tagged``."""
         return "tagged" if self.rule_type == "tag_list" else self.rule_type
 
     @model_validator(mode="after")
     def _is_regexp(self) -> PatternConfig:
-        import pyarrow as pa  # only who has rules needs it
+        import pyarrow as pa  # slow to import, and only needed for rules
         import pyarrow.compute as pc
 
         try:
@@ -107,21 +108,22 @@ class GraphiteRollupConfig(_Section):
     """The rule of all others."""
 
     def rollup(self, section: str, timezone: str) -> Rollup:
+        """Returns the rules in the form that merges use."""
         from parts.merge.modes.graphite import Pattern, Rollup  # only a server needs Arrow
 
-        patterns = [Pattern(p.searched, p.function, _steps(p), p.kind) for p in self.pattern]
+        patterns = [Pattern(p.searched, p.function, _make_steps(p), p.kind) for p in self.pattern]
         if self.default is not None:
-            patterns.append(Pattern("", self.default.function, _steps(self.default)))
+            patterns.append(Pattern("", self.default.function, _make_steps(self.default)))
         columns = (self.path_column_name, self.time_column_name, self.value_column_name, self.version_column_name)
         return Rollup(section, *columns, tuple(patterns), timezone)
 
 
 class GraphiteSections(BaseModel):
-    """The part of the configuration that has these sections."""
+    """The part of the configuration that holds the sections ``graphite_rollup``."""
 
     timezone: str = "UTC"
     graphite_rollup: dict[str, GraphiteRollupConfig] = Field(default_factory=dict)
-    """By section, of which the keys begin with ``graphite_rollup``."""
+    """Rules for tables of GraphiteMergeTree, by the section's name, which begins with ``graphite_rollup``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -134,17 +136,19 @@ class GraphiteSections(BaseModel):
 
     @cached_property
     def rollups(self) -> Rollups:
-        """What tables of GraphiteMergeTree follow."""
+        """The rules by section name, for tables of GraphiteMergeTree."""
         return {name: section.rollup(name, self.timezone) for name, section in self.graphite_rollup.items()}
 
 
-def _steps(config: DefaultConfig) -> tuple[tuple[int, int], ...]:
+def _make_steps(config: DefaultConfig) -> tuple[tuple[int, int], ...]:
     return tuple((step.age, step.precision) for step in config.retention)
 
 
-def tag_list_regexp(text: str) -> str:
-    """``name;tag=value;…`` (the name may be left out, order does not matter, each may be a regular expression) as one
-    for ``name?tag=value&…``, whose tags are sorted."""
+def convert_tag_list(text: str) -> str:
+    """Converts ``name;tag=value;…`` to a regular expression for ``name?tag=value&…`` with sorted tags.
+
+    The name may be missing, the tags may be in any order, and each item may be a regular expression.
+    """
     items = [item for item in re.split(r"\s*;\s*", text.strip()) if item]
     name = items.pop(0) if items and "=" not in items[0] else ""
     if not items:

@@ -1,4 +1,4 @@
-"""The log of a process: standard logging, written as JSON lines (or text for people) to a file or standard error.
+"""The log of a process: JSON lines, or text for people, written to a file or standard error.
 
 ``{"time": "2026-01-31T12:00:00.123Z", "level": "information", "logger": "engine.catalog.catalog", "process": 4711,
 "thread": "worker-1", "message": "…", "error": "traceback, if any"}``
@@ -32,17 +32,20 @@ _NAMES = {
     logging.CRITICAL: "critical",
 }
 _NOISY = ("kazoo", "httpx", "httpcore", "uvicorn", "asyncio")
-"""Libraries whose own log matters only from warnings on."""
+"""Libraries of which only warnings and errors are logged."""
 
 
-def _time(record: logging.LogRecord) -> str:
+def _format_time(record: logging.LogRecord) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
 
 
 class JsonFormatter(logging.Formatter):
+    """Formats a log record as one line of JSON."""
+
     def format(self, record: logging.LogRecord) -> str:
+        """Returns the record as JSON."""
         entry = {
-            "time": _time(record),
+            "time": _format_time(record),
             "level": _NAMES.get(record.levelno, record.levelname.lower()),
             "logger": record.name,
             "process": record.process,
@@ -55,14 +58,17 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
+    """Formats a log record as text for people."""
+
     def format(self, record: logging.LogRecord) -> str:
+        """Returns the record as text, followed by its traceback."""
         level = _NAMES.get(record.levelno, record.levelname.lower())
-        line = f"{_time(record)} <{level}> {record.name}: {record.getMessage()}"
+        line = f"{_format_time(record)} <{level}> {record.name}: {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 def configure_logging(config: LoggerConfig) -> None:
-    """Replaces the handlers of the root logger. Raises ``OSError`` when the file cannot be opened."""
+    """Replaces the handlers of the root logger. Raises ``OSError`` if the file cannot be opened."""
     handler: logging.Handler
     if config.log is not None:
         config.log.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The section ``remote_servers`` of the configuration: clusters, their shards, and the servers of these.
+"""The section ``remote_servers`` of the configuration: clusters, their shards and servers.
 
 Source: ClickHouse documentation, "Distributed Table Engine".
 """
@@ -13,29 +13,32 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, Field, field_valid
 from engine.server.config_section import Section, Text
 
 HOST = r"[^\s:{}/?#@\\%]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%\w+)?"
-"""A name or an IP address: what else an URL may have is none of it."""
+"""A host name or an IP address, without any other part of a URL."""
 
 
 class RemoteReplicaConfig(Section):
-    """One server of a shard: where its HTTP interface is, and who asks it."""
+    """One server of a shard: the address of its HTTP interface, and the user who queries it."""
 
     host: Annotated[str, Field(pattern=f"^(?:{HOST})$")]
     """Its name or address."""
     port: Annotated[int, Field(ge=1, le=65535)] = 8123
     """Its HTTP port."""
     user: str = "default"
-    """The user that asks."""
+    """The user of the queries that are sent to it."""
     password: Annotated[Text, Field(repr=False)] = ""
     """The user's password."""
     default_database: str = ""
     """The database of tables that are named without one."""
     priority: Annotated[int, Field(ge=0)] = 1
-    """Of the replicas of a shard those with the lowest are asked first."""
+    """Replicas with the lowest value are asked first."""
 
 
 class ShardConfig(Section):
-    """``replicas`` hold the same rows. With ``internal_replication`` they replicate what one of them is given; without,
-    an INSERT into a Distributed table writes to each of them."""
+    """One shard, whose ``replicas`` hold the same rows.
+
+    With ``internal_replication`` the replicas copy inserted rows among themselves. Without it an INSERT into a
+    Distributed table writes to each of them.
+    """
 
     weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
     """Its share of the rows of a Distributed table."""
@@ -63,8 +66,10 @@ def _is_expression(text: str) -> str:
 
 
 def _shards(cluster: object) -> object:
-    """The list of shards of a cluster, which ClickHouse's form has below the key ``shard``. There
-    ``internal_replication`` is false where nothing is said, as in ClickHouse."""
+    """Returns a cluster's list of shards, in ClickHouse's form or in the short one.
+
+    In ClickHouse's form, with the key ``shard``, ``internal_replication`` defaults to false.
+    """
     if not isinstance(cluster, dict):
         return cluster
     unknown = next((key for key in cluster if key not in ("shard", "shards", "secret")), None)
@@ -80,8 +85,10 @@ def _shards(cluster: object) -> object:
 
 
 class AllowedHosts(Section):
-    """The servers that statements may name: each a host, with or without its port, as it is or as an expression that
-    matches all of it. Without the section any may be named; an empty one allows none."""
+    """The servers that statements may name; without this section any, with an empty one none.
+
+    Each is a host with or without port, literal or as a regular expression that must match all of it.
+    """
 
     host: list[Text] = Field(default_factory=list)
     """Hosts, with or without a port."""
@@ -94,6 +101,7 @@ class AllowedHosts(Section):
         return [value] if isinstance(value, str) else value
 
     def allows(self, host: str, port: int) -> bool:
+        """Returns whether statements may name this server."""
         names = (host, f"{host}:{port}")
         return any(name in self.host for name in names) or any(
             re.fullmatch(expression, name) for expression in self.host_regexp for name in names
@@ -101,14 +109,14 @@ class AllowedHosts(Section):
 
 
 class ClusterSections(BaseModel):
-    """The part of the configuration that has this section."""
+    """The part of the configuration that holds this section."""
 
     remote_servers: dict[str, Annotated[list[ShardConfig], Field(min_length=1)]] = Field(default_factory=dict)
-    """Clusters by name: their shards."""
+    """Shards by the cluster's name."""
     remote_url_allow_hosts: AllowedHosts | None = None
-    """Which servers the table function ``remote`` may ask."""
+    """Servers that the table function ``remote`` may query."""
     cluster_secrets: Annotated[dict[str, Text], Field(repr=False)] = Field(default_factory=dict)
-    """Of the clusters that have one (``secret`` in ``remote_servers``): what all their servers know."""
+    """The secret shared by a cluster's servers (``secret`` in ``remote_servers``), by the cluster's name."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,10 +1,11 @@
-"""Files that statements read and write: those below one directory (``user_files_path``), and no others.
+"""Files that statements read and write: those below one directory (``user_files_path``), no others.
 
 Invariants:
-- A path is resolved, links too, before it is looked at; what then lies outside is refused (291). The resolved path is
-  opened from the root down without following links, so that nobody moves the file away between the look and the use.
-- Only regular files are opened: a pipe or a device would make the server wait, or do what it is not to do.
-- A file is written under a temporary name, synced, and then gets its own: whoever sees it sees all of it.
+
+- A path is resolved, with its links, before it is checked; one that then lies outside is refused (291). The resolved
+  path is opened from the root down without following links, so that nobody can swap the file after the check.
+- Only regular files are opened: reading a pipe or a device could block the server or have effects.
+- A file is written under a temporary name, synced, and then renamed: readers see all of it or nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from parts.common.errors import UserError, convert_resource_error
 from parts.format.hashed_file import make_directories, sync_descriptor
 
 TEMPORARY_FILE_PREFIX = ".tmp-"
-"""What names of unfinished files begin with. Patterns do not find them."""
+"""Prefix of the names of unfinished files. Patterns do not match them."""
 _MOST_FOUND = 100_000
 _WILD = re.compile(r"[*?{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -43,17 +44,18 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 @dataclass(frozen=True)
 class UserFile:
-    """A file that is there; ``path`` is resolved."""
+    """An existing file; ``path`` is resolved."""
 
     path: Path
     size: int
     _descriptor: Callable[[], int] = field(repr=False)
 
     def open(self) -> BinaryIO:
+        """Opens the file for reading."""
         return os.fdopen(self._descriptor(), "rb")
 
     def hash(self) -> str:
-        """XXH3-128 of the bytes."""
+        """Returns the XXH3-128 of the bytes, in hexadecimal."""
         hasher = xxhash.xxh3_128()
         with self.open() as file:
             while data := file.read(_HASHED_BYTES):
@@ -62,7 +64,7 @@ class UserFile:
 
 
 class UserFileWriter:
-    """A file that is being written."""
+    """A file that is being written; ``bytes`` is its size so far."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -70,6 +72,7 @@ class UserFileWriter:
         self.bytes = 0
 
     def write(self, data: builtins.bytes) -> None:
+        """Appends bytes."""
         self._hasher.update(data)
         self.bytes += len(data)
         rest = memoryview(data)
@@ -78,11 +81,15 @@ class UserFileWriter:
 
     @property
     def hash(self) -> str:
+        """The XXH3-128 of the bytes written so far, in hexadecimal."""
         return self._hasher.hexdigest()
 
 
 class UserFiles:
-    """The files below ``root``; all of the machine's, relative to ``root``, unless ``is_confined``."""
+    """The files below ``root``, or, unless ``is_confined``, all files of the machine.
+
+    Paths are relative to ``root``.
+    """
 
     def __init__(self, root: Path, *, is_confined: bool = True) -> None:
         self._given = root.absolute()
@@ -93,29 +100,36 @@ class UserFiles:
         return os.path.realpath(self._given)
 
     def find(self, path: str) -> list[UserFile]:
-        """The file of that name, or those of a pattern (``*``, ``?``, ``{a,b}``, ``{1..9}``), by name.
+        """Returns the file of that name, or the sorted matches of a pattern.
 
-        Raises 107 for a file that is not there, and 291; a pattern may find none, and passes over directories.
+        Patterns have ``*``, ``?``, ``{a,b}`` and ``{1..9}``; they skip directories and may find nothing. Raises 107
+        (FILE_DOESNT_EXIST) for a missing file, and 291 (DATABASE_ACCESS_DENIED) for one outside the root.
         """
         if not _WILD.search(path):
-            return [self._file(path)]
-        return [self._file(found) for found in sorted(self._matching(path))]
+            return [self._find_file(path)]
+        return [self._find_file(found) for found in sorted(self._find_matches(path))]
 
     def resolve_path(self, path: str) -> Path:
-        """Raises 291 for what is not below the root, 36 for what is no path."""
-        real = self._inside(self._absolute(path), path)
+        """Returns the resolved path.
+
+        Raises 291 (DATABASE_ACCESS_DENIED) for one outside the root, 36 (BAD_ARGUMENTS) for text that is no path.
+        """
+        real = self._resolve_inside(self._make_absolute(path), path)
         if real == self._root:
             raise UserError("CANNOT_OPEN_FILE", f"{path!r} is not a file")
         return Path(real)
 
-    def _inside(self, absolute: str, path: str) -> str:
-        """Resolved. Raises 291 whether there is something outside or not: nobody is to learn that."""
+    def _resolve_inside(self, absolute: str, path: str) -> str:
+        """Returns the resolved path. Raises 291 if it lies outside.
+
+        The error is the same whether that file exists or not, so that nobody can probe for it.
+        """
         real = os.path.realpath(absolute)
         if self._is_confined and os.path.commonpath([real, self._root]) != self._root:
             raise UserError("DATABASE_ACCESS_DENIED", f"File {path!r} is not inside {str(self._given)!r}")
         return real
 
-    def _absolute(self, path: str) -> str:
+    def _make_absolute(self, path: str) -> str:
         try:
             is_path = bool(path) and b"\0" not in os.fsencode(path)
         except UnicodeEncodeError:
@@ -124,27 +138,35 @@ class UserFiles:
             raise UserError("BAD_ARGUMENTS", f"{path!r} is not the path of a file")
         return os.path.join(self._given, path)
 
-    def _matching(self, path: str) -> set[str]:
-        """The files there are under a pattern."""
+    def _find_matches(self, path: str) -> set[str]:
+        """Returns the existing files that match a pattern."""
         if "**" in path:
             raise UserError("NOT_IMPLEMENTED", f"'**' in the path {path!r} is not supported: name the directories")
-        found = {file for pattern in _expanded(self._absolute(path)) for file in self._walked(pattern, path)}
-        return {file for file in found if os.path.exists(real := self._inside(file, path)) and not os.path.isdir(real)}
+        found = {
+            file for pattern in _expand_braces(self._make_absolute(path)) for file in self._walk_pattern(pattern, path)
+        }
+        return {
+            file
+            for file in found
+            if os.path.exists(real := self._resolve_inside(file, path)) and not os.path.isdir(real)
+        }
 
-    def _walked(self, pattern: str, path: str) -> list[str]:
+    def _walk_pattern(self, pattern: str, path: str) -> list[str]:
         found = ["/"]
         for part in (part for part in pattern.split("/") if part):
             if "*" not in part and "?" not in part:
                 found = [os.path.join(directory, part) for directory in found]
                 continue
             expression = re.compile(fnmatch.translate(part.replace("[", "[[]")))
-            listed = [(directory, _names(self._inside(directory, path), expression)) for directory in found]
+            listed = [
+                (directory, _list_names(self._resolve_inside(directory, path), expression)) for directory in found
+            ]
             found = [os.path.join(directory, name) for directory, names in listed for name in names]
             if len(found) > _MOST_FOUND:
                 raise UserError("BAD_ARGUMENTS", f"The path {path!r} means more than {_MOST_FOUND} files")
         return found
 
-    def _file(self, path: str) -> UserFile:
+    def _find_file(self, path: str) -> UserFile:
         real = self.resolve_path(path)
         descriptor = self._open(real, path)
         try:
@@ -153,7 +175,7 @@ class UserFiles:
             os.close(descriptor)
 
     def _open(self, real: Path, path: str) -> int:
-        with _problems_of(path), self._directory(real.parent) as directory:
+        with _translate_errors(path), self._open_directory(real.parent) as directory:
             descriptor = os.open(real.name, _READ, dir_fd=directory)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -161,8 +183,8 @@ class UserFiles:
         return descriptor
 
     @contextmanager
-    def _directory(self, path: Path, *, makes: bool = False) -> Iterator[int]:
-        """A descriptor of the directory, whose path is resolved."""
+    def _open_directory(self, path: Path, *, makes: bool = False) -> Iterator[int]:
+        """Gives a descriptor of the directory, whose path is resolved."""
         base = self._root if self._is_confined else "/"
         if makes:
             make_directories(Path(base))
@@ -182,15 +204,15 @@ class UserFiles:
 
     @contextmanager
     def create_file(self, path: str, name: str, *, replaces: bool = False) -> Iterator[UserFileWriter]:
-        """A new file, with its directories, which is there when the block ends well. ``name`` is unique.
+        """Creates a file with its directories; it appears when the block ends without an error.
 
-        Raises 641 for one that is there already, unless this one ``replaces`` it.
+        ``name`` must be unique. Raises 641 (CANNOT_APPEND_TO_FILE) if the file exists, unless it ``replaces`` it.
         """
         real = self.resolve_path(path)
         if not replaces and os.path.lexists(real):
-            raise _is_there(path)
+            raise _make_exists_error(path)
         temporary = f"{TEMPORARY_FILE_PREFIX}{name}"
-        with _problems_of(path), self._directory(real.parent, makes=True) as directory:
+        with _translate_errors(path), self._open_directory(real.parent, makes=True) as directory:
             descriptor = os.open(temporary, _WRITE, 0o644, dir_fd=directory)
             try:
                 try:
@@ -198,67 +220,71 @@ class UserFiles:
                     sync_descriptor(descriptor)
                 finally:
                     os.close(descriptor)
-                _name(temporary, real.name, directory, path, replaces=replaces)
+                _give_name(temporary, real.name, directory, path, replaces=replaces)
                 sync_descriptor(directory)
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=directory)
 
-    def publish(self, source: str, target: str, sizes: Mapping[str, int], note: str, content: builtins.bytes) -> None:
-        """Gives a directory its name, in one step, when its files are there, each of its size; others go. ``note`` is
-        one more file, with that content.
+    def publish_directory(
+        self, source: str, target: str, sizes: Mapping[str, int], note: str, content: builtins.bytes
+    ) -> None:
+        """Renames a directory in one step, once it has exactly the named files with the given sizes.
 
-        Raises 107 for a file that is not there or not of its size, 641 if there is something under the name.
+        Other files are deleted. ``note`` is the name of one more file, with ``content``. Raises 107 (FILE_DOESNT_EXIST)
+        for a file that is missing or of another size, 641 (CANNOT_APPEND_TO_FILE) if ``target`` exists.
         """
         directory, named = self.resolve_path(source), self.resolve_path(target)
         if os.path.lexists(named):
-            raise _is_there(target)
+            raise _make_exists_error(target)
         for name, size in sizes.items():
-            found = self._file(f"{source}/{name}").size
+            found = self._find_file(f"{source}/{name}").size
             if found != size:
                 raise UserError("FILE_DOESNT_EXIST", f"File {name!r} of {source!r} has {found} bytes, not {size}")
         self.remove(source, keeps=sizes)
         with self.create_file(f"{source}/{note}", note) as file:
             file.write(content)
-        with _problems_of(target), self._directory(directory.parent) as parent:
+        with _translate_errors(target), self._open_directory(directory.parent) as parent:
             try:
                 os.rename(directory.name, named.name, src_dir_fd=parent, dst_dir_fd=parent)
             except OSError as error:
-                raise _is_there(target) if error.errno in (errno.ENOTEMPTY, errno.EEXIST) else error from None
+                raise _make_exists_error(target) if error.errno in (errno.ENOTEMPTY, errno.EEXIST) else error from None
             sync_descriptor(parent)
 
     def directories(self, name: re.Pattern[str]) -> Iterator[tuple[str, float, list[str]]]:
-        """Directories of such a name, by their paths below the root, with when something in them was last changed, and
-        what is in them. None of a machine: that would be a long look."""
+        """Yields the directories whose name matches: path below the root, time of the last change, content.
+
+        Yields nothing if the files are not confined, because a search of the whole machine would take long.
+        """
         walked = os.walk(self._root) if self._is_confined else iter(())
         for path, directories, files in walked:
             if name.fullmatch(os.path.basename(path)):
                 inside = [*directories, *files]
                 directories.clear()
-                with suppress(OSError):  # it is gone, or gets its name now
+                with suppress(OSError):  # it was deleted, or is being renamed now
                     changed = max(os.lstat(os.path.join(path, item)).st_mtime for item in ("", *inside))
                     yield os.path.relpath(path, self._root), changed, inside
 
     def remove(self, path: str, keeps: Iterable[str] = ()) -> None:
-        """The files of a directory that are not to be kept; without any to keep the directory itself."""
+        """Deletes a directory's files except ``keeps``; with nothing to keep, also the directory."""
         real, kept = self.resolve_path(path), set(keeps)
-        with suppress(FileNotFoundError), self._directory(real) as directory:
+        with suppress(FileNotFoundError), self._open_directory(real) as directory:
             for name in os.listdir(directory):
                 if name not in kept:
                     os.unlink(name, dir_fd=directory)
         if not kept:
-            with suppress(FileNotFoundError), self._directory(real.parent) as parent:
+            with suppress(FileNotFoundError), self._open_directory(real.parent) as parent:
                 os.rmdir(real.name, dir_fd=parent)
 
 
-def _name(temporary: str, name: str, directory: int, path: str, *, replaces: bool) -> None:
-    """Two that write the same new file: the second is told."""
+def _give_name(temporary: str, name: str, directory: int, path: str, *, replaces: bool) -> None:
+    """Gives a finished file its name. Of two writers of the same new file the second gets an error."""
     if not replaces:
         try:
             os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
             return
         except FileExistsError:
-            raise _is_there(path) from None
+            raise _make_exists_error(path) from None
         except OSError as error:
             if error.errno not in _NO_LINKS:  # file systems without links
                 raise
@@ -266,8 +292,8 @@ def _name(temporary: str, name: str, directory: int, path: str, *, replaces: boo
 
 
 @contextmanager
-def _problems_of(path: str) -> Iterator[None]:
-    """What the system says of the file as an error that names it. Raises 107, 243, 76."""
+def _translate_errors(path: str) -> Iterator[None]:
+    """Converts the system's errors to ones that name the file. Raises 107, 243 or 76."""
     try:
         yield
     except FileNotFoundError:
@@ -279,7 +305,7 @@ def _problems_of(path: str) -> Iterator[None]:
         raise UserError("CANNOT_OPEN_FILE", f"Cannot open file {path!r}: {error.strerror}") from None
 
 
-def _is_there(path: str) -> UserError:
+def _make_exists_error(path: str) -> UserError:
     return UserError(
         "CANNOT_APPEND_TO_FILE",
         f"{path!r} exists already, and files are only written whole: give another name, or set "
@@ -290,7 +316,7 @@ def _is_there(path: str) -> UserError:
 # -- patterns ----------------------------------------------------------------------------------------------------------
 
 
-def _names(directory: str, expression: re.Pattern[str]) -> list[str]:
+def _list_names(directory: str, expression: re.Pattern[str]) -> list[str]:
     try:
         names = os.listdir(directory)
     except OSError:
@@ -298,18 +324,18 @@ def _names(directory: str, expression: re.Pattern[str]) -> list[str]:
     return [name for name in names if expression.match(name) and not name.startswith(TEMPORARY_FILE_PREFIX)]
 
 
-def _expanded(pattern: str) -> list[str]:
-    """Without braces. They do not nest."""
+def _expand_braces(pattern: str) -> list[str]:
+    """Returns the patterns without braces, one per combination. Braces do not nest."""
     patterns = [""]
     for position, text in enumerate(_BRACES.split(pattern)):
-        choices = _choices(text) if position % 2 else [text]
+        choices = _list_choices(text) if position % 2 else [text]
         if len(patterns) * len(choices) > _MOST_PATTERNS:
             raise UserError("BAD_ARGUMENTS", f"The braces of {pattern!r} mean more than {_MOST_PATTERNS} paths")
         patterns = [before + choice for before in patterns for choice in choices]
     return patterns
 
 
-def _choices(text: str) -> list[str]:
+def _list_choices(text: str) -> list[str]:
     numbers = _NUMBERS.fullmatch(text)
     if numbers is None:
         return text.split(",")

@@ -22,12 +22,12 @@ class ZooKeeperNode(Section):
 
 
 class ZooKeeperConfig(Section):
-    """A ZooKeeper: where it is, and below which node Pando keeps everything."""
+    """One ZooKeeper ensemble, and the node below which Pando keeps everything."""
 
     nodes: Annotated[list[ZooKeeperNode], Field(min_length=1, validation_alias=AliasChoices("nodes", "node"))]
     """Its servers."""
     session_timeout_ms: Annotated[int, Field(ge=100)] = 30_000
-    """Milliseconds without a word from the server after which ZooKeeper ends its session."""
+    """Milliseconds without a request of the server after which ZooKeeper ends its session."""
     root: str = ""
     """The node below which all paths of this server lie; empty: ``/``."""
 
@@ -49,7 +49,7 @@ class ZooKeeperConfig(Section):
 
     @property
     def hosts(self) -> str:
-        """As ZooKeeper clients take them: ``host:port,host:port``."""
+        """The servers as ZooKeeper clients expect them: ``host:port,host:port``."""
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
 

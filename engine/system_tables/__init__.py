@@ -1,4 +1,4 @@
-"""``system.*``: what the server knows about itself, as tables. Columns have ClickHouse's names where it has them."""
+"""``system.*``: the server's state as tables, with ClickHouse's column names where it has them."""
 
 from engine.system_tables import (
     built_in_objects,

@@ -1,6 +1,8 @@
-"""What there is of each kind: ``system.functions``, ``table_functions``, ``aggregate_function_combinators``,
-``keywords``, ``formats``, ``data_type_families``, ``table_engines``, ``time_zones``, ``collations`` and
-``build_options``."""
+"""System tables of built-in objects, such as functions, formats, engines and types.
+
+They are ``system.functions``, ``table_functions``, ``aggregate_function_combinators``, ``keywords``, ``formats``,
+``data_type_families``, ``table_engines``, ``time_zones``, ``collations`` and ``build_options``.
+"""
 
 from __future__ import annotations
 

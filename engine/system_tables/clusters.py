@@ -1,4 +1,4 @@
-"""``system.clusters``: the servers of ``remote_servers`` in the configuration, without their passwords."""
+"""``system.clusters``: the servers of the configuration's ``remote_servers``, without passwords."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _clusters(server: Server) -> Iterator[Row]:
     for name in sorted(server.config.remote_servers):
         for shard in get_configured_cluster(server.config, name).shards:
             for number, address in enumerate(shard.replicas, 1):
-                count, seconds = server.remote.failures(address)
+                count, seconds = server.remote.count_failures(address)
                 yield (
                     name, shard.number, shard.name, shard.weight, int(shard.internal_replication), number,
                     address.host, resolve_host(address.host), address.port, int(server.remote.is_local(address)),

@@ -1,4 +1,4 @@
-"""``system.disks`` and ``storage_policies``: a server has one disk, below its ``path``."""
+"""``system.disks`` and ``storage_policies``: the server's only disk, below its ``path``."""
 
 from __future__ import annotations
 

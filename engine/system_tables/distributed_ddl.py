@@ -1,4 +1,4 @@
-"""``system.distributed_ddl_queue``: the statements with ON CLUSTER, one row for each server of each."""
+"""``system.distributed_ddl_queue``: the statements with ON CLUSTER, one row per statement and server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from coordination.ddl.ddl_entry import DdlEntry, DdlHost
 from coordination.ddl.ddl_queue import DdlStatus
-from engine.distributed_ddl.initiator import ddl_queue
+from engine.distributed_ddl.initiator import make_ddl_queue
 from engine.queries.context import (
     Row,
     Server,
@@ -23,11 +23,11 @@ _INACTIVE, _ACTIVE, _FINISHED, _REMOVING, _UNKNOWN = range(5)
 
 
 def _entries(server: Server) -> Iterator[Row]:
-    """Raises 999 while ZooKeeper does not answer."""
+    """Yields the rows. Raises 999 (KEEPER_EXCEPTION) while ZooKeeper does not answer."""
     if server.replication.keeper is None:
         return
     keeper = server.replication.require_keeper()
-    queue = ddl_queue(server.config)
+    queue = make_ddl_queue(server.config)
     names = queue.names(keeper)
     created = keeper.exists_many([queue.entry_path(name) for name in names])
     for name, (data, _), stat in zip(names, queue.read(keeper, names), created, strict=True):
@@ -44,16 +44,24 @@ def _entries(server: Server) -> Iterator[Row]:
             continue
         status = queue.status(keeper, name)
         for host in entry.hosts:
-            yield (*_of_entry(name, entry), created_ms // 1000, host.host, host.port, *_of_host(host, status))
+            yield (
+                *_make_entry_columns(name, entry),
+                created_ms // 1000,
+                host.host,
+                host.port,
+                *_make_host_columns(host, status),
+            )
 
 
-def _of_entry(name: str, entry: DdlEntry) -> tuple[object, ...]:
+def _make_entry_columns(name: str, entry: DdlEntry) -> tuple[object, ...]:
+    """Returns the columns of the statement."""
     host, _, port = entry.initiator.rpartition(":")
     settings = [(key, format_setting_value(value)) for key, value in entry.settings.items()]
     return name, entry.version, host, int(port or 0), entry.cluster, hide_passwords(entry.statement), settings
 
 
-def _of_host(host: DdlHost, status: DdlStatus) -> tuple[object, ...]:
+def _make_host_columns(host: DdlHost, status: DdlStatus) -> tuple[object, ...]:
+    """Returns the columns of its outcome on one server."""
     outcome = status.finished.get(host.id)
     if outcome is None:
         return _ACTIVE if host.id in status.active else _INACTIVE, None, None, None, None

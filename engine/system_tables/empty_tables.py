@@ -1,11 +1,14 @@
-"""System tables that clients and BI tools read of what Pando has not: ClickHouse's columns, and never a row."""
+"""System tables of features that Pando lacks: always empty, with ClickHouse's columns.
+
+Clients and BI tools query them.
+"""
 
 from __future__ import annotations
 
 from engine.system_tables.system_table import SystemTable, define_server_table
 
 
-def _absent(name: str, columns: str) -> SystemTable:
+def _define_empty_table(name: str, columns: str) -> SystemTable:
     return define_server_table(name, columns, lambda _: ())
 
 
@@ -14,7 +17,7 @@ _STATUS = (
     "'LOADED_AND_RELOADING' = 5, 'NOT_EXIST' = 6)"
 )
 TABLES = (
-    _absent(
+    _define_empty_table(
         "dictionaries",
         f"""
         database String
@@ -45,7 +48,7 @@ TABLES = (
         comment String
         """,
     ),
-    _absent(
+    _define_empty_table(
         "projections",
         """
         database String
@@ -57,7 +60,7 @@ TABLES = (
         settings Map(String, String)
         """,
     ),
-    _absent(
+    _define_empty_table(
         "named_collections",
         """
         name String
@@ -66,7 +69,7 @@ TABLES = (
         create_query String
         """,
     ),
-    _absent(
+    _define_empty_table(
         "view_refreshes",
         """
         database String
@@ -88,7 +91,7 @@ TABLES = (
         written_bytes Nullable(UInt64)
         """,
     ),
-    _absent(
+    _define_empty_table(
         "moves",
         """
         database String
@@ -101,7 +104,7 @@ TABLES = (
         thread_id UInt64
         """,
     ),
-    _absent(
+    _define_empty_table(
         "asynchronous_inserts",
         """
         query String
@@ -114,7 +117,7 @@ TABLES = (
         entries.bytes Array(UInt64)
         """,
     ),
-    _absent(
+    _define_empty_table(
         "distribution_queue",
         """
         database String
@@ -130,7 +133,9 @@ TABLES = (
         last_exception_time DateTime
         """,
     ),
-    _absent("current_roles", "role_name String\nwith_admin_option UInt8\nis_default UInt8"),
-    _absent("enabled_roles", "role_name String\nwith_admin_option UInt8\nis_current UInt8\nis_default UInt8"),
-    _absent("warnings", "message String\nmessage_format_string LowCardinality(String)"),
+    _define_empty_table("current_roles", "role_name String\nwith_admin_option UInt8\nis_default UInt8"),
+    _define_empty_table(
+        "enabled_roles", "role_name String\nwith_admin_option UInt8\nis_current UInt8\nis_default UInt8"
+    ),
+    _define_empty_table("warnings", "message String\nmessage_format_string LowCardinality(String)"),
 )

@@ -1,4 +1,4 @@
-"""``system.graphite_retentions``: the rules that tables of GraphiteMergeTree follow."""
+"""``system.graphite_retentions``: the rollup rules of GraphiteMergeTree tables."""
 
 from __future__ import annotations
 

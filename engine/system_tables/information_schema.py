@@ -1,7 +1,7 @@
-"""``information_schema``: the standard's views of databases, tables and columns, made of the ``system`` tables.
+"""``information_schema``: the standard's views of databases, tables and columns.
 
-Every column is there twice, in lower and in upper case; so is every table, and the database itself. Source:
-ClickHouse's ``information_schema``.
+Their rows come from the ``system`` tables. Every column exists twice, in lower and in upper case; so does every table,
+and the database itself. Source: ClickHouse's ``information_schema``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from sql.definitions.engines.registry import TABLE_ENGINES
 _COLLATION = "utf8mb4_0900_ai_ci"
 
 
-def _doubled(name: str, columns: str, rows: Callable[[Server], Iterator[Row]]) -> SystemTable:
+def _define_doubled_table(name: str, columns: str, rows: Callable[[Server], Iterator[Row]]) -> SystemTable:
+    """Makes a table whose columns exist in lower and in upper case."""
     lines = [line.strip() for line in columns.strip().splitlines()]
     upper = [" ".join((line.split(" ", 1)[0].upper(), line.split(" ", 1)[1])) for line in lines]
     return define_server_table(name, "\n".join([*lines, *upper]), lambda server: (row + row for row in rows(server)))
@@ -101,7 +102,7 @@ def _nothing(_: Server) -> Iterator[Row]:
 
 
 _TABLES = (
-    _doubled(
+    _define_doubled_table(
         "schemata",
         """
         catalog_name String
@@ -116,7 +117,7 @@ _TABLES = (
         """,
         _schemata,
     ),
-    _doubled(
+    _define_doubled_table(
         "tables",
         """
         table_catalog String
@@ -143,7 +144,7 @@ _TABLES = (
         """,
         _tables,
     ),
-    _doubled(
+    _define_doubled_table(
         "columns",
         """
         table_catalog String
@@ -179,7 +180,7 @@ _TABLES = (
         """,
         _columns,
     ),
-    _doubled(
+    _define_doubled_table(
         "key_column_usage",
         """
         constraint_catalog String
@@ -197,7 +198,7 @@ _TABLES = (
         """,
         _key_columns,
     ),
-    _doubled(
+    _define_doubled_table(
         "referential_constraints",
         """
         constraint_catalog String
@@ -214,7 +215,7 @@ _TABLES = (
         """,
         _nothing,
     ),
-    _doubled(
+    _define_doubled_table(
         "statistics",
         """
         table_catalog String
@@ -238,7 +239,7 @@ _TABLES = (
         """,
         _nothing,
     ),
-    _doubled(
+    _define_doubled_table(
         "views",
         """
         table_catalog String
@@ -254,9 +255,9 @@ _TABLES = (
         """,
         _views,
     ),
-    _doubled("engines", "engine String\nsupport String", _engines),
-    _doubled("character_sets", "character_set_name String", lambda _: iter([("utf8mb4",), ("binary",)])),
-    _doubled(
+    _define_doubled_table("engines", "engine String\nsupport String", _engines),
+    _define_doubled_table("character_sets", "character_set_name String", lambda _: iter([("utf8mb4",), ("binary",)])),
+    _define_doubled_table(
         "collations",
         """
         collation_name String

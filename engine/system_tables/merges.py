@@ -1,4 +1,4 @@
-"""What happens to parts: ``system.merges``, ``replicated_fetches`` and ``part_log``."""
+"""``system.merges``, ``replicated_fetches`` and ``part_log``: running and finished work on parts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""``system.errors``, ``events`` and ``metrics``: what the server counts anyway, under ClickHouse's names.
+"""``system.errors``, ``events`` and ``metrics``: the server's counters under ClickHouse's names.
 
-Queries are counted where they come in, over HTTP, by all processes together (``engine.front.query_counts``); what
-becomes of parts by the process that owns the replica.
+Queries are counted at the HTTP front, over all processes (``engine.front.query_counts``); work on parts is counted by
+the process that owns the tables.
 """
 
 from __future__ import annotations

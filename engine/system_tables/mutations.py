@@ -1,4 +1,4 @@
-"""``system.mutations``: a row for each command of each mutation."""
+"""``system.mutations``: one row for each command of each mutation."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sql.grammar.statements.alter_commands import DeleteRows, MutationCommand, U
 from sql.grammar.statements.mutate_table import format_mutations
 
 
-def _as_written(command: MutationCommand) -> MutationCommand:
-    """With its expressions as ClickHouse shows them."""
+def _normalize_command(command: MutationCommand) -> MutationCommand:
+    """Returns the command with its expressions in the form that ClickHouse shows."""
     match command:
         case UpdateRows(assignments, condition):
             values = tuple((name, normalize_expression(value)) for name, value in assignments)
@@ -33,13 +33,13 @@ def _as_written(command: MutationCommand) -> MutationCommand:
 
 def _mutations(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
-        for shown in _shown(table):
+        for shown in _list_mutations(table):
             for command in shown.mutation.commands:
                 yield (
                     table.definition.database,
                     table.definition.name,
                     shown.id,
-                    f"({format_mutations([_as_written(command)])})",
+                    f"({format_mutations([_normalize_command(command)])})",
                     int(shown.create_time),
                     int(shown.finish_time),
                     list(shown.numbers),
@@ -57,7 +57,8 @@ def _mutations(server: Server) -> Iterator[Row]:
                 )
 
 
-def _shown(table: Table) -> list[MutationSummary]:
+def _list_mutations(table: Table) -> list[MutationSummary]:
+    """Returns a table's mutations; none for a table that cannot have any."""
     try:
         table.require("mutations")
         return list(table.mutations.shown())

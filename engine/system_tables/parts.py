@@ -12,9 +12,9 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    Group,
+    ColumnGroup,
+    define_grouped_table,
     define_server_table,
-    grouped_table,
 )
 from engine.system_tables.ttl_columns import COLUMN_TTL_COLUMNS, TTL_COLUMNS, make_column_ttl_values, make_ttl_values
 from engine.tables.part_log import format_partition
@@ -34,16 +34,16 @@ _EPOCH = date(1970, 1, 1)
 _NO_TIME = 0
 
 
-def _stored(server: Server) -> Iterator[tuple[TableDefinition, StoredPart]]:
+def _list_stored_parts(server: Server) -> Iterator[tuple[TableDefinition, StoredPart]]:
     for table in server.catalog.tables():
         if table.definition.description.has_parts:
             for entry in table.store.entries():
                 yield table.definition, entry
 
 
-def _stored_columns(server: Server) -> Iterator[tuple[TableDefinition, StoredPart, int, Column, tuple[int, int]]]:
-    """Position and sizes of the columns that a part has."""
-    for definition, entry in _stored(server):
+def _list_stored_columns(server: Server) -> Iterator[tuple[TableDefinition, StoredPart, int, Column, tuple[int, int]]]:
+    """Yields the columns that each part has, with position and sizes."""
+    for definition, entry in _list_stored_parts(server):
         sizes = entry.part.column_sizes()
         for position, column in enumerate(definition.description.schema.stored.columns, 1):
             if column.name in sizes:
@@ -51,17 +51,20 @@ def _stored_columns(server: Server) -> Iterator[tuple[TableDefinition, StoredPar
 
 
 def count_marks(settings: PartSettings, part: Part) -> int:
-    """As ClickHouse counts: one more at the end of a part, where granules are of bounded size."""
+    """Returns the number of marks as ClickHouse counts them.
+
+    It counts one more at the end of a part if granules are bounded by bytes.
+    """
     return part.marks + (part.rows > 0 and settings.index_granularity_bytes > 0)
 
 
-def _hash_of_files(part: Part) -> str:
-    """Of their sizes and hashes."""
+def _hash_files(part: Part) -> str:
+    """Returns a hash of the files' sizes and hashes."""
     return xxhash.xxh3_128_hexdigest(part.checksums.encode())
 
 
-def _index_bytes(part: Part) -> tuple[int, int, int]:
-    """Of the skip indexes: on disk, before compression, and their marks, of which they have none."""
+def _count_index_bytes(part: Part) -> tuple[int, int, int]:
+    """Returns the skip indexes' bytes: on disk, uncompressed, and of marks, which do not exist."""
     indexes = list(part.skip_index_file or ())
     return sum(index.size for index in indexes), sum(index.uncompressed_bytes for index in indexes), 0
 
@@ -95,10 +98,10 @@ def _sizes(definition: TableDefinition, entry: StoredPart, *_: object) -> Row:
 
 
 _IDENTITY = (
-    Group("partition String", _partition),
-    Group("name String\nuuid UUID\npart_type String", _name),
-    Group("active UInt8", _active),
-    Group(
+    ColumnGroup("partition String", _partition),
+    ColumnGroup("name String\nuuid UUID\npart_type String", _name),
+    ColumnGroup("active UInt8", _active),
+    ColumnGroup(
         """
         marks UInt64
         rows UInt64
@@ -126,13 +129,13 @@ def _files(_: TableDefinition, entry: StoredPart) -> Row:
     return (
         "Packed" if part.part_type == "Compact" else "Full",
         len(files) + 1,
-        *_index_bytes(part),
+        *_count_index_bytes(part),
         index.size if index is not None else 0,
     )
 
 
 def _hashes(_: TableDefinition, entry: StoredPart) -> Row:
-    return _hash_of_files(entry.part), entry.part.content_hash
+    return _hash_files(entry.part), entry.part.content_hash
 
 
 def _state(_: TableDefinition, entry: StoredPart) -> Row:
@@ -161,7 +164,7 @@ def _column(
     )
 
 
-_PLACE = Group(
+_PLACE = ColumnGroup(
     """
     database String
     table String
@@ -179,7 +182,7 @@ _PLACE = Group(
 )
 
 
-def _use(_: TableDefinition, entry: StoredPart, *__: object) -> Row:
+def _make_usage_values(_: TableDefinition, entry: StoredPart, *__: object) -> Row:
     part = entry.part
     marks = part.checksums.files.get(MARKS)
     in_memory = part.index_bytes_in_memory
@@ -188,13 +191,13 @@ def _use(_: TableDefinition, entry: StoredPart, *__: object) -> Row:
         marks.size if marks is not None else 0,
         int(entry.remove_time or 0),
         entry.references + (entry.state is PartState.ACTIVE),
-        *_times(part),
+        *_find_time_range(part),
         in_memory,
         in_memory,
     )
 
 
-_USE = Group(
+_USE = ColumnGroup(
     """
     data_compressed_bytes UInt64
     marks_bytes UInt64
@@ -207,12 +210,12 @@ _USE = Group(
     primary_key_bytes_in_memory UInt64
     primary_key_bytes_in_memory_allocated UInt64
     """,
-    _use,
+    _make_usage_values,
 )
 
 
-def _times(part: Part) -> Row:
-    """The least and the greatest date, and time, of the partition key's columns; the epoch where it has none."""
+def _find_time_range(part: Part) -> Row:
+    """Returns the least and greatest date and time of the partition key's columns, or the epoch."""
     dates, times = [_EPOCH, _EPOCH], [_NO_TIME, _NO_TIME]
     for least, greatest in part.minmax.values():
         if isinstance(least, datetime) and isinstance(greatest, datetime):
@@ -229,7 +232,7 @@ def _detached_parts(server: Server) -> Iterator[Row]:
             path = table.store.path / "detached" / directory
             try:
                 size, changed = sum(file.stat().st_size for file in path.iterdir()), int(path.stat().st_mtime)
-            except FileNotFoundError:  # it has just been attached, or dropped
+            except FileNotFoundError:  # attached or dropped meanwhile
                 continue
             yield (
                 table.definition.database,
@@ -248,11 +251,11 @@ def _detached_parts(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    grouped_table(
+    define_grouped_table(
         "parts",
         (
             *_IDENTITY,
-            Group(
+            ColumnGroup(
                 """
                 part_storage_type String
                 files UInt64
@@ -264,9 +267,9 @@ TABLES = (
                 _files,
             ),
             _USE,
-            Group("hash_of_all_files String\nhash_of_uncompressed_files String", _hashes),
+            ColumnGroup("hash_of_all_files String\nhash_of_uncompressed_files String", _hashes),
             _PLACE,
-            Group(
+            ColumnGroup(
                 """
                 _state String
                 visible UInt8
@@ -276,22 +279,22 @@ TABLES = (
                 """,
                 _state,
             ),
-            Group(TTL_COLUMNS, lambda definition, entry: make_ttl_values(definition.description, entry.part)),
-            Group(
+            ColumnGroup(TTL_COLUMNS, lambda definition, entry: make_ttl_values(definition.description, entry.part)),
+            ColumnGroup(
                 "last_check_time DateTime\nlast_check_error String",
                 lambda _, entry: (int(entry.checked_at), entry.check_error),
             ),
         ),
         _ALIASES,
-        _stored,
+        _list_stored_parts,
     ),
-    grouped_table(
+    define_grouped_table(
         "parts_columns",
         (
             *_IDENTITY,
             _USE,
             _PLACE,
-            Group(
+            ColumnGroup(
                 f"""
                 column String
                 type String
@@ -310,7 +313,7 @@ TABLES = (
             ),
         ),
         _ALIASES,
-        _stored_columns,
+        _list_stored_columns,
     ),
     define_server_table(
         "detached_parts",
@@ -330,7 +333,7 @@ TABLES = (
         """,
         _detached_parts,
     ),
-    define_server_table(  # a table that is dropped is gone when DROP returns: nothing waits here
+    define_server_table(  # always empty: DROP removes a table before it returns
         "dropped_tables",
         """
         index UInt32

@@ -1,4 +1,4 @@
-"""``system.one``, ``macros`` and ``processes``."""
+"""``system.one``, ``macros``, ``workers`` and ``processes``."""
 
 from __future__ import annotations
 

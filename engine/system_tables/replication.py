@@ -1,4 +1,4 @@
-"""``system.replicas`` and ``replication_queue``: what operators of replicated tables look at."""
+"""``system.replicas`` and ``replication_queue``: the state of replicated tables."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    Group,
+    ColumnGroup,
+    define_grouped_table,
     define_server_table,
-    grouped_table,
 )
 from engine.tables.capabilities.replica import Replica
 from engine.tables.table_definition import TableDefinition
@@ -24,15 +24,18 @@ from engine.tables.table_definition import TableDefinition
 _T = TypeVar("_T")
 
 
-def _replicated(server: Server) -> Iterator[tuple[TableDefinition, Replica]]:
+def _list_replicated(server: Server) -> Iterator[tuple[TableDefinition, Replica]]:
     for table in server.catalog.tables():
         if table.replication is not None:
             yield table.definition, table.replication
 
 
-class _Replica:
-    """A row of ``system.replicas``. What only ZooKeeper knows is asked when a column needs it, once for all of them;
-    zeros and the reason when it does not answer."""
+class _ReplicaFacts:
+    """A row of ``system.replicas``.
+
+    ZooKeeper is asked only if a selected column needs it, once for all columns. If it does not answer the columns are
+    zero and ``zookeeper_exception`` has the reason.
+    """
 
     def __init__(self, server: Server, definition: TableDefinition, replication: Replica) -> None:
         self._now = server.services.clock()
@@ -41,6 +44,7 @@ class _Replica:
         self._exception = ""
 
     def known_here(self) -> Row:
+        """Returns the columns that need no ZooKeeper."""
         definition, replication = self._definition, self._replication
         counts, problem = replication.queue.counts(), replication.problem()
         return (
@@ -72,33 +76,41 @@ class _Replica:
         )
 
     def log(self) -> Row:
+        """Returns the log's last index and this replica's position."""
         pointer, max_index = self._log_position
         return max_index, pointer
 
     def delay(self) -> Row:
+        """Returns the replica's delay in seconds."""
         return (int(self._replication.queue.absolute_delay(self._now)),)
 
     def replicas(self) -> Row:
+        """Returns the number of replicas, and of active ones."""
         return len(self._replicas), sum(self._replicas.values())
 
     def lost_parts(self) -> Row:
+        """Returns the number of lost parts."""
         return (self._lost_part_count,)
 
     def problem(self) -> Row:
+        """Returns why the replica is read-only; empty if it is not."""
         return (self._replication.problem() or "",)
 
     def exception(self) -> Row:
-        """What ZooKeeper answers to all that is asked of it for this table."""
+        """Returns ZooKeeper's error for any of the questions about this table."""
         _ = self._log_position, self._replicas, self._lost_part_count
         return (self._replication.refusal or self._exception,)
 
     def replica_is_active(self) -> Row:
+        """Returns the replicas' names with their activity."""
         return ([(name, int(active)) for name, active in self._replicas.items()],)
 
     def warning(self) -> Row:
+        """Returns the replica's warning."""
         return (self._replication.warning,)
 
     def _ask(self, question: Callable[[Keeper], _T], unknown: _T) -> _T:
+        """Returns ZooKeeper's answer, or ``unknown`` after an error, which is kept."""
         keeper = self._replication.keeper
         if keeper is None or self._replication.is_session_expired:
             self._exception = "There is no connection to ZooKeeper"
@@ -123,12 +135,12 @@ class _Replica:
         return self._ask(lambda keeper: int(keeper.get(path)[0] or b"0"), 0)
 
 
-def _replicas(server: Server) -> Iterator[tuple[_Replica]]:
-    return ((_Replica(server, *found),) for found in _replicated(server))
+def _replicas(server: Server) -> Iterator[tuple[_ReplicaFacts]]:
+    return ((_ReplicaFacts(server, *found),) for found in _list_replicated(server))
 
 
 def _queue(server: Server) -> Iterator[Row]:
-    for definition, replication in _replicated(server):
+    for definition, replication in _list_replicated(server):
         for position, item in enumerate(replication.queue.entries()):
             entry = item.entry
             yield (
@@ -157,10 +169,10 @@ def _queue(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    grouped_table(
+    define_grouped_table(
         "replicas",
         (
-            Group(
+            ColumnGroup(
                 """
                 database String
                 table String
@@ -188,16 +200,16 @@ TABLES = (
                 oldest_part_to_merge_to String
                 oldest_part_to_mutate_to String
                 """,
-                _Replica.known_here,
+                _ReplicaFacts.known_here,
             ),
-            Group("log_max_index UInt64\nlog_pointer UInt64", _Replica.log),
-            Group("absolute_delay UInt64", _Replica.delay),
-            Group("total_replicas UInt32\nactive_replicas UInt32", _Replica.replicas),
-            Group("lost_part_count UInt64", _Replica.lost_parts),
-            Group("last_queue_update_exception String", _Replica.problem),
-            Group("zookeeper_exception String", _Replica.exception),
-            Group("replica_is_active Map(String, UInt8)", _Replica.replica_is_active),
-            Group("warning String", _Replica.warning),
+            ColumnGroup("log_max_index UInt64\nlog_pointer UInt64", _ReplicaFacts.log),
+            ColumnGroup("absolute_delay UInt64", _ReplicaFacts.delay),
+            ColumnGroup("total_replicas UInt32\nactive_replicas UInt32", _ReplicaFacts.replicas),
+            ColumnGroup("lost_part_count UInt64", _ReplicaFacts.lost_parts),
+            ColumnGroup("last_queue_update_exception String", _ReplicaFacts.problem),
+            ColumnGroup("zookeeper_exception String", _ReplicaFacts.exception),
+            ColumnGroup("replica_is_active Map(String, UInt8)", _ReplicaFacts.replica_is_active),
+            ColumnGroup("warning String", _ReplicaFacts.warning),
         ),
         "",
         _replicas,

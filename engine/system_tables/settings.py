@@ -1,4 +1,4 @@
-"""``system.settings`` and ``system.merge_tree_settings``: every setting there is, and what becomes of it here."""
+"""``system.settings`` and ``system.merge_tree_settings``: all settings, supported or not."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from sql.settings.supported_settings import (
     Settings,
 )
 
-_OFFERS = frozenset({"send_progress_in_http_headers"})
-"""Clients switch these on where they are listed."""
+_LISTED_IF_SUPPORTED = frozenset({"send_progress_in_http_headers"})
+"""Settings that clients switch on if they are listed, so they are listed only if supported."""
 _TIER_CODES = {"Production": 0, "Obsolete": 4, "Experimental": 8, "Beta": 12, "PrivatePreview": 16}
 _TIERS = f"Enum8({', '.join(f'{name!r} = {code}' for name, code in _TIER_CODES.items())})"
 
@@ -40,10 +40,10 @@ def _settings(context: Context) -> Iterator[Row]:
     rows = {
         name: _row(name, known, settings, readonly)
         for name, known in table.session.items()
-        if name in SUPPORTED_SETTINGS or name not in _OFFERS
+        if name in SUPPORTED_SETTINGS or name not in _LISTED_IF_SUPPORTED
     }
     for name, honoured in SUPPORTED_SETTINGS.items():
-        if name not in rows:  # a parameter of URLs in ClickHouse
+        if name not in rows:  # in ClickHouse not a setting but a URL parameter
             known = ClickHouseSetting(
                 name, honoured.type, format_setting_value(honoured.default), "Production", True, ()
             )

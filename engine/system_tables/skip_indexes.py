@@ -22,7 +22,7 @@ def _indexes(server: Server) -> Iterator[Row]:
             is_list = len(index.key.expressions) > 1
             expression = render_shown_expression(index.expression)
             expression = expression[1:-1] if is_list and expression.startswith("(") else expression
-            stored, uncompressed = _sizes(table, index.name)
+            stored, uncompressed = _sum_sizes(table, index.name)
             yield (
                 definition.database, definition.name, index.name, index.kind, index.type_text, expression,
                 0, index.granularity, stored, uncompressed, 0,
@@ -37,8 +37,8 @@ def _constraints(server: Server) -> Iterator[Row]:
             yield (definition.database, definition.name, constraint.name, int(constraint.is_assumed), expression)
 
 
-def _sizes(table: Table, name: str) -> tuple[int, int]:
-    """Bytes in the active parts, and before compression."""
+def _sum_sizes(table: Table, name: str) -> tuple[int, int]:
+    """Returns the index's bytes in the active parts, compressed and uncompressed."""
     files = [part.skip_index_file for part in table.store.active()]
     found = [index for file in files if file is not None for index in file if index.name == name]
     return sum(index.size for index in found), sum(index.uncompressed_bytes for index in found)

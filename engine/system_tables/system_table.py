@@ -1,4 +1,4 @@
-"""A ``system`` table: named columns and a function that lists its rows now."""
+"""The definition of a ``system`` table: named columns, and a function that lists its present rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from parts.types import parse_type
 
 @dataclass(frozen=True)
 class SystemTable:
-    """``rows(context, columns)`` yields one tuple a row, of the named columns in their order."""
+    """A system table. ``rows(context, columns)`` yields one tuple per row, of the named columns in order."""
 
     name: str
     schema: TableSchema
     rows: Callable[[Context, Sequence[str]], Iterable[Row]]
 
     def block(self, rows: Iterable[Row], columns: Sequence[str]) -> pa.Table:
-        """``rows`` of just these columns."""
+        """Returns the rows, which have just these columns, as a block."""
         values = list(zip(*rows, strict=True)) or [()] * len(columns)
         arrays = [
             pa.array(found, self.schema.column(column).type.arrow)
@@ -35,23 +35,28 @@ class SystemTable:
 
 
 def define_server_table(name: str, columns: str, rows: Callable[[Server], Iterable[Row]]) -> SystemTable:
-    """What a server shows to everybody. ``columns`` is one ``name Type`` a line; behind those that ``rows`` gives, with
-    ``ALIAS other`` others' second names, which ``*`` does not show. Some thousand rows at the most."""
+    """Defines a table that shows the same rows to everyone; for at most some thousand rows.
+
+    ``columns`` has one ``name Type`` per line. The columns that ``rows`` yields come first; then ``name Type ALIAS
+    other`` gives columns second names, which ``*`` does not select.
+    """
     return define_session_table(name, columns, lambda context: rows(context.server))
 
 
 def define_session_table(name: str, columns: str, rows: Callable[[Context], Iterable[Row]]) -> SystemTable:
-    """What depends on the session or the statement that asks."""
-    schema = _schema(columns)
-    return SystemTable(name, schema, lambda context, names: chosen(schema, rows(context), names))
+    """Defines a table whose rows depend on the session or the statement."""
+    schema = _parse_schema(columns)
+    return SystemTable(name, schema, lambda context, names: select_values(schema, rows(context), names))
 
 
-def grouped_table(
-    name: str, groups: Sequence[Group], aliases: str, items: Callable[[Server], Iterable[tuple[Any, ...]]]
+def define_grouped_table(
+    name: str, groups: Sequence[ColumnGroup], aliases: str, items: Callable[[Server], Iterable[tuple[Any, ...]]]
 ) -> SystemTable:
-    """As :func:`define_server_table`, of many rows: one for each item, of which only the groups that are asked for are
-    made. The columns are those of all groups, one after the other."""
-    schema = _schema("\n".join([*(group.columns.strip() for group in groups), aliases.strip()]))
+    """Defines a table of many rows: one per item, computing only the groups of columns that are selected.
+
+    The columns are those of all groups, one after the other, then the aliases. See :func:`define_server_table`.
+    """
+    schema = _parse_schema("\n".join([*(group.columns.strip() for group in groups), aliases.strip()]))
 
     def rows(context: Context, names: Sequence[str]) -> Iterator[Row]:
         wanted = [group for group in groups if not set(group.names).isdisjoint(names)]
@@ -70,30 +75,31 @@ def grouped_table(
 
 
 @dataclass(frozen=True)
-class Group:
-    """Columns whose values are made together: ``values`` gets the fields of an item."""
+class ColumnGroup:
+    """Columns whose values are computed together; ``values`` gets the fields of an item."""
 
     columns: str
-    """One ``name Type`` a line."""
+    """One ``name Type`` per line."""
     values: Callable[..., Row]
 
     @cached_property
     def names(self) -> Sequence[str]:
+        """The names of the columns."""
         return [line.split()[0] for line in self.columns.strip().splitlines()]
 
 
-def chosen(schema: TableSchema, rows: Iterable[Row], columns: Sequence[str]) -> Iterator[Row]:
-    """The named columns of whole rows."""
+def select_values(schema: TableSchema, rows: Iterable[Row], columns: Sequence[str]) -> Iterator[Row]:
+    """Selects the named columns of whole rows."""
     names = schema.stored.names
     places = [names.index(column) for column in columns]
     return (tuple([row[place] for place in places]) for row in rows)
 
 
-def _schema(columns: str) -> TableSchema:
-    return TableSchema(tuple(_column(line.strip()) for line in columns.strip().splitlines()))
+def _parse_schema(columns: str) -> TableSchema:
+    return TableSchema(tuple(_parse_column(line.strip()) for line in columns.strip().splitlines()))
 
 
-def _column(line: str) -> Column:
+def _parse_column(line: str) -> Column:
     name, definition = line.split(" ", 1)
     type_, _, other = definition.partition(" ALIAS ")
     return Column(name, parse_type(type_), default_kind="ALIAS" if other else "", default_expression=other)
@@ -101,14 +107,16 @@ def _column(line: str) -> Column:
 
 @dataclass(frozen=True)
 class SystemRelation:
-    """A system table bound to a statement: what ``sql`` reads."""
+    """A system table bound to a statement, as ``sql`` reads it."""
 
     table: SystemTable
     context: Context
 
     @property
     def schema(self) -> TableSchema:
+        """The columns of the table."""
         return self.table.schema
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns all rows with these columns."""
         return self.table.block(self.context.server.system_rows(self.table, self.context, columns), columns)

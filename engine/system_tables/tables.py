@@ -47,13 +47,14 @@ def _databases(server: Server) -> Iterator[Row]:
 
 
 def get_database_engine(server: Server, name: str) -> str:
+    """Returns the engine name that clients see for a database."""
     if name in server.system_schemas:
         return "System" if name == "system" else "Memory"
     return "Ordinary"
 
 
 def _tables_of_session(context: Context) -> Iterator[Row]:
-    """The session's temporary tables are in no database."""
+    """Yields the rows of all tables, with the session's temporary tables, which have no database."""
     yield from _tables(context.server)
     for name, hidden in sorted(context.session.temporary_tables.items()):
         table = context.server.catalog.find(TEMPORARY_DATABASE, hidden)
@@ -75,6 +76,7 @@ def _tables(server: Server) -> Iterator[Row]:
 
 
 def _row_without_table(database: str, name: str, engine: str, load_error: str = "") -> Row:
+    """Returns the row of a system table, or of a table that could not be loaded."""
     return (
         database,
         name,
@@ -132,20 +134,20 @@ def _table_row(
         render_shown_create(shown, in_one_line=True),
         render_engine_full(definition.create) if definition.create.view is None else "",
         query,
-        _key(description.partition_key),
-        _key(description.sorting_key),
-        _key(description.primary_key),
-        _key(description.sampling_key),
+        _render_key(description.partition_key),
+        _render_key(description.sorting_key),
+        _render_key(description.primary_key),
+        _render_key(description.sampling_key),
         "default",
         rows,
-        _bytes_on_disk(table),
+        _count_bytes_on_disk(table),
         sum(part.data_uncompressed_bytes for part in active) if rows is not None else None,
         len(table.store.list_parts()) if has_parts else None,
         len(active) if has_parts else None,
         sum(count_marks(definition.description.settings, part) for part in active) if has_parts else None,
         definition.create.comment,
         int(rows is not None),
-        *_written(file),
+        *_find_file_facts(file),
         description.metadata_version,
         [index.kind for index in description.indexes],
         *[[]] * 4,
@@ -156,20 +158,23 @@ def _table_row(
     )
 
 
-def _written(file: Path | None) -> tuple[str, int]:
-    """The path of a definition, and when it was written."""
+def _find_file_facts(file: Path | None) -> tuple[str, int]:
+    """Returns the path of a definition and the time it was written."""
     try:
         return (str(file), int(file.stat().st_mtime)) if file is not None else ("", 0)
     except FileNotFoundError:  # dropped meanwhile
         return str(file), 0
 
 
-def _key(key: Key) -> str:
+def _render_key(key: Key) -> str:
     return ", ".join(map(render_shown_expression, key.expressions))
 
 
-def _bytes_on_disk(table: Table) -> int | None:
-    """Of a Distributed table: of the rows that wait to be sent to its shards, and none wait."""
+def _count_bytes_on_disk(table: Table) -> int | None:
+    """Returns the bytes of the active parts; ``None`` for views and Merge tables.
+
+    For a Distributed table ClickHouse counts the rows that wait to be sent; here none wait.
+    """
     definition = table.definition
     if definition.create.view is not None or definition.engine_name == "Merge":
         return None
@@ -179,9 +184,9 @@ def _bytes_on_disk(table: Table) -> int | None:
 def _columns(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         definition = table.definition
-        sizes = _column_sizes(table)
+        sizes = _sum_column_sizes(table)
         keys = definition.description
-        # The columns of a prefix are those of the whole key, from which it is computed.
+        # Of a primary key that is a prefix of the sorting key, ``columns`` has the whole key's columns.
         in_primary_key = {name for names in keys.primary_key.reads for name in names}
         for position, column in enumerate(definition.description.schema.columns, 1):
             compressed, uncompressed = sizes.get(column.name, (0, 0))
@@ -201,7 +206,7 @@ def _columns(server: Server) -> Iterator[Row]:
                 int(column.name in in_primary_key),
                 int(column.name in keys.sampling_key.columns),
                 f"CODEC({column.codec})" if column.codec else "",
-                *_precision(column.type),
+                *_find_precision(column.type),
             )
     for database, tables in server.system_schemas.items():
         for name, schema in sorted(tables.items()):
@@ -209,12 +214,12 @@ def _columns(server: Server) -> Iterator[Row]:
                 keys_and_codec = (0, 0, 0, 0, "")
                 yield (
                     database, name, column.name, column.type_text, position, column.default_kind,
-                    column.default_expression, 0, 0, "", *keys_and_codec, *_precision(column.type),
+                    column.default_expression, 0, 0, "", *keys_and_codec, *_find_precision(column.type),
                 )  # fmt: skip
 
 
-def _precision(type_: DataType) -> tuple[int | None, int | None, int | None, int | None, int | None]:
-    """Octet length, numeric precision, its radix, scale, and precision of times."""
+def _find_precision(type_: DataType) -> tuple[int | None, int | None, int | None, int | None, int | None]:
+    """Returns octet length, numeric precision, its radix, scale, and precision of times."""
     type_ = strip_nullable(type_)
     if isinstance(type_, FixedStringType):
         return type_.length, None, None, None, None
@@ -229,7 +234,7 @@ def _precision(type_: DataType) -> tuple[int | None, int | None, int | None, int
     return None, None, None, None, 0 if isinstance(type_, DateTimeType | DateType) else None
 
 
-def _column_sizes(table: Table) -> dict[str, tuple[int, int]]:
+def _sum_column_sizes(table: Table) -> dict[str, tuple[int, int]]:
     totals: dict[str, tuple[int, int]] = {}
     for part in table.store.active():
         for name, (compressed, uncompressed) in part.column_sizes().items():
@@ -340,12 +345,12 @@ TABLES = (
 
 
 def list_table_rows(server: Server) -> Iterator[dict[str, object]]:
-    """The rows of ``system.tables`` by column."""
+    """Yields the rows of ``system.tables`` by column name."""
     names = TABLES[1].schema.stored.names
     return (dict(zip(names, row, strict=True)) for row in _tables(server))
 
 
 def list_column_rows(server: Server) -> Iterator[dict[str, object]]:
-    """The rows of ``system.columns`` by column."""
+    """Yields the rows of ``system.columns`` by column name."""
     names = TABLES[2].schema.stored.names
     return (dict(zip(names, row, strict=True)) for row in _columns(server))

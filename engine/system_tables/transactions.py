@@ -1,5 +1,7 @@
-"""``system.transactions``: transactions of inserts (``engine.tables.capabilities.table_transactions``), of all tables
-of the server."""
+"""``system.transactions``: the insert transactions of all tables.
+
+See ``engine.tables.capabilities.table_transactions``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``system.parts`` and ``parts_columns`` show of the times at which rows expire."""
+"""The TTL columns of ``system.parts`` and ``parts_columns``."""
 
 from __future__ import annotations
 
@@ -32,27 +32,30 @@ _LAST_TIME = (1 << 32) - 1
 
 
 def make_ttl_values(description: TableDescription, part: Part) -> Row:
-    """Of :data:`TTL_COLUMNS`. What the part does not know is 0, or not in the lists."""
+    """Returns the values of :data:`TTL_COLUMNS`.
+
+    Rules that the part has no times for give 0, or are missing in the lists.
+    """
     rules, known = description.ttl, part.get_applicable_ttl(description.ttl).rules
     rows = next((known[rule.text] for rule in rules.of_kind(RuleKind.ROWS) if rule.text in known), RuleTimes())
-    values: list[object] = [_time(rows.first), _time(rows.last)]
+    values: list[object] = [_clamp_time(rows.first), _clamp_time(rows.last)]
     for kind in _LISTS.values():
         found = [rule for rule in (rules.of_kind(kind) if kind is not None else []) if rule.text in known]
         values.append([rule.expression for rule in found])
-        values.append([_time(known[rule.text].first) for rule in found])
-        values.append([_time(known[rule.text].last) for rule in found])
+        values.append([_clamp_time(known[rule.text].first) for rule in found])
+        values.append([_clamp_time(known[rule.text].last) for rule in found])
     return (*values, part.ttl.codec or description.settings.default_compression_codec)
 
 
 def make_column_ttl_values(description: TableDescription, part: Part, column: str) -> Row:
-    """Of :data:`COLUMN_TTL_COLUMNS`."""
+    """Returns the values of :data:`COLUMN_TTL_COLUMNS`."""
     known = part.get_applicable_ttl(description.ttl).rules
     for rule in description.ttl.of_kind(RuleKind.COLUMN):
         if rule.column == column and rule.text in known:
             facts = known[rule.text]
-            return (_time(facts.first), _time(facts.last))
+            return (_clamp_time(facts.first), _clamp_time(facts.last))
     return (None, None)
 
 
-def _time(seconds: int | None) -> int:
+def _clamp_time(seconds: int | None) -> int:
     return min(max(seconds or 0, 0), _LAST_TIME)

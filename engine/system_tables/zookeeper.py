@@ -1,4 +1,7 @@
-"""``system.zookeeper``: the children of the nodes that the query names with ``WHERE path = …`` or ``path IN (…)``."""
+"""``system.zookeeper``: the children of the nodes that the query names in WHERE.
+
+The condition is ``path = …`` or ``path IN (…)``.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    chosen,
     define_server_table,
+    select_values,
 )
 from parts.common.errors import UserError
 from parts.table.table_description import TableSchema
@@ -56,40 +59,47 @@ CONNECTIONS = define_server_table(
     """,
     _connections,
 )
-"""ZooKeepers that this server has asked for something: the default one, and the auxiliary ones of its tables."""
+"""The ZooKeepers that this server has connected to: the default one, and auxiliary ones of its tables."""
 
 
 @dataclass(frozen=True)
 class ZooKeeperRelation:
-    """Implements ``sql.relations.KeyedRelation``."""
+    """The table bound to a server. Implements ``sql.relations.KeyedRelation``."""
 
     server: Server
     key_column: str = "path"
 
     @property
     def schema(self) -> TableSchema:
+        """The columns of the table."""
         return TABLE.schema
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Raises 36 (BAD_ARGUMENTS), because the query names no path."""
         return self.read_keys(None, columns)
 
     def read_keys(self, values: Sequence[str] | None, columns: Sequence[str]) -> pa.Table:
-        """Raises 36 without a path, 225 without ZooKeeper, 999 for a node that is not there."""
+        """Returns the children of the nodes in ``values``, with these columns.
+
+        Raises 36 (BAD_ARGUMENTS) without paths, 225 (NO_ZOOKEEPER), 999 (KEEPER_EXCEPTION) for a node that does not
+        exist.
+        """
         if values is None:
             raise UserError(
                 "BAD_ARGUMENTS", "SELECT from system.zookeeper needs a condition such as path = '/' or path IN (…)"
             )
-        return TABLE.block(chosen(TABLE.schema, self.server.zookeeper_rows(values), columns), columns)
+        return TABLE.block(select_values(TABLE.schema, self.server.zookeeper_rows(values), columns), columns)
 
 
 def list_children(keeper_of: Callable[[str], Keeper], paths: Sequence[str]) -> list[Row]:
-    """The children of the nodes; ``name:/path`` is in the auxiliary ZooKeeper of that name.
+    """Returns the rows of the nodes' children; ``name:/path`` is in the auxiliary ZooKeeper of that name.
 
-    Raises 999 for a node that is not there, and what ``keeper_of`` raises for a name."""
-    return [row for path in paths for row in _children(keeper_of, path)]
+    Raises 999 (KEEPER_EXCEPTION) for a node that does not exist, and the errors of ``keeper_of``.
+    """
+    return [row for path in paths for row in _list_node_children(keeper_of, path)]
 
 
-def _children(keeper_of: Callable[[str], Keeper], path: str) -> Iterator[Row]:
+def _list_node_children(keeper_of: Callable[[str], Keeper], path: str) -> Iterator[Row]:
     zookeeper, parent = split_zookeeper(path)
     keeper, parent = keeper_of(zookeeper), parent or "/"
     try:

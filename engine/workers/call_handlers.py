@@ -111,7 +111,7 @@ class WorkerCalls:
         status = CallStatus(channel, 0.0, engine.services.monotonic)
 
         def on_start(process: Process) -> None:
-            process.look = lambda: process.stop() if status.is_stopped else None
+            process.check_limits = lambda: process.stop() if status.is_stopped else None
 
         session = self._session(asked)
         result = engine.execute_parsed(parsed, text, session, None, asked.parameters, on_start)

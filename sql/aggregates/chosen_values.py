@@ -1,4 +1,4 @@
-"""Aggregates that choose one of the values: min, max, any, anyLast, argMin, argMax."""
+"""Aggregates that return one of the values: min, max, any, anyLast, argMin, argMax."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ from collections.abc import Callable
 
 from parts.types import FloatType, UUIDType
 from sql.functions.registry import Call, define
-from sql.typing.column_kernels.float_bits import has_floats_inside, kept
+from sql.typing.column_kernels.float_bits import has_floats_inside, keep_zero_signs
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
-from sql.typing.order_keys import has_own_order, order_key, swapped_halves
+from sql.typing.order_keys import has_own_order, order_key, swap_uuid_halves
 from sql.typing.typed_expressions import Typed
 
 
-def _arg_of(name: str, value: Typed, key: Fragment, call: Call) -> Fragment:
-    return kept(value.sql, value.type, lambda sql: fragment("{}({}, {}){}", name, sql, key, call.filter))
+def _compile_arg(name: str, value: Typed, key: Fragment, call: Call) -> Fragment:
+    return keep_zero_signs(value.sql, value.type, lambda sql: fragment("{}({}, {}){}", name, sql, key, call.filter))
 
 
-def _extreme(name: str) -> Callable[[Call], Typed]:
+def _build_extreme(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if isinstance(value.type, UUIDType):
-            return Typed(swapped_halves(fragment("{}({}){}", name, swapped_halves(value.sql), call.filter)), value.type)
+            return Typed(
+                swap_uuid_halves(fragment("{}({}){}", name, swap_uuid_halves(value.sql), call.filter)), value.type
+            )
         nulls_least = name == "max"
         if has_own_order(value.type, nulls_least=nulls_least) or has_floats_inside(value.type):
             key = order_key(value.sql, value.type, nulls_least=nulls_least)
-            return Typed(_arg_of(f"arg_{name}", value, key, call), value.type)
+            return Typed(_compile_arg(f"arg_{name}", value, key, call), value.type)
         if isinstance(value.type, FloatType):
-            # NaN is passed over, as in ClickHouse; DuckDB takes it for the greatest number.
+            # ClickHouse ignores NaN unless there is nothing else; DuckDB takes it for the greatest number.
             known = fragment("CASE WHEN isnan({value}) THEN NULL ELSE {value} END", value=value.sql)
             return Typed(
                 fragment("coalesce({0}({1}{2}){3}, {0}({4}){3})", name, call.distinct, known, call.filter, value.sql),
@@ -37,35 +39,35 @@ def _extreme(name: str) -> Callable[[Call], Typed]:
     return build
 
 
-define("min", _extreme("min"), 1, aggregate=True)
-define("max", _extreme("max"), 1, aggregate=True)
+define("min", _build_extreme("min"), 1, aggregate=True)
+define("max", _build_extreme("max"), 1, aggregate=True)
 
 
-def _one_of(name: str) -> Callable[[Call], Typed]:
+def _build_any(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
-        chosen = kept(value.sql, value.type, lambda sql: fragment("{}({}){}", name, sql, call.filter))
+        chosen = keep_zero_signs(value.sql, value.type, lambda sql: fragment("{}({}){}", name, sql, call.filter))
         return Typed(chosen, value.type)
 
     return build
 
 
-define("any any_value first_value", _one_of("any_value"), 1, aggregate=True)
-define("anyLast last_value", _one_of("last"), 1, aggregate=True)
+define("any any_value first_value", _build_any("any_value"), 1, aggregate=True)
+define("anyLast last_value", _build_any("last"), 1, aggregate=True)
 
 
-def _arg_extreme(name: str) -> Callable[[Call], Typed]:
+def _build_arg_extreme(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value, by = call.args
         key = order_key(by.sql, by.type, nulls_least=name == "arg_max")
-        found = _arg_of(name, value, key, call)
-        if name == "arg_max" and isinstance(by.type, FloatType):  # NaN is passed over unless there is nothing else
+        found = _compile_arg(name, value, key, call)
+        if name == "arg_max" and isinstance(by.type, FloatType):  # NaN is ignored unless there is nothing else
             known = fragment("CASE WHEN isnan({0}) THEN NULL ELSE {0} END", key)
-            found = fragment("coalesce({}, {})", _arg_of(name, value, known, call), found)
+            found = fragment("coalesce({}, {})", _compile_arg(name, value, known, call), found)
         return Typed(found, value.type)
 
     return build
 
 
-define("argMin", _arg_extreme("arg_min"), 2, aggregate=True)
-define("argMax", _arg_extreme("arg_max"), 2, aggregate=True)
+define("argMin", _build_arg_extreme("arg_min"), 2, aggregate=True)
+define("argMax", _build_arg_extreme("arg_max"), 2, aggregate=True)

@@ -1,9 +1,9 @@
-"""Aggregate functions with their combinators: ``sumIf``, ``uniqDistinct``, ``avgOrNull``, ``sumArray``,
-``count(DISTINCT x)``, FILTER, OVER.
+"""Aggregate functions with combinators, DISTINCT, FILTER and OVER: ``sumIf``, ``sumArray``, ….
 
-An aggregate's ``build`` writes ``call.distinct`` behind the opening bracket of DuckDB's aggregate and ``call.filter``
-(FILTER and OVER) behind the closing one. Nothing aggregated gives the type's default (0, ``''``) or NaN, never NULL,
-unless the result is Nullable."""
+An aggregate's ``build`` writes ``call.distinct`` after the opening bracket of DuckDB's aggregate and ``call.filter``
+(FILTER and OVER) after the closing one. Without rows the result is the type's default (0, ``''``) or NaN; it is NULL
+only if the result is Nullable.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +27,22 @@ _UNSUPPORTED = ("State", "Merge", "ForEach", "Map", "Resample", "SimpleState", "
 
 @dataclass(frozen=True, slots=True)
 class CombinedAggregate:
+    """An aggregate function's rule and its combinators."""
+
     rule: Rule
     conditional: bool = False
     distinct: bool = False
     or_null: bool = False
     or_default: bool = False
     condition_inside: bool = False
-    """Whether -OrNull or -OrDefault stands behind -If."""
+    """Whether -OrNull or -OrDefault follows -If in the name."""
 
 
 def resolve_aggregate(name: str) -> CombinedAggregate | None:
-    """The function and its combinators: the longest known name wins."""
+    """Splits an aggregate's name into function and combinators; the longest known name wins.
+
+    Returns ``None`` for an unknown name. Raises ``UserError`` 48 for unsupported combinators.
+    """
     rule = find_aggregate(name)
     if rule is not None:
         return CombinedAggregate(rule)
@@ -54,7 +59,7 @@ def resolve_aggregate(name: str) -> CombinedAggregate | None:
                     inner.condition_inside or (inner.conditional and suffix in ("OrNull", "OrDefault")),
                 )
     if name.endswith("Array"):
-        rule = _plain(name.removesuffix("Array"))
+        rule = _rule_without_combinators(name.removesuffix("Array"))
         if rule is not None:
             return CombinedAggregate(aggregate_elements(rule))
     for suffix in _UNSUPPORTED:
@@ -63,8 +68,8 @@ def resolve_aggregate(name: str) -> CombinedAggregate | None:
     return None
 
 
-def _plain(name: str) -> Rule | None:
-    """The aggregate of that name. Raises ``UserError`` 48 if it has combinators already."""
+def _rule_without_combinators(name: str) -> Rule | None:
+    """Returns the rule of that name. Raises ``UserError`` 48 if the name has combinators."""
     combined = resolve_aggregate(name) if name else None
     if combined is not None and find_aggregate(name) is None:
         raise UserError(
@@ -74,7 +79,7 @@ def _plain(name: str) -> Rule | None:
 
 
 def is_aggregate_call(node: Node) -> bool:
-    """An aggregate function that is not a window function."""
+    """Tells whether a node is a call of an aggregate function without OVER."""
     return (
         isinstance(node, Function)
         and node.window is None
@@ -98,10 +103,10 @@ def build_aggregate(
     empty_possible: bool = False,
     over: Fragment = EMPTY,
 ) -> Typed:
-    """The aggregate of compiled arguments as DuckDB SQL, under the common rules of NULL and of nothing aggregated.
+    """Compiles an aggregate of compiled arguments, under the rules for NULL and for no rows.
 
-    The last ``inner_filters`` of ``filters`` stand before -OrNull and -OrDefault. ``code_of`` gives a number that
-    stands for a text's value, if there is one (``compile.short_strings``).
+    The last ``inner_filters`` of ``filters`` belong to an -If before -OrNull or -OrDefault. ``code_of`` returns the SQL
+    of a string's integer code, or ``None`` (``sql.compile.short_string_codes``).
     """
     plain = tuple(arg.plain for arg in args)
     if any(strip_nullable(arg.type) == NOTHING for arg in plain):
@@ -112,7 +117,7 @@ def build_aggregate(
     bare = tuple(replace(arg, type=strip_nullable(arg.type)) for arg in plain)
     if rule.name == "uniqExact":
         bare = tuple(replace(arg, sql=code_of(arg.sql) or arg.sql) for arg in bare)
-        if len(bare) > 1:  # DuckDB counts a row of NULLs, ClickHouse none with a NULL in it
+        if len(bare) > 1:  # ClickHouse does not count rows with a NULL, DuckDB does
             own = (
                 fragment("{} IS NOT NULL", arg.sql)
                 for arg, given in zip(bare, plain, strict=True)
@@ -132,7 +137,7 @@ def build_aggregate(
         chosen = list(filters)
         if inner_filters and (or_default or rule.name in ("count", "uniqExact") or isinstance(type_, ArrayType)):
             chosen = chosen[:-inner_filters]
-        return _or(value, type_, _rows(plain, chosen, over), empty_nan=rule.empty_nan)
+        return _apply_or_combinator(value, type_, _count_rows(plain, chosen, over), empty_nan=rule.empty_nan)
     composite = isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType))
     if not type_.is_nullable and (empty_possible or filters or over or composite or rule.empty_nan or nullable):
         is_nan = rule.empty_nan and type_ == FLOAT64
@@ -140,8 +145,8 @@ def build_aggregate(
     return Typed(sql, type_)
 
 
-def _rows(args: Sequence[Typed], filters: Sequence[Fragment], over: Fragment) -> Fragment:
-    """How many rows are aggregated: none where an argument is NULL."""
+def _count_rows(args: Sequence[Typed], filters: Sequence[Fragment], over: Fragment) -> Fragment:
+    """Returns the SQL of the number of aggregated rows; rows with a NULL argument do not count."""
     known = [fragment("{} IS NOT NULL", arg.sql) for arg in args if arg.type.is_nullable]
     chosen = [*filters, *known]
     return fragment(
@@ -149,8 +154,8 @@ def _rows(args: Sequence[Typed], filters: Sequence[Fragment], over: Fragment) ->
     )
 
 
-def _or(value: Typed, type_: DataType, rows: Fragment, *, empty_nan: bool) -> Typed:
-    """-OrNull and -OrDefault: what is given without rows, and never where there are some."""
+def _apply_or_combinator(value: Typed, type_: DataType, rows: Fragment, *, empty_nan: bool) -> Typed:
+    """Applies -OrNull or -OrDefault: their value is returned only if there are no rows."""
     bare = strip_nullable(type_)
     some = float_literal_text(nan) if empty_nan and bare == FLOAT64 else default_value(bare)
     none = fragment("NULL") if type_.is_nullable else default_value(bare)

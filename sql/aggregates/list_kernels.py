@@ -1,6 +1,7 @@
-"""Kernels over what an aggregate collected in a list: the values at levels of the sorted ones, and the most frequent.
+"""Kernels over lists of collected values: quantiles by position, and the most frequent values.
 
-``list(x)`` costs DuckDB a tenth of sorting it, or of its histogram. A vector has a list for each group."""
+``list(x)`` costs DuckDB a tenth of sorting the values or of counting them. A vector has one list for each group.
+"""
 
 from __future__ import annotations
 
@@ -28,30 +29,32 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.typed_expressions import Typed, cast
 
 _NUMBERS = ("bigint", "ubigint", "double")
-_LONG = 1000
-"""Values of a list for which it is worth a step of its own."""
-_SPARSE = 4
-"""So many counters for a key are made without sorting."""
+_LONG_LIST = 1000
+"""Average length from which lists are partitioned one by one, not sorted together."""
+_SPARSE_FACTOR = 4
+"""Counters per key up to which keys are counted in an array, not by sorting."""
 _NARROW_DIGITS = 18
-"""Decimals of so many have units of 64 bits."""
+"""Decimals of up to this many digits fit 64-bit integers."""
 
 
 Collect = Callable[[Fragment], Fragment]
-"""From a value to DuckDB's aggregate that makes a list of it."""
+"""Returns the DuckDB aggregate that collects a value in a list."""
 
 
 def values_at_levels(value: Typed, collect: Collect, levels: Sequence[float]) -> list[Fragment] | None:
-    """The values at ``floor(level * n)`` of the sorted ones without NULL and NaN, each NULL if there are none; ``None``
-    for a type that has no kernel."""
-    kind = _kind(value.type)
+    """Returns the values at ``floor(level * n)`` of the sorted values, without NULL and NaN.
+
+    A value is NULL if there are none. Returns ``None`` for a type without a kernel.
+    """
+    kind = _kernel_kind(value.type)
     if not kind:
         return None
     collected = collect(_as_number(value.sql, value.type))
     numbers = fragment(f"pando_levels_{kind}({{}}, [{', '.join(map(repr, levels))}]::DOUBLE[])", collected)
-    return [_restored(fragment("{}[{}]", numbers, place), value.type) for place in range(1, len(levels) + 1)]
+    return [_from_number(fragment("{}[{}]", numbers, place), value.type) for place in range(1, len(levels) + 1)]
 
 
-def _kind(type_: DataType) -> str:
+def _kernel_kind(type_: DataType) -> str:
     match type_:
         case IntegerType(_, signed):
             return "bigint" if signed else "ubigint"
@@ -70,14 +73,14 @@ def _as_number(value: Fragment, type_: DataType) -> Fragment:
             return fragment("CAST({} - DATE '1970-01-01' AS BIGINT)", value)
         case DateTimeType() | DateTime64Type():
             return fragment("epoch_ns({})" if duckdb_type(type_) == "TIMESTAMP_NS" else "epoch_us({})", value)
-        case DecimalType(_, scale) if scale:  # whole and rest apart: the product of both has not always room
+        case DecimalType(_, scale) if scale:  # integer and fraction are scaled apart: their product may overflow
             rest = fragment("CAST({} % 1 AS DECIMAL({}, {}))", value, scale + 1, scale)
             units = fragment("CAST({} * CAST({} AS DECIMAL({}, 0)) AS BIGINT)", rest, 10**scale, scale + 1)
             return fragment("(CAST(trunc({}) AS BIGINT) * {} + {})", value, 10**scale, units)
-    return fragment("CAST({} AS {})", value, _kind(type_).upper())
+    return fragment("CAST({} AS {})", value, _kernel_kind(type_).upper())
 
 
-def _restored(number: Fragment, type_: DataType) -> Fragment:
+def _from_number(number: Fragment, type_: DataType) -> Fragment:
     match type_:
         case DateType() | Date32Type():
             return fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", number)
@@ -91,20 +94,23 @@ def _restored(number: Fragment, type_: DataType) -> Fragment:
 
 
 def find_most_frequent(value: Typed, collect: Collect, most: int) -> Fragment | None:
-    """The values that are there most often, of equally frequent ones the least first; ``None`` for other types."""
+    """Returns the most frequent values, equally frequent ones in ascending order.
+
+    Returns ``None`` for a type without a kernel.
+    """
     match value.type:
         case StringType():
             return fragment("pando_frequent_varchar({}, {})", collect(value.sql), most)
         case IntegerType():
             numbers = collect(_as_number(value.sql, value.type))
             return cast(
-                fragment(f"pando_frequent_{_kind(value.type)}({{}}, {{}})", numbers, most), ArrayType(value.type)
+                fragment(f"pando_frequent_{_kernel_kind(value.type)}({{}}, {{}})", numbers, most), ArrayType(value.type)
             )
     return None
 
 
-def _known(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The values that are neither NULL nor NaN, and the number of the list of each."""
+def _known_values(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Returns the values that are neither NULL nor NaN, and the number of each one's list."""
     offsets = text_offsets(lists)
     values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
     owners = np.repeat(np.arange(len(lists)), np.diff(offsets))
@@ -117,8 +123,9 @@ def _known(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
     return values.filter(pa.array(keep)), owners[keep]
 
 
-def _at_levels(lists: pa.Array, levels: pa.Array) -> pa.Array:
-    values, owners = _known(lists)
+def _pick_levels(lists: pa.Array, levels: pa.Array) -> pa.Array:
+    """Returns for each list the sorted values at the levels, NULL for a list without values."""
+    values, owners = _known_values(lists)
     numbers = np.asarray(values)
     counts = np.bincount(owners, minlength=len(lists))
     begins = np.cumsum(counts) - counts
@@ -126,7 +133,7 @@ def _at_levels(lists: pa.Array, levels: pa.Array) -> pa.Array:
     given = np.asarray(levels.flatten()).reshape(-1, width) if width else np.empty((len(lists), 0))
     places = np.where(given < 1, given * counts[:, None], counts[:, None]).astype(np.int64)
     places = np.clip(places, 0, np.maximum(counts - 1, 0)[:, None])
-    if len(numbers) >= _LONG * len(lists):
+    if len(numbers) >= _LONG_LIST * len(lists):
         numbers = numbers.copy()
         for begin, count, wanted in zip(begins.tolist(), counts.tolist(), places, strict=True):
             if count:
@@ -142,13 +149,14 @@ def _at_levels(lists: pa.Array, levels: pa.Array) -> pa.Array:
     )
 
 
-def _frequent(lists: pa.Array, most: pa.Array) -> pa.Array:
-    values, owners = _known(lists)
+def _pick_frequent(lists: pa.Array, most: pa.Array) -> pa.Array:
+    """Returns for each list its most frequent values, at most ``most``."""
+    values, owners = _known_values(lists)
     coded = values.dictionary_encode()
     words = len(coded.dictionary)
     ranks = np.empty(words, np.int64)
     ranks[np.asarray(pc.sort_indices(coded.dictionary))] = np.arange(words)
-    keys, counts = _counted(owners * max(1, words) + ranks[np.asarray(coded.indices)])
+    keys, counts = _count_keys(owners * max(1, words) + ranks[np.asarray(coded.indices)])
     owners = keys // max(1, words)
     order = np.lexsort((keys, -counts, owners))
     owners, keys = owners[order], keys[order]
@@ -162,9 +170,9 @@ def _frequent(lists: pa.Array, most: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.list_(values.type), len(lists), [nulls, pa.py_buffer(offsets)], children=[chosen])
 
 
-def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each key that is there, in order, and how often."""
-    if len(keys) and int(keys[-1]) < _SPARSE * len(keys):  # the last list has the greatest
+def _count_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the different keys in order, and how often each occurs."""
+    if len(keys) and int(keys[-1]) < _SPARSE_FACTOR * len(keys):  # the last list has the greatest keys
         counts = np.bincount(keys)
         found = np.flatnonzero(counts)
         return found, counts[found]
@@ -173,4 +181,4 @@ def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 _LEVELS = ((f"pando_levels_{kind}", (f"{kind}[]", "DOUBLE[]"), f"{kind}[]") for kind in _NUMBERS)
 _FREQUENT = ((f"pando_frequent_{kind}", (f"{kind}[]", "BIGINT"), f"{kind}[]") for kind in ("varchar", *_NUMBERS[:2]))
-KERNELS = (*(Kernel(*kind, _at_levels) for kind in _LEVELS), *(Kernel(*kind, _frequent) for kind in _FREQUENT))
+KERNELS = (*(Kernel(*kind, _pick_levels) for kind in _LEVELS), *(Kernel(*kind, _pick_frequent) for kind in _FREQUENT))

@@ -1,4 +1,7 @@
-"""The names of the functions that exist only over a window; ``compile.windows`` compiles them."""
+"""Names of the functions that exist only over a window.
+
+``sql.compile.expressions.window_functions`` compiles them.
+"""
 
 from __future__ import annotations
 
@@ -10,5 +13,5 @@ _ANY_CASE = {name for name in WINDOW_FUNCTIONS if name.islower()} - {"cume_dist"
 
 
 def canonical_window_function_name(name: str) -> str:
-    """The spelling above of a name that ClickHouse knows in any case; other names as they are."""
+    """Returns the spelling above of a case-insensitive name; other names unchanged."""
     return name.lower() if name.lower() in _ANY_CASE else name

@@ -1,7 +1,7 @@
-"""What a SELECT's expressions were compiled to, so that each is compiled once, however often aliases lead to it.
+"""Cache of compiled expressions: each is compiled once, however often aliases lead to it.
 
-A name may mean something else where a lambda binds it or while its own alias is being read. So every result is kept
-with the names that were looked up for it, and counts only where none of them is bound.
+A name may mean something else where a lambda binds it or while its own alias is being expanded. So every result is kept
+with the names that were looked up for it, and is used only where none of them is bound.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class BoundNames:
-    """How names are bound now. Compilers of one SELECT (its rows, its groups) share one."""
+    """The current bindings of names. The compilers of one SELECT (rows, groups) share one."""
 
     lambdas: list[dict[str, Typed]] = field(default_factory=list)
-    """The arguments of the lambdas around, the innermost last."""
+    """The arguments of the surrounding lambdas, the innermost last."""
     expanding: list[str] = field(default_factory=list)
-    """The aliases whose expressions are being read."""
+    """The aliases whose expressions are being expanded."""
     branches: int = 0
-    """How many calls are around whose arguments are not computed for every row."""
+    """The number of surrounding calls whose arguments are not computed for every row."""
     looked_up: list[set[str]] = field(default_factory=lambda: [set()])
-    """The names that each expression under way has met, the innermost expression last."""
+    """The names looked up so far for each expression being compiled, the innermost last."""
 
     def binds_none(self, names: set[str]) -> bool:
+        """Tells whether no lambda and no alias being expanded binds one of the names."""
         return names.isdisjoint(self.expanding) and all(names.isdisjoint(bound) for bound in self.lambdas)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     node: Node
-    """Held, so that no other node gets its identity."""
+    """Kept alive, so that no other node gets its ``id``."""
     value: Typed
     names: set[str]
     elements: int
 
 
 class CompiledExpressionCache:
-    """The nodes that one compiler has compiled. ``clear`` it when the scope changes."""
+    """The compiled nodes of one compiler. Call ``clear`` when the scope changes."""
 
     def __init__(self, names: BoundNames, guard: QueryGuard) -> None:
         self._names = names
@@ -53,18 +54,25 @@ class CompiledExpressionCache:
         self._aliases: dict[int, _Known] = {}
 
     def clear(self) -> None:
+        """Forgets all compiled nodes."""
         self._known.clear()
         self._aliases.clear()
 
     def node(self, node: Node, compile_it: Callable[[Node], Typed]) -> Typed:
-        """A node that was met before costs nothing."""
-        return self._value(self._known, node, compile_it, 0)
+        """Returns the value of a node; a known node costs nothing."""
+        return self._compile_once(self._known, node, compile_it, 0)
 
     def alias(self, node: Node, compile_it: Callable[[Node], Typed]) -> Typed:
-        """What an alias stands for: counted anew each time it is used. Raises 36 when that is too much."""
-        return self._value(self._aliases, node, compile_it, 1)
+        """Returns the value of an alias's expression, counted anew at each use.
 
-    def _value(self, kept: dict[int, _Known], node: Node, compile_it: Callable[[Node], Typed], weight: int) -> Typed:
+        Raises 36 when the expansion of aliases is too large, 168 for SQL that is too large.
+        """
+        return self._compile_once(self._aliases, node, compile_it, 1)
+
+    def _compile_once(
+        self, kept: dict[int, _Known], node: Node, compile_it: Callable[[Node], Typed], weight: int
+    ) -> Typed:
+        """Returns a cached value, or compiles and caches it; ``weight`` 1 counts each use."""
         names, guard = self._names, self._guard
         known = kept.get(id(node))
         if known is not None and names.binds_none(known.names):

@@ -1,4 +1,4 @@
-"""What a query becomes: DuckDB SQL with typed columns, and the scans that feed it."""
+"""The result of compiling a query: DuckDB SQL with typed columns, and the scans that feed it."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from sql.typing.typed_expressions import Typed
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
-    """``sql`` yields columns c0, c1, … of the engine types of ``columns``."""
+    """A compiled query; ``sql`` has columns c0, c1, … of the DuckDB types of ``columns``."""
 
     sql: Fragment
     columns: tuple[tuple[str, DataType], ...]
     plain_columns: tuple[str, ...] = ()
-    """The columns of its first source that ``columns`` are, where none of them is anything else."""
+    """The source's columns that ``columns`` are; empty if one of them is computed."""
     plain_order: tuple[tuple[str, OrderItem], ...] = ()
-    """Those that it is ordered by, where it is ordered by nothing else."""
+    """The source's columns of ORDER BY; empty if it orders by anything computed."""
     origins: tuple[PushdownTarget, ...] = ()
-    """Where its rows come from, as far as conditions on them can be looked at there."""
+    """The SELECTs that its rows come from, which may take conditions on them."""
 
-    def origins_showing(self, types: Sequence[DataType]) -> tuple[PushdownTarget, ...]:
-        return tuple(origin.showing(types) for origin in self.origins)
+    def origins_with_types(self, types: Sequence[DataType]) -> tuple[PushdownTarget, ...]:
+        """Returns the origins with their columns converted to these types."""
+        return tuple(origin.with_types(types) for origin in self.origins)
 
 
 def cast_columns(branch: CompiledQuery, types: Sequence[DataType], zone: str) -> Fragment:
-    """Its statement with columns of other types."""
+    """Returns the query's SQL with its columns cast to other types."""
     if all(have == want for (_, have), want in zip(branch.columns, types, strict=True)):
         return branch.sql
     columns = [
@@ -48,8 +49,10 @@ def cast_columns(branch: CompiledQuery, types: Sequence[DataType], zone: str) ->
 
 @dataclass(frozen=True, slots=True)
 class PartialAggregate:
-    """What an aggregate needs of a group of rows: their ``count``, or ``sum``, ``min`` or ``max`` of a column (without
-    one: the number of all rows), without NULL."""
+    """A partial aggregate over a group of rows: ``count``, ``sum``, ``min`` or ``max`` of a column.
+
+    NULLs are ignored. Without a column it is the number of all rows.
+    """
 
     function: str
     column: str
@@ -58,20 +61,23 @@ class PartialAggregate:
 
 @dataclass(slots=True)
 class Scan:
-    """A table read by the query. ``conditions`` are conjuncts that may prune it, each with what is known around it."""
+    """A table read by the query.
+
+    ``conditions`` are conjuncts that may prune the scan, each with the context of its names.
+    """
 
     source: Source
     conditions: list[tuple[Node, ExpressionContext]] = field(default_factory=list)
     definitions: dict[str, Column] = field(init=False)
     """The table's columns: ``source.columns`` may be shadowed by an ARRAY JOIN later."""
     final: FinalReading | None = None
-    """Set: only the rows are read that a merge would leave."""
+    """If set, only the rows are read that a merge would leave."""
     coded: dict[str, None] = field(default_factory=dict)
     """The columns whose codes the query reads (``sql.compile.short_string_codes``)."""
     computed: dict[str, ScanComputation] = field(default_factory=dict)
-    """By name the columns that the scan computes (``sql.compile.scan_columns``)."""
+    """The columns that the scan computes, by name (``sql.compile.scan_columns``)."""
     parts: dict[str, PartialAggregate] = field(default_factory=dict)
-    """By name the parts of aggregates; with any, the scan gives groups of rows
+    """The partial aggregates, by name. If there are any, the scan returns groups of rows
     (``sql.compile.grouping.scan_grouping``)."""
 
     def __post_init__(self) -> None:
@@ -80,5 +86,5 @@ class Scan:
 
     @property
     def table(self) -> Fragment:
-        """Itself in FROM."""
+        """The scan as a table in FROM."""
         return ScanReference(self.source.number)

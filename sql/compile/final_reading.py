@@ -1,7 +1,7 @@
-"""SELECT … FINAL: whether a table is read so, and what of its rows may be left out before they replace each other.
+"""SELECT … FINAL: which tables are read so, and which filters may drop rows early.
 
-A filter may leave out rows before only where it leaves out all rows of a key, or rows that could replace others would
-be missing. It does where it asks for columns of the sorting key.
+A filter may drop rows before rows replace each other only if it drops all rows of a key. Else rows that replace others
+would be missing. That holds for filters on columns of the sorting key.
 """
 
 from __future__ import annotations
@@ -20,23 +20,29 @@ from sql.settings.supported_settings import (
 
 @dataclass(frozen=True, slots=True)
 class FinalReading:
-    """``by_partition``: rows of different partitions do not replace each other, or cannot."""
+    """How one table is read with FINAL.
+
+    ``by_partition``: rows of different partitions do not replace each other, or cannot.
+    """
 
     by_partition: bool
     tests_rows_before: bool
-    """Whether skip indexes are asked though rows may be missed that replace others."""
+    """Whether all skip indexes are used, though they may drop rows that replace others."""
     key_columns: frozenset[str]
-    """The columns that are equal in rows of equal keys."""
+    """The columns whose values are equal in rows of equal keys."""
 
     def may_ask(self, key: Key) -> bool:
-        """Whether what a skip index says leaves out all rows of a key or none."""
+        """Tells whether a skip index over ``key`` may be used: it drops all rows of a key or none."""
         return self.tests_rows_before or self.key_columns.issuperset(key.columns)
 
 
 def plan_final_reading(
     description: TableDescription, table: str, is_asked: bool, settings: Settings
 ) -> FinalReading | None:
-    """``None``: the table is not read with FINAL. Raises 181 (ILLEGAL_FINAL) where the query asks for it in vain."""
+    """Plans how a table is read with FINAL; ``None`` if it is read without.
+
+    Raises 181 (ILLEGAL_FINAL) if the query asks for FINAL and the table does not support it.
+    """
     if not is_asked and not settings.final:
         return None
     if not description.has_parts or description.merge_mode == ORDINARY:

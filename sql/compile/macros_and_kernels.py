@@ -1,7 +1,7 @@
-"""The macros and kernels that types and functions use.
+"""All DuckDB macros and kernels of types and functions, and the limit on macro expansion.
 
-DuckDB is given all kernels before its first statement, and a macro before the first statement that names it: to define
-all of them takes it as long as to start.
+DuckDB gets all kernels before its first statement, and a macro before the first statement that names it: defining all
+macros takes as long as starting DuckDB.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sql.typing.duckdb.sql_fragments import MACRO, Fragment
 from sql.typing.texts import address_columns, instant_texts, integer_texts, usual_address_texts, value_texts
 from sql.typing.times import date_ranges, zone_offset_tables
 
-_MOST_WEIGHT = 300_000
-"""DuckDB takes some seconds for as much."""
+_MAX_WEIGHT = 300_000
+"""DuckDB takes some seconds to plan a statement of this weight."""
 
 _NAME = re.compile(r"\bpando_\w+")
 _DEFINITIONS = (
@@ -46,7 +46,7 @@ _DEFINITIONS = (
 )
 
 MACROS = {definition.partition("(")[0]: definition for definition in _DEFINITIONS}
-"""By name."""
+"""The definitions of all macros, by name."""
 
 KERNELS = (
     *case_kernels.KERNELS,
@@ -62,13 +62,13 @@ KERNELS = (
 
 
 def find_macro_names(sql: str) -> set[str]:
-    """The names of the macros that a statement, or the body of a macro, may use."""
+    """Returns the names of the macros that a statement, or the body of a macro, may use."""
     return {name for name in _NAME.findall(sql) if name in MACROS}
 
 
 def check_macro_weight(sql: Fragment) -> None:
-    """Raises 168 (TOO_BIG_AST) when the macros in the statement make it too large to plan."""
-    if sql.traits & MACRO and sql.weight > _MOST_WEIGHT:
+    """Raises 168 (TOO_BIG_AST) if macro expansion makes the statement too large to plan."""
+    if sql.traits & MACRO and sql.weight > _MAX_WEIGHT:
         raise UserError(
             "TOO_BIG_AST", "The query is too big with its functions written out: too many of them in one another"
         )

@@ -1,4 +1,4 @@
-"""One SELECT: its clauses in the order ClickHouse evaluates them, written as nested DuckDB stages."""
+"""Compiles one SELECT: its clauses in ClickHouse's order of evaluation, as nested DuckDB stages."""
 
 from __future__ import annotations
 
@@ -27,15 +27,20 @@ from sql.compile.names.column_stars import expand_stars, expand_stars_in_calls
 from sql.compile.names.scope import ExpressionContext, Scope, collect_aliases, open_inner_scope
 from sql.grammar.syntax_tree import Function, Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
 from sql.grammar.tokens import not_implemented
-from sql.typing.column_kernels.float_bits import bits_of, distinct_by_bits, has_floats
+from sql.typing.column_kernels.float_bits import distinct_by_bits, floats_to_bits, has_floats
 from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, function_call, join_fragments, leaf
 from sql.typing.typed_expressions import Typed, is_query_only_type
 
 _SUBQUERY = re.compile(r"_subquery(?<!\w_subquery)\b")
-"""Begins with plain text: that is found ten times as fast as a word's beginning."""
+"""Begins with plain text, which is found ten times as fast as a word boundary."""
 
 
 class SelectCompiler:
+    """The compiler of one SELECT.
+
+    ``outer`` is the surrounding expression of a subquery; ``scope`` the surrounding scope of a subquery in FROM.
+    """
+
     def __init__(
         self, query: StatementContext, select: Select, outer: ExpressionContext | None, scope: Scope | None
     ) -> None:
@@ -52,6 +57,7 @@ class SelectCompiler:
         self.first_scan = len(query.scans)
 
     def compile(self) -> CompiledQuery:
+        """Compiles the SELECT. Raises ``UserError`` for whatever is wrong with it."""
         select = self.select
         if select.totals:
             raise not_implemented("GROUP BY … WITH TOTALS")
@@ -66,20 +72,20 @@ class SelectCompiler:
             )
         self.scope.aliases = self._aliases(outputs)
         self.rows.compiled.clear()
-        if select.having is not None and not self._is_grouped():  # it is one more WHERE then
+        if select.having is not None and not self._is_grouped():  # HAVING without groups is one more WHERE
             terms = tuple(node for node in (select.where, select.having) if node is not None)
             select = self.select = replace(select, where=Function("and", terms), having=None)
         self.rows.windows = dict(select.windows)
         self.rows.allow_array_join = True
-        self.rows.layers = self.before_where
+        self.rows.stages = self.before_where
         where = self._where(source)
-        self.rows.layers = self.after_where
-        current = self._grouped(outputs)
+        self.rows.stages = self.after_where
+        current = self._compile_grouping(outputs)
         current.allow_windows = True
-        values = [self._output(node, current) for node in outputs]
-        names = _numbered_subqueries([self._name(node) for node in outputs])
+        values = [self._compile_output(node, current) for node in outputs]
+        names = _number_subqueries([self._output_name(node) for node in outputs])
         having = [current.condition(select.having)] if select.having is not None else []
-        tail = _Tail(self, current, outputs, values)
+        tail = _ResultClauses(self, current, outputs, values)
         rows_sql = self._rows_sql(from_sql, where)
         if isinstance(current, GroupExpressionCompiler):
             rows_sql = self._group_sql(current, rows_sql)
@@ -100,13 +106,13 @@ class SelectCompiler:
     def _plain_columns(self, values: list[Typed]) -> tuple[str, ...]:
         if len(self.scope.sources) != 1 or any(value.sql.parts for value in values):
             return ()
-        # toLowCardinality and its like change the type alone.
+        # toLowCardinality and similar functions change only the type.
         named = {(column.sql, column.type): column.name for column in self.scope.sources[0].columns.values()}
         plain = tuple(named[value.sql, value.type] for value in values if (value.sql, value.type) in named)
         return plain if len(plain) == len(values) else ()
 
-    def _name(self, node: Node) -> str:
-        """A qualified column keeps its qualifier where the bare name is another table's column."""
+    def _output_name(self, node: Node) -> str:
+        """Names an output; a qualified column keeps its qualifier if the bare name is another column."""
         name = result_column_name(node)
         if isinstance(node, Identifier) and len(node.parts) > 1 and len(self.scope.sources) > 1:
             qualified, bare = self.scope.find_column(node.parts), self.scope.find_column(node.parts[-1:])
@@ -118,7 +124,7 @@ class SelectCompiler:
             found = self.scope.find_column(node.parts)
             if found is None or found[2]:  # a path into a tuple
                 return ".".join(node.parts)
-            if "." in found[1].name:  # of a Nested structure
+            if "." in found[1].name:  # a column of a Nested structure
                 return found[1].name
         return name
 
@@ -135,7 +141,7 @@ class SelectCompiler:
             source.check_prewhere()
             if expression_contains(
                 self.select.prewhere, joins_array, self.scope
-            ):  # it chooses rows before they are read
+            ):  # PREWHERE chooses rows before they are read
                 raise UserError("ILLEGAL_PREWHERE", "arrayJoin is not allowed in PREWHERE: use WHERE")
         for scan in self._own_scans():
             if scan.source.prunable:
@@ -143,7 +149,7 @@ class SelectCompiler:
         push_conditions(filters, self.scope, (), self.query)
         return [*source.filters, *(self.rows.condition(term) for term in filters)]
 
-    def _output(self, node: Node, current: ExpressionCompiler) -> Typed:
+    def _compile_output(self, node: Node, current: ExpressionCompiler) -> Typed:
         value = current.compile(node).plain
         if value.apply is not None:
             raise UserError("BAD_ARGUMENTS", "A lambda is not allowed as a column of the result")
@@ -156,6 +162,7 @@ class SelectCompiler:
     # Rows and groups --------------------------------------------------------------------------------------------------
 
     def _rows_sql(self, from_sql: Fragment, where: list[Fragment]) -> Fragment:
+        """Returns FROM and WHERE, with the stages of moved expressions."""
         before, after = self.before_where, self.after_where
         from_sql = before.over(from_sql)
         text = fragment(" FROM {}", from_sql) if from_sql else EMPTY
@@ -166,7 +173,8 @@ class SelectCompiler:
         source = fragment("(SELECT {}{})", "*" if from_sql else "1 AS one", text) if text else EMPTY
         return fragment(" FROM {}", after.over(source))
 
-    def _grouped(self, outputs: list[Node]) -> ExpressionCompiler:
+    def _compile_grouping(self, outputs: list[Node]) -> ExpressionCompiler:
+        """Returns the compiler for SELECT: of groups if the query has any, else of rows."""
         select = self.select
         if select.grouping == "ALL":
             keys = [node for node in outputs if not expression_contains(node, is_aggregate_call, self.scope)]
@@ -185,7 +193,7 @@ class SelectCompiler:
         number = self.query.next_number()
         rollup = select.grouping in ("ROLLUP", "CUBE")
         groups = GroupExpressionCompiler(self.rows, compiled, number, grouped=grouped and not rollup, rollup=rollup)
-        groups.know_keys(keys, compiled)
+        groups.remember_subquery_keys(keys, compiled)
         groups.allow_array_join = True
         return groups
 
@@ -194,7 +202,7 @@ class SelectCompiler:
         return bool(select.group_by or select.grouping) or has_aggregates(select, self.rows)
 
     def _positional(self, node: Node, outputs: list[Node]) -> Node:
-        """``GROUP BY 1`` and ``ORDER BY 1`` mean the first column."""
+        """Returns the output that ``GROUP BY 1`` or ``ORDER BY 1`` means; other nodes unchanged."""
         if isinstance(node, Literal) and type(node.value) is int:
             if not 1 <= node.value <= len(outputs):
                 raise UserError(
@@ -204,15 +212,16 @@ class SelectCompiler:
         return node
 
     def _group_sql(self, current: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment:
-        assert current.layers is not None
-        return fragment(" FROM {}", current.layers.over(fragment("({})", self._groups(current, rows_sql))))
+        assert current.stages is not None
+        return fragment(" FROM {}", current.stages.over(fragment("({})", self._grouped_subquery(current, rows_sql))))
 
     @property
     def _may_group_in_scan(self) -> bool:
-        layers = (self.before_where, self.after_where)
-        return self.select is self.query.grouped_in_scan and not any(layer.has_columns for layer in layers)
+        stages = (self.before_where, self.after_where)
+        return self.select is self.query.grouped_in_scan and not any(layer.has_columns for layer in stages)
 
-    def _groups(self, current: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment:
+    def _grouped_subquery(self, current: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment:
+        """Returns the grouped subquery, in the fastest of its three forms."""
         in_scan = group_in_scan(self.select, current, self.query.scans) if self._may_group_in_scan else None
         in_two = group_in_two_steps(current, rows_sql) if self.select.grouping not in ("ROLLUP", "CUBE") else None
         if in_two is not None and in_scan is None:
@@ -224,28 +233,28 @@ class SelectCompiler:
         if named:
             keys = join_fragments(", ", [key for key, _ in current.key_columns])
             group = fragment(" GROUP BY {}", function_call(grouping, keys) if grouping else keys)
-            if grouping:  # over no rows DuckDB gives the total, ClickHouse nothing
+            if grouping:  # without rows DuckDB returns the total, ClickHouse nothing
                 group = fragment("{} HAVING count(*) > 0", group)
         elif self.scope.correlated:
-            # A correlated subquery that finds no rows is NULL, whatever it aggregates.
+            # A correlated subquery without rows is NULL, whatever it aggregates.
             group = fragment(" HAVING count(*) > 0")
         return fragment("SELECT {}{}{}", columns, rows_sql, group)
 
 
-def _numbered_subqueries(names: list[str]) -> list[str]:
-    """Unnamed subqueries are ``_subquery_1``, ``_subquery_2``, … in order."""
+def _number_subqueries(names: list[str]) -> list[str]:
+    """Names unnamed subqueries ``_subquery_1``, ``_subquery_2``, … in order."""
     counter = itertools.count(1)
     return [_SUBQUERY.sub(lambda _: f"_subquery_{next(counter)}", name) for name in names]
 
 
 @lru_cache(256)
-def _columns(count: int) -> str:
-    """The template of the columns of a result."""
+def _column_template(count: int) -> str:
+    """Returns the template of a result's columns."""
     return ", ".join(f"{{}} AS c{position}" for position in range(count))
 
 
-class _Tail:
-    """SELECT list, DISTINCT, LIMIT BY, ORDER BY, LIMIT over the rows or groups."""
+class _ResultClauses:
+    """The clauses over rows or groups: SELECT list, DISTINCT, LIMIT BY, ORDER BY, LIMIT."""
 
     def __init__(
         self, owner: SelectCompiler, current: ExpressionCompiler, outputs: list[Node], values: list[Typed]
@@ -271,11 +280,11 @@ class _Tail:
             value = self.current.compile(node).plain
             if value.is_constant and value.is_literal:
                 continue
-            self.order.extend(compile_order_terms(self._reference(value), value.type, item))
+            self.order.extend(compile_order_terms(self._reference_to(value), value.type, item))
             self.ordered_by.append((value, item))
 
-    def _reference(self, value: Typed) -> str:
-        """The name of the result column with this value, or of a hidden one."""
+    def _reference_to(self, value: Typed) -> str:
+        """Returns the name of the result column with this value, or of a hidden one."""
         for position, known in enumerate(self.values):
             if known.sql == value.sql:
                 return f"c{position}"
@@ -294,13 +303,14 @@ class _Tail:
             by = select.limit_by or LimitBy(Literal(1), None, select.distinct_on)
             keys = [self.owner._positional(node, self.outputs) for node in by.expressions]
             values = [self.current.compile(node).plain for node in keys]
-            texts = [bits_of(leaf(self._reference(value)), value.type) for value in values]
+            texts = [floats_to_bits(leaf(self._reference_to(value)), value.type) for value in values]
             count = evaluate_row_count(by.limit, compiler, "LIMIT BY")
             skip = 0 if by.offset is None else evaluate_row_count(by.offset, compiler, "OFFSET of LIMIT BY")
             self.limit_by = (texts, count, skip)
 
     def build(self, rows_sql: Fragment, having: list[Fragment]) -> Fragment:
-        columns = [fragment(_columns(len(self.values)), *(value.number for value in self.values))]
+        """Returns the whole SELECT over the SQL of its rows or groups."""
+        columns = [fragment(_column_template(len(self.values)), *(value.number for value in self.values))]
         columns += [fragment("{} AS h{}", value, position) for position, value in enumerate(self._hidden)]
         is_by_bits = self.select.distinct and any(has_floats(value.type) for value in self.values)
         distinct = "DISTINCT " if self.select.distinct and not is_by_bits else ""

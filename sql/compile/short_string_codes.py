@@ -1,14 +1,15 @@
-"""Short strings as whole numbers: DuckDB groups and counts numbers several times as fast as strings.
+"""Codes of short strings: DuckDB groups and counts integers several times as fast as strings.
 
 The code of a string of at most 7 bytes is a UInt64: its bytes from the highest byte down, then zeros, and its length in
 the lowest byte. Different strings have different codes, in the same order. A longer string has none, and a scan that
-meets one ends with ``LongStringError``: nearly always in its first rows, which are read before all else.
+meets one ends with ``LongStringError``; nearly always in its first rows, which are read before all else.
 
 Codes are used for keys of GROUP BY and arguments of distinct counts that are columns of the one table which the
-outermost SELECT reads. There nothing leaves the query before all rows are read, so a query that meets a long string is
-begun anew without codes (``sql.run.query_engine``).
+outermost SELECT reads. Such a query returns nothing before all rows are read, so one that meets a long string is
+started again without codes (``sql.run.query_engine``).
 
-Invariant: the code of the column ``"<n>.c"`` has the name ``"<n>#c"``, which nothing else in a statement has."""
+Invariant: the code of the column ``"<n>.c"`` has the name ``"<n>#c"``, which nothing else in a statement has.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +23,24 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
 from sql.typing.typed_expressions import column_label, quote_identifier
 
 FIRST_ROWS = 8192
-"""So many rows tell whether a column has codes."""
-_MOST_BYTES = 7
+"""The number of first rows that show whether a column has codes."""
+_MAX_BYTES = 7
 _ROWS_AT_ONCE = 16_384
-_MASKS = np.array([(1 << 64) - (1 << (8 * (8 - length))) for length in range(_MOST_BYTES + 1)], np.uint64)
+_MASKS = np.array([(1 << 64) - (1 << (8 * (8 - length))) for length in range(_MAX_BYTES + 1)], np.uint64)
 
 
 class LongStringError(Exception):
-    """A string has no code."""
+    """A string is too long for a code."""
 
 
 # Values ---------------------------------------------------------------------------------------------------------------
 
 
 def encode_strings(array: pa.Array) -> pa.Array:
-    """The codes (uint64, NULL where NULL) of an array of strings or a dictionary of them. Raises LongStringError."""
+    """Returns the codes (uint64, NULL for NULL) of an array or dictionary of strings.
+
+    Raises LongStringError.
+    """
     if pa.types.is_dictionary(array.type):
         return encode_strings(array.dictionary).take(array.indices)
     if not len(array):
@@ -49,23 +53,24 @@ def encode_strings(array: pa.Array) -> pa.Array:
     if begin == end:
         numbers = np.zeros(rows, np.uint64)
     else:
-        numbers = _numbers(np.frombuffer(data, np.uint8, end - begin, begin), offsets)
+        numbers = _compute_codes(np.frombuffer(data, np.uint8, end - begin, begin), offsets)
     return pa.array(numbers, mask=array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None)
 
 
-def _numbers(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def _compute_codes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Returns the codes of texts given by bytes and offsets. Raises LongStringError."""
     lengths = np.diff(offsets)
     longest = int(lengths.max())
-    if longest > _MOST_BYTES:
+    if longest > _MAX_BYTES:
         raise LongStringError
     padded = np.concatenate([data, np.zeros(8, np.uint8)])
-    if longest == int(lengths.min()):  # the rows stand at equal distances: no gathering
+    if longest == int(lengths.min()):  # rows of equal size need no gathering
         numbers = np.ndarray(len(lengths), ">u8", padded, 0, (longest,)).astype(np.uint64)
         numbers &= _MASKS[longest]
         numbers |= np.uint64(longest)
         return numbers
     numbers = np.empty(len(lengths), np.uint64)
-    for first in range(0, len(lengths), _ROWS_AT_ONCE):  # arrays that stay in the processor's cache: twice as fast
+    for first in range(0, len(lengths), _ROWS_AT_ONCE):  # small arrays stay in the processor's cache: twice as fast
         some = lengths[first : first + _ROWS_AT_ONCE]
         begins = offsets[first : first + len(some)]
         begin = int(begins[0] - offsets[0])
@@ -78,7 +83,7 @@ def _numbers(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def decode_string(code: Fragment) -> Fragment:
-    """The string with a code."""
+    """Returns the SQL of the string with a code."""
     return fragment("decode((CAST(CAST({code} AS BIT) AS BLOB))[1:CAST({code} & 255 AS BIGINT)])", code=code)
 
 
@@ -86,18 +91,18 @@ def decode_string(code: Fragment) -> Fragment:
 
 
 def code_column_name(number: int, name: str) -> str:
-    """The name of the code of a column of scan ``number``."""
+    """Returns the name of the code of a column of scan ``number``."""
     return column_label(number, name).replace(".", "#", 1)
 
 
 class ShortStrings:
-    """Which columns have codes in one statement: none before ``begin``."""
+    """The columns of one statement that have codes; none before ``begin``."""
 
     def __init__(self) -> None:
         self._columns: dict[Fragment, tuple[Scan, str]] = {}
 
     def begin(self, select: Select, scans: list[Scan]) -> None:
-        """The outermost SELECT groups the rows of ``scans``, so far all of the statement."""
+        """Allows codes for string columns of ``scans``, if the outermost SELECT groups one table."""
         if len(scans) != 1 or not isinstance(select.source, NamedTable) or select.grouping in ("ROLLUP", "CUBE"):
             return
         (scan,) = scans
@@ -106,7 +111,7 @@ class ShortStrings:
                 self._columns[column.sql] = (scan, name)
 
     def code(self, sql: Fragment) -> Fragment | None:
-        """The code of a column, which its scan gives from now on; None for anything else."""
+        """Returns the code of a column, which its scan returns from now on; ``None`` for anything else."""
         scan, name = self._columns.get(sql, (None, ""))
         if scan is None:
             return None
@@ -115,7 +120,7 @@ class ShortStrings:
 
 
 def drop_encoded_strings(scan: Scan, sql: Fragment) -> None:
-    """Columns that the statement has only as codes are not given as strings."""
+    """Stops a scan from returning strings that the statement reads only as codes."""
     read = {node for node in sql.nodes() if not node.parts} if scan.coded else set()
     for name in scan.coded:
         if scan.source.columns[name].sql not in read:

@@ -10,7 +10,7 @@ from typing import Protocol
 from parts.common.errors import UserError
 from parts.table.table_description import Key, TableDescription
 from parts.types import ArrayType, DataType, IntegerType, TupleType
-from sql.functions.determinism import changing_part
+from sql.functions.determinism import find_changing_function
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Function, Identifier, Node, walk
 from sql.settings.merge_tree_settings import MergeTreeSettings
@@ -66,7 +66,7 @@ def _check(key: Key, old: Key | None, what: str, *, takes_null: bool) -> None:
                 f"{what} contains nullable columns, but merge tree setting `allow_nullable_key` is disabled: {text} "
                 f"has type {type_}",
             )
-        if name := changing_part(text):
+        if name := find_changing_function(text):
             raise UserError(
                 "BAD_ARGUMENTS",
                 f"Expression must be deterministic but it contains non-deterministic part `{name}()`: for {what}",

@@ -1,4 +1,4 @@
-"""Which functions may have another value at another time or place: keys, indexes and mutations refuse them."""
+"""Functions whose value may change between calls: keys, indexes and mutations refuse them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CHANGING = frozenset(
     currentUser user queryID query_id initialQueryID connectionId timezone serverTimezone isConstant getSetting
     getServerSetting filesystemAvailable filesystemCapacity currentDatabase database""".lower().split()
 )
-"""Functions that may have another value at another time or place."""
+"""Functions whose value depends on time, server, session or chance, in lower case."""
 
 
 def is_changing(name: str) -> bool:
-    """Whether a function may have another value at another time or place."""
+    """Tells whether a function's value may differ at another time or on another server."""
     return canonical_function_name(name).lower() in CHANGING or name.lower() in CHANGING
 
 
-def changing_part(expression: str) -> str:
-    """The name of a function in the expression that may have another value at another time or place; ``""``: none."""
+def find_changing_function(expression: str) -> str:
+    """Returns the name of the first changing function in an expression, or ``""``."""
     calls = (node.name for node in walk(parse_expression(expression)) if isinstance(node, Function))
     return next(filter(is_changing, calls), "")

@@ -1,8 +1,7 @@
-"""What ClickHouse says of the functions that Pando has, as data: ``functions.tsv``, written by
-``tests/functions/generate.py`` from ClickHouse.
+r"""ClickHouse's facts about the functions that Pando has, read from ``functions.tsv``.
 
-A line has a name, 1 if upper and lower case are the same there, the name it is an alias of, its categories and its
-syntax (with ``\\n`` for a line feed).
+``tests/functions/generate.py`` writes that file from ClickHouse. A line has a name, 1 if the name is case-insensitive,
+the name it is an alias of, its categories and its syntax (with ``\\n`` for a line feed).
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class KnownFunction:
+    """One line of ``functions.tsv``."""
+
     any_case: bool
     alias_to: str
     categories: str
@@ -23,6 +24,7 @@ class KnownFunction:
 
 @cache
 def known_functions() -> Mapping[str, KnownFunction]:
+    """Returns the functions by name."""
     lines = files(__package__).joinpath("functions.tsv").read_text(encoding="utf-8").splitlines()
     rows = (line.replace("\\n", "\n").split("\t") for line in lines)
     return {name: KnownFunction(case == "1", *rest) for name, case, *rest in rows}

@@ -1,8 +1,10 @@
-"""What simple functions of a lambda's elements are over all elements at once, in NumPy and Arrow.
+"""Vector forms of simple functions in lambdas: computed over all elements at once by NumPy and Arrow.
 
-DuckDB computes these as well, element by element of a column; but where a scan computes a function of arrays, it needs
-the lambda's body too. So in a lambda a call of one of these functions is also a ``Scannable``, not worth a column by
-itself. What is not here, or has NULLs, is left to DuckDB with all that is around it."""
+DuckDB can compute these functions too, element by element. But where a scan computes a function of arrays, it also
+needs the lambda's body. So inside a lambda a call of one of these functions is also a ``Scannable``, though not one
+that is worth a column by itself. Functions that are missing here, and values with NULLs, are left to DuckDB together
+with the expression around them.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,18 @@ from sql.typing.texts.float_texts import format_floats
 from sql.typing.typed_expressions import Typed
 
 VectorFormFactory = Callable[[tuple[Typed, ...], DataType], Compute | None]
-"""From the arguments and the result's type to what is computed of the arguments that are no literals."""
-_makes: dict[str, VectorFormFactory] = {}
+"""Builds the computation over the non-literal arguments, from all arguments and the result's type."""
+_VECTOR_FORMS: dict[str, VectorFormFactory] = {}
 
 
 def lambda_element(text: str) -> Fragment:
-    """A lambda's variable, or a part of it."""
+    """Returns the SQL of a lambda's variable, or of a part of it."""
     return Fragment((text,), (), len(text), ELEMENT)
 
 
 def with_vector_form(name: str, args: tuple[Typed, ...], result: Typed) -> Typed:
-    """The result of a call in a lambda, as a scan can compute it too."""
-    make = _makes.get(name)
+    """Returns the result of a call in a lambda with a form that a scan can compute, if there is one."""
+    make = _VECTOR_FORMS.get(name)
     if make is None or result.type.is_nullable:
         return result
     compute = make(args, result.type)
@@ -45,16 +47,20 @@ def with_vector_form(name: str, args: tuple[Typed, ...], result: Typed) -> Typed
 
 
 def as_numbers(array: pa.Array) -> np.ndarray:
-    """Whole or floating numbers without NULLs."""
+    """Returns integers or floats without NULLs as a NumPy array."""
     return np.asarray(array)
 
 
 def is_number(type_: DataType) -> bool:
+    """Tells whether a type is an integer or float, without Nullable."""
     return isinstance(type_, (IntegerType, FloatType))
 
 
 def _operands(args: Sequence[Typed], kind: np.dtype) -> Callable[[Sequence[pa.Array]], list[np.ndarray]]:
-    """From what is no literal to all arguments as numbers of a kind; what has no room wraps around."""
+    """Returns a function from the non-literal arguments to all arguments, as numbers of one kind.
+
+    Numbers that do not fit the kind wrap around.
+    """
     constants = [np.asarray(arg.value).astype(kind) if arg.is_literal else None for arg in args]
 
     def operands(given: Sequence[pa.Array]) -> list[np.ndarray]:
@@ -80,15 +86,15 @@ def _arithmetic(operator: Callable[..., np.ndarray]) -> VectorFormFactory:
     return make
 
 
-_makes["plus"] = _arithmetic(np.add)
-_makes["minus"] = _arithmetic(np.subtract)
-_makes["multiply"] = _arithmetic(np.multiply)
-_makes["divide"] = _arithmetic(np.divide)
-_makes["negate"] = _arithmetic(np.negative)
+_VECTOR_FORMS["plus"] = _arithmetic(np.add)
+_VECTOR_FORMS["minus"] = _arithmetic(np.subtract)
+_VECTOR_FORMS["multiply"] = _arithmetic(np.multiply)
+_VECTOR_FORMS["divide"] = _arithmetic(np.divide)
+_VECTOR_FORMS["negate"] = _arithmetic(np.negative)
 
 
 def _modulo(args: tuple[Typed, ...], result: DataType) -> Compute | None:
-    """Of whole numbers, by a number."""
+    """Builds the modulo of integers by a literal positive integer."""
     value, divisor = args
     if not isinstance(value.type, IntegerType) or not isinstance(result, IntegerType):
         return None
@@ -103,14 +109,14 @@ def _modulo(args: tuple[Typed, ...], result: DataType) -> Compute | None:
     return compute
 
 
-_makes["modulo"] = _modulo
+_VECTOR_FORMS["modulo"] = _modulo
 
 
 def _comparison(operator: Callable[..., np.ndarray], function: str) -> VectorFormFactory:
     def make(args: tuple[Typed, ...], result: DataType) -> Compute | None:
         types = [arg.type for arg in args]
         if all(isinstance(type_, StringType) for type_ in types):
-            return _compared_texts(args, function)
+            return _compare_texts(args, function)
         if not all(is_number(type_) for type_ in types):
             return None
         signs = {type_.signed for type_ in types if isinstance(type_, IntegerType)}
@@ -126,7 +132,7 @@ def _comparison(operator: Callable[..., np.ndarray], function: str) -> VectorFor
     return make
 
 
-def _compared_texts(args: tuple[Typed, ...], function: str) -> Compute:
+def _compare_texts(args: tuple[Typed, ...], function: str) -> Compute:
     constants = [pa.scalar(arg.value, pa.string()) if arg.is_literal else None for arg in args]
 
     def compute(*given: pa.Array) -> pa.Array:
@@ -136,12 +142,12 @@ def _compared_texts(args: tuple[Typed, ...], function: str) -> Compute:
     return compute
 
 
-_makes["equals"] = _comparison(np.equal, "equal")
-_makes["notEquals"] = _comparison(np.not_equal, "not_equal")
-_makes["less"] = _comparison(np.less, "less")
-_makes["lessOrEquals"] = _comparison(np.less_equal, "less_equal")
-_makes["greater"] = _comparison(np.greater, "greater")
-_makes["greaterOrEquals"] = _comparison(np.greater_equal, "greater_equal")
+_VECTOR_FORMS["equals"] = _comparison(np.equal, "equal")
+_VECTOR_FORMS["notEquals"] = _comparison(np.not_equal, "not_equal")
+_VECTOR_FORMS["less"] = _comparison(np.less, "less")
+_VECTOR_FORMS["lessOrEquals"] = _comparison(np.less_equal, "less_equal")
+_VECTOR_FORMS["greater"] = _comparison(np.greater, "greater")
+_VECTOR_FORMS["greaterOrEquals"] = _comparison(np.greater_equal, "greater_equal")
 
 
 def _length(args: tuple[Typed, ...], result: DataType) -> Compute | None:
@@ -150,21 +156,21 @@ def _length(args: tuple[Typed, ...], result: DataType) -> Compute | None:
     return lambda given: fixed_width_column(np.diff(text_offsets(given)).astype(np.uint64), pa.uint64(), given)
 
 
-_makes["length"] = _length
+_VECTOR_FORMS["length"] = _length
 
 
-def text_conversion(type_: DataType) -> Compute | None:
-    """What makes texts of values of a type."""
+def find_text_conversion(type_: DataType) -> Compute | None:
+    """Returns the function that formats values of a type as texts, or ``None``."""
     if type_ == FloatType(64):
         return format_floats
     return (lambda given: given.cast(pa.string())) if isinstance(type_, (IntegerType, StringType)) else None
 
 
 def _to_string(args: tuple[Typed, ...], result: DataType) -> Compute | None:
-    return text_conversion(args[0].type) if len(args) == 1 else None
+    return find_text_conversion(args[0].type) if len(args) == 1 else None
 
 
-_makes["toString"] = _to_string
+_VECTOR_FORMS["toString"] = _to_string
 
 
 def _concat(args: tuple[Typed, ...], result: DataType) -> Compute | None:
@@ -180,4 +186,4 @@ def _concat(args: tuple[Typed, ...], result: DataType) -> Compute | None:
     return compute
 
 
-_makes["concat"] = _concat
+_VECTOR_FORMS["concat"] = _concat

@@ -1,9 +1,13 @@
-"""The function table: name → argument rules → result type and DuckDB expression.
+"""Function table: name → argument rules → result type and DuckDB expression.
 
-A rule's ``build`` gets a :class:`Call` and returns a ``Typed``. Before it runs, the common ClickHouse rules are applied
-unless the rule says otherwise: a NULL literal makes the result NULL; Nullable is taken off the arguments and put around
-the result (DuckDB's operators give NULL for NULL by themselves); LowCardinality stays when one argument has it and the
-others are constants. A name that is not in the table is refused with code 46: nothing is ever guessed.
+A rule's ``build`` gets a :class:`Call` and returns a ``Typed``. Unless the rule says otherwise, ``apply`` first applies
+ClickHouse's common rules:
+
+- A NULL literal makes the result NULL.
+- Nullable is taken off the arguments and put around the result (DuckDB's operators return NULL for NULL anyway).
+- LowCardinality stays when one argument has it and the others are constants.
+
+A name that is not in the table is refused with code 46: nothing is ever guessed.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ from sql.typing.typed_expressions import NOT_LITERAL, LambdaType, Typed, literal
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What functions may know about the query: zone, session constants, the clock."""
+    """The query state that functions may read: time zone, session constants, clock, settings."""
 
     zone: str = "UTC"
     constants: dict[str, str] = field(default_factory=dict)
@@ -52,10 +56,10 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: ``args`` and ``params`` are compiled; ``name`` is canonical; ``node`` is the tree.
+    """One call: ``args`` and ``params`` are compiled, ``name`` is canonical, ``node`` is the syntax tree.
 
-    ``distinct`` and ``filter`` are of an aggregate: before its arguments, and behind its bracket. ``is_nullable``: an
-    argument is, which ``args`` do not show (``Rule.nulls``).
+    ``distinct`` and ``filter`` belong to aggregates: the SQL before the arguments and after the closing bracket.
+    ``is_nullable``: an argument was Nullable before ``apply`` took that off (see ``Rule.nulls``).
     """
 
     name: str
@@ -69,9 +73,11 @@ class Call:
 
     @property
     def types(self) -> tuple[DataType, ...]:
+        """The types of the arguments."""
         return tuple(arg.type for arg in self.args)
 
     def wrong_type(self, position: int, expected: str = "") -> UserError:
+        """Returns error 43 for the argument at ``position``, counted from 0."""
         hint = f", expected {expected}" if expected else ""
         return UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT",
@@ -79,7 +85,7 @@ class Call:
         )
 
     def constant_int(self, position: int, default: int | None = None) -> int:
-        """The value of an argument that must be a literal integer."""
+        """Returns an argument that must be a literal integer. Raises ``UserError`` 44."""
         if position >= len(self.args) and default is not None:
             return default
         value = self.args[position].value
@@ -90,13 +96,17 @@ class Call:
         return value
 
     def constant_precision(self, position: int, default: int | None = None) -> int:
-        """Digits behind the second of a DateTime64. Raises ``UserError`` 69 for more than nine, or fewer than none."""
+        """Returns the number of decimal digits of a DateTime64's seconds.
+
+        Raises ``UserError`` 69 for a number that is not from 0 to 9.
+        """
         precision = self.constant_int(position, default)
         if not 0 <= precision <= 9:
             raise UserError("ARGUMENT_OUT_OF_BOUND", f"Scale {precision} of DateTime64 must be from 0 to 9")
         return precision
 
     def constant_text(self, position: int) -> str:
+        """Returns an argument that must be a literal string. Raises ``UserError`` 44."""
         value = self.args[position].value
         if not isinstance(value, str):
             raise UserError(
@@ -105,7 +115,10 @@ class Call:
         return value
 
     def constant_zone(self, position: int) -> str | None:
-        """The time zone that an argument names, if there is one. Raises ``UserError`` 36 for an unknown zone."""
+        """Returns the time zone named by an optional argument, or ``None``.
+
+        Raises ``UserError`` 36 for an unknown zone.
+        """
         if position >= len(self.args):
             return None
         return check_timezone(self.constant_text(position) or None)
@@ -116,20 +129,24 @@ Build = Callable[[Call], Typed]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``nulls``: the common treatment of NULL and Nullable; ``conditions``: BOOLEAN arguments are taken as they are."""
+    """One function of the table: its name, its ``build``, its number of arguments, the rules that apply.
+
+    ``nulls``: NULL and Nullable get the common treatment. ``takes_conditions``: arguments that are DuckDB BOOLEANs are
+    passed as they are, not as UInt8.
+    """
 
     name: str
     build: Build
-    least: int
-    most: int | None
+    min_arguments: int
+    max_arguments: int | None
     nulls: bool = True
     low_cardinality: bool = True
-    conditions: bool = False
+    takes_conditions: bool = False
     aggregate: bool = False
     empty_nan: bool = False
-    """Of an aggregate: nothing aggregated gives NaN instead of the type's default."""
+    """For aggregates: no aggregated row gives NaN instead of the type's default."""
     never_null: bool = False
-    """Of an aggregate: not Nullable even for Nullable arguments (count, uniq, groupArray)."""
+    """For aggregates: the result is not Nullable even for Nullable arguments (count, uniq, groupArray)."""
 
 
 _RULES: dict[str, Rule] = {}
@@ -138,7 +155,7 @@ _AGGREGATES: dict[str, Rule] = {}
 
 
 def define(names: str, build: Build, arguments: int | tuple[int, int | None], **options: bool) -> None:
-    """Enters a rule under its name and aliases (separated by spaces; the first is canonical)."""
+    """Enters a rule under its names, separated by spaces; the first is canonical, the rest aliases."""
     least, most = arguments if isinstance(arguments, tuple) else (arguments, arguments)
     canonical = names.split()[0]
     rule = Rule(canonical, build, least, most, **options)
@@ -150,7 +167,7 @@ def define(names: str, build: Build, arguments: int | tuple[int, int | None], **
 
 
 def function(names: str, arguments: int | tuple[int, int | None], **options: bool) -> Callable[[Build], Build]:
-    """``define`` as a decorator."""
+    """Returns ``define`` as a decorator."""
 
     def enter(build: Build) -> Build:
         define(names, build, arguments, **options)
@@ -160,34 +177,39 @@ def function(names: str, arguments: int | tuple[int, int | None], **options: boo
 
 
 def find_rule(name: str) -> Rule | None:
+    """Returns a scalar function's rule, or ``None``. Some names are found in any case."""
     return _RULES.get(name) or _RULES.get(_LOWER.get(name.lower(), ""))
 
 
 def find_aggregate(name: str) -> Rule | None:
+    """Returns an aggregate function's rule, or ``None``. Some names are found in any case."""
     return _AGGREGATES.get(name) or _AGGREGATES.get(_LOWER.get(name.lower(), ""))
 
 
 def canonical_function_name(name: str) -> str:
-    """The table's spelling of a name that is known in any case; other names as they are."""
+    """Returns the table's spelling of a case-insensitive name; other names unchanged."""
     if name in _RULES or name in _AGGREGATES:
         return name
     return _LOWER.get(name.lower(), name)
 
 
 def list_functions() -> list[tuple[str, bool]]:
-    """(name, whether it is an aggregate) of all functions, sorted."""
+    """Returns (name, whether it is an aggregate) of all functions, sorted."""
     return sorted([*((name, False) for name in _RULES), *((name, True) for name in _AGGREGATES)])
 
 
 def unknown_function_error(name: str) -> UserError:
+    """Returns error 46 for an unknown name, with similar names as a hint."""
     close = difflib.get_close_matches(name, [*_RULES, *_AGGREGATES], n=2)
     hint = f". Maybe you meant: {close}" if close else ""
     return UserError("UNKNOWN_FUNCTION", f"Function with name `{name}` does not exist or is not supported{hint}")
 
 
 def check_arity(rule: Rule, count: int) -> None:
-    if count < rule.least or (rule.most is not None and count > rule.most):
-        wanted = str(rule.least) if rule.most == rule.least else f"{rule.least} to {rule.most or 'any number'}"
+    """Raises ``UserError`` 42 if a function does not take this number of arguments."""
+    least, most = rule.min_arguments, rule.max_arguments
+    if count < least or (most is not None and count > most):
+        wanted = str(least) if most == least else f"{least} to {most or 'any number'}"
         raise UserError(
             "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
             f"Number of arguments for function {rule.name} doesn't match: passed {count}, should be {wanted}",
@@ -198,45 +220,44 @@ NEVER_CONSTANT = frozenset({"materialize", "blockSize", "rowNumberInBlock", "sle
 
 
 def apply(rule: Rule, call: Call) -> Typed:
-    """The result of a scalar function under the common rules."""
+    """Compiles a call of a scalar function under the common rules. Raises ``UserError`` 42."""
     check_arity(rule, len(call.args))
-    args = call.args if rule.conditions else tuple(arg.plain for arg in call.args)
+    args = call.args if rule.takes_conditions else tuple(arg.plain for arg in call.args)
     constant = rule.name not in NEVER_CONSTANT and all(arg.is_constant for arg in args)
     if not rule.nulls:
         result = rule.build(replace(call, args=args))
-        return _finished(_in_lambda(rule, args, result), constant)
+        return _mark_constant(_add_vector_form(rule, args, result), constant)
     if any(isinstance(strip_nullable(arg.type), NothingType) for arg in args):
         return literal(None)
     nullable = any(arg.type.is_nullable for arg in args)
-    stripped = tuple([_retyped(arg, strip_nullable(arg.type)) for arg in args])
+    stripped = tuple([_with_type(arg, strip_nullable(arg.type)) for arg in args])
     result = rule.build(replace(call, args=stripped, is_nullable=nullable))
     type_ = make_nullable(result.type) if nullable else result.type
     if nullable and not result.type.is_nullable:
         if type_.is_nullable:
-            result = _null_for_null(result, args)
+            result = _restore_nulls(result, args)
         else:  # an array cannot be NULL: it is computed from the default under the NULL
             filled = zip(args, stripped, strict=True)
-            known = tuple(_filled(given, bare) if given.type.is_nullable else bare for given, bare in filled)
+            known = tuple(_fill_nulls(given, bare) if given.type.is_nullable else bare for given, bare in filled)
             result = rule.build(replace(call, args=known))
     if rule.low_cardinality and _keeps_low_cardinality(args, type_):
         type_ = LowCardinalityType(type_)
-    return _finished(_in_lambda(rule, args, _retyped(result, type_)), constant)
+    return _mark_constant(_add_vector_form(rule, args, _with_type(result, type_)), constant)
 
 
-def _in_lambda(rule: Rule, args: tuple[Typed, ...], result: Typed) -> Typed:
+def _add_vector_form(rule: Rule, args: tuple[Typed, ...], result: Typed) -> Typed:
     return with_vector_form(rule.name, args, result) if result.sql.traits & ELEMENT else result
 
 
-def _retyped(value: Typed, type_: DataType) -> Typed:
+def _with_type(value: Typed, type_: DataType) -> Typed:
+    """Returns the value with another type. This costs a third of ``replace``, and runs for every argument."""
     if type_ is value.type:
         return value
-    return Typed(
-        value.sql, type_, value.value, value.is_constant, value.is_condition, value.elements, value.apply
-    )  # a third of what ``replace`` costs, for every argument of every call
+    return Typed(value.sql, type_, value.value, value.is_constant, value.is_condition, value.elements, value.apply)
 
 
-def _null_for_null(result: Typed, args: Sequence[Typed]) -> Typed:
-    """A NULL argument makes the result NULL also where DuckDB would answer something else."""
+def _restore_nulls(result: Typed, args: Sequence[Typed]) -> Typed:
+    """Makes the result NULL for a NULL argument where DuckDB would answer something else."""
     if isinstance(result.sql, IntegerSum) or not _hides_null(result.sql, [arg.sql for arg in args]):
         return result
     missing = join_fragments(" OR ", [fragment("{} IS NULL", arg.sql) for arg in args if arg.type.is_nullable])
@@ -244,7 +265,7 @@ def _null_for_null(result: Typed, args: Sequence[Typed]) -> Typed:
 
 
 def _hides_null(sql: Fragment, args: Sequence[Fragment]) -> bool:
-    """Whether what is around the arguments may be something else than NULL where one of them is NULL."""
+    """Tells whether the SQL around the arguments may turn a NULL argument into another value."""
     ahead = [sql]
     while ahead:
         node = ahead.pop()
@@ -256,11 +277,11 @@ def _hides_null(sql: Fragment, args: Sequence[Fragment]) -> bool:
     return False
 
 
-def _filled(given: Typed, bare: Typed) -> Typed:
+def _fill_nulls(given: Typed, bare: Typed) -> Typed:
     return replace(bare, sql=fragment("coalesce({}, {})", given.sql, default_value(bare.type)))
 
 
-def _finished(result: Typed, constant: bool) -> Typed:
+def _mark_constant(result: Typed, constant: bool) -> Typed:
     return replace(result, is_constant=True) if constant and not result.is_constant else result
 
 
@@ -275,4 +296,5 @@ def _keeps_low_cardinality(args: Sequence[Typed], result: DataType) -> bool:
 
 
 def typed_result(sql: Fragment, type_: DataType, *, condition: bool = False, value: Any = NOT_LITERAL) -> Typed:
+    """Returns compiled SQL as a value; ``condition``: it is a DuckDB BOOLEAN."""
     return Typed(sql, type_, value, is_condition=condition)

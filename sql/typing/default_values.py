@@ -1,4 +1,4 @@
-"""The default value of each type, as a DuckDB expression."""
+"""Default values of types, as DuckDB expressions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sql.typing.typed_expressions import tuple_sql
 
 
 def default_value(type_: DataType) -> Fragment:
-    """The default value of a type as an engine value."""
+    """Returns the default value of a type; NULL if it is Nullable."""
     if type_.is_nullable:
         return fragment("CAST(NULL AS {})", duckdb_type(type_))
     if isinstance(type_, LowCardinalityType):

@@ -1,4 +1,4 @@
-"""Conversions to integers, as DuckDB expressions: what does not fit wraps around, as in ClickHouse."""
+"""Conversions to integers, as DuckDB expressions; numbers that do not fit wrap around."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sql.typing.typed_expressions import UINT32, UINT64, Typed, cast
 
 
 def wrap_integer(sql: Fragment, source: IntegerType, goal: IntegerType) -> Fragment:
-    """Two's complement: the low bits of the value."""
+    """Returns the low bits of an integer, in two's complement."""
     if source.minimum >= goal.minimum and source.maximum <= goal.maximum:
         return sql if source == goal else cast(sql, goal)
     if goal.bits == 64:
@@ -40,14 +40,14 @@ def wrap_integer(sql: Fragment, source: IntegerType, goal: IntegerType) -> Fragm
 
 
 def wrap_to_64_bits(sql: Fragment, goal: IntegerType) -> Fragment:
-    """The low 64 bits of a HUGEINT (or narrower) value as BIGINT or UBIGINT."""
+    """Returns the low 64 bits of a HUGEINT (or narrower) value as BIGINT or UBIGINT."""
     return function_call(
         "pando_low_signed" if goal.signed else "pando_low_unsigned", fragment("CAST({} AS HUGEINT)", sql)
     )
 
 
 def to_integer(value: Typed, source: DataType, goal: IntegerType) -> Fragment | None:
-    """CAST to an integer type of what is no text; ``None`` where ClickHouse has no such conversion."""
+    """Compiles CAST to an integer type for all types but strings; ``None`` if ClickHouse has none."""
     wide = IntegerType(64, True)
     match source:
         case IntegerType():
@@ -57,7 +57,7 @@ def to_integer(value: Typed, source: DataType, goal: IntegerType) -> Fragment | 
         case BoolType():
             return cast(value.sql, goal)
         case FloatType():
-            return _integer_of_float(value.sql, goal)
+            return _float_to_integer(value.sql, goal)
         case DecimalType(_, scale):
             return cast(fragment("trunc({})", value.sql) if scale else value.sql, goal)
         case DateType() | Date32Type():
@@ -74,7 +74,7 @@ def to_integer(value: Typed, source: DataType, goal: IntegerType) -> Fragment | 
     return None
 
 
-def _integer_of_float(sql: Fragment, goal: IntegerType) -> Fragment:
+def _float_to_integer(sql: Fragment, goal: IntegerType) -> Fragment:
     if goal.bits == 64:
         return fragment("pando_float_64({})", sql) if goal.signed else fragment("pando_float_unsigned_64({})", sql)
     if goal.bits == 32 and not goal.signed:

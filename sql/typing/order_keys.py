@@ -1,8 +1,10 @@
-"""What DuckDB orders as ClickHouse orders a value: UUIDs by their halves, and NULL and NaN within arrays and tuples.
+"""Sort keys: values that DuckDB orders as ClickHouse orders the originals.
 
-DuckDB takes NULL and NaN within a value for the greatest. ClickHouse takes them for the greatest where it looks for the
-least (``min``, ORDER BY … ASC, ``<``) and for the least where it looks for the greatest (``max``, ORDER BY … DESC), so
-that they come last. A NULL or NaN that is the whole value is a matter of who asks.
+They serve UUIDs, which ClickHouse orders by their halves, and NULL and NaN within arrays and tuples.
+
+DuckDB takes NULL and NaN within a value for the greatest. ClickHouse places them last. So it takes them for the
+greatest in ascending order (``min``, ORDER BY … ASC, ``<``), and for the least in descending order (``max``, ORDER BY …
+DESC). The callers deal with a NULL or NaN that is the whole value.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from sql.typing.typed_expressions import string_literal
 
 
 def has_own_order(type_: DataType, *, nulls_least: bool) -> bool:
-    """Whether DuckDB orders values of the type otherwise than ClickHouse."""
+    """Tells whether DuckDB orders values of the type differently from ClickHouse."""
     match strip_nullable(type_):
         case UUIDType():
             return True
@@ -28,18 +30,18 @@ def has_own_order(type_: DataType, *, nulls_least: bool) -> bool:
 
 
 def element_differs(type_: DataType, nulls_least: bool) -> bool:
-    """The same of values within an array."""
+    """Tells the same about values within an array."""
     may_be_last = nulls_least and (type_.is_nullable or isinstance(strip_nullable(type_), FloatType))
     return may_be_last or has_own_order(type_, nulls_least=nulls_least)
 
 
 def order_key(sql: Fragment, type_: DataType, *, nulls_least: bool) -> Fragment:
-    """A value in DuckDB's order; ``sql`` itself where that is ClickHouse's."""
+    """Returns a sort key for the value; ``sql`` itself where DuckDB's order is ClickHouse's."""
     if not has_own_order(type_, nulls_least=nulls_least):
         return sql
     match strip_nullable(type_):
         case UUIDType():
-            return swapped_halves(sql)
+            return swap_uuid_halves(sql)
         case ArrayType(inner):
             return fragment("list_transform({}, lambda o: {})", sql, element_key(leaf("o"), inner, nulls_least))
         case MapType(key, value):
@@ -59,7 +61,7 @@ def order_key(sql: Fragment, type_: DataType, *, nulls_least: bool) -> Fragment:
 
 
 def element_key(sql: Fragment, type_: DataType, nulls_least: bool) -> Fragment:
-    """:func:`order_key` of a value within an array, which may be NULL or NaN."""
+    """Returns :func:`order_key` of a value within an array, which may be NULL or NaN."""
     key = order_key(sql, type_, nulls_least=nulls_least)
     if not nulls_least:
         return key
@@ -68,8 +70,8 @@ def element_key(sql: Fragment, type_: DataType, nulls_least: bool) -> Fragment:
     return fragment("row({0} IS NOT NULL, {0})", key) if type_.is_nullable else key
 
 
-def swapped_halves(uuid: Fragment) -> Fragment:
-    """ClickHouse compares the second half of a UUID first. Twice it is the UUID again."""
+def swap_uuid_halves(uuid: Fragment) -> Fragment:
+    """Swaps the halves of a UUID: ClickHouse compares the second one first."""
     return fragment("pando_swapped_halves({})", uuid)
 
 

@@ -1,6 +1,6 @@
-"""ClickHouse's rules for result types: of arithmetic, and the least type that holds several ("supertype").
+"""ClickHouse's rules for result types: arithmetic, and the common type of several ("supertype").
 
-Source: ClickHouse documentation, "Arithmetic functions" and the behaviour of ``if``, ``array`` and UNION.
+Source: ClickHouse documentation, "Arithmetic functions", and the behaviour of ``if``, ``array`` and UNION.
 """
 
 from __future__ import annotations
@@ -34,39 +34,43 @@ from sql.typing.typed_expressions import FLOAT32, FLOAT64, INT64, STRING, UINT8
 
 
 def is_number(type_: DataType) -> bool:
+    """Tells whether a type is numeric (Bool and Decimal included); Nullable is ignored."""
     return isinstance(strip_nullable(type_), (IntegerType, FloatType, DecimalType, BoolType))
 
 
 def is_integer(type_: DataType) -> bool:
+    """Tells whether a type is an integer or Bool; Nullable is ignored."""
     return isinstance(strip_nullable(type_), (IntegerType, BoolType))
 
 
 def is_string(type_: DataType) -> bool:
+    """Tells whether a type is String or FixedString; Nullable is ignored."""
     return isinstance(strip_nullable(type_), (StringType, FixedStringType))
 
 
 def is_date_or_time(type_: DataType) -> bool:
+    """Tells whether a type is a date or a time; Nullable is ignored."""
     return isinstance(strip_nullable(type_), (DateType, Date32Type, DateTimeType, DateTime64Type))
 
 
 def bool_as_integer(type_: DataType) -> IntegerType:
-    """Bool counts as UInt8."""
+    """Returns an integer type itself, and UInt8 for Bool."""
     return type_ if isinstance(type_, IntegerType) else UINT8
 
 
 def sum_type(left: IntegerType, right: IntegerType) -> IntegerType:
-    """The type of ``+`` (and ``*``): the next wider one, signed if either is."""
+    """Returns the type of ``+`` and ``*``: the next wider one, signed if a side is."""
     bits = min(64, 2 * max(left.bits, right.bits))
     return IntegerType(bits, left.signed or right.signed)
 
 
 def difference_type(left: IntegerType, right: IntegerType) -> IntegerType:
-    """The type of ``-``: as ``+``, always signed."""
+    """Returns the type of ``-``: as wide as for ``+``, always signed."""
     return IntegerType(min(64, 2 * max(left.bits, right.bits)), True)
 
 
 def machine_decimal_digits(precision: int) -> int:
-    """The most digits of the machine type that holds this many."""
+    """Returns the maximal precision of the machine type that holds this many digits."""
     return next(width for width in (9, 18, 38) if precision <= width)
 
 
@@ -81,7 +85,7 @@ def _as_decimal(type_: DataType) -> DecimalType:
 
 
 def supertype(types: Iterable[DataType]) -> DataType:
-    """The least type that holds values of all. Raises ``UserError`` 386 where ClickHouse has none."""
+    """Returns the smallest type that holds the values of all types. Raises ``UserError`` 386."""
     given = list(dict.fromkeys(types))
     if len(given) == 1:
         return given[0]
@@ -91,18 +95,20 @@ def supertype(types: Iterable[DataType]) -> DataType:
     some = [type_ for type_ in bare if not isinstance(type_, NothingType)]
     if not some:
         return given[0] if not nullable else NullableType(NothingType())
-    result = some[0] if len(some) == 1 else _common(some)
+    result = some[0] if len(some) == 1 else _common_type(some)
     if nullable:
         result = make_nullable(result)
     return LowCardinalityType(result) if all(low) and not isinstance(result, LowCardinalityType) else result
 
 
 def no_supertype_error(types: Sequence[DataType]) -> UserError:
+    """Returns error 386 for types without a supertype."""
     names = ", ".join(str(type_) for type_ in types)
     return UserError("NO_COMMON_TYPE", f"There is no supertype for types {names}: convert them to one type first")
 
 
-def _common(types: list[DataType]) -> DataType:
+def _common_type(types: list[DataType]) -> DataType:
+    """Returns the supertype of several types without Nullable. Raises ``UserError`` 386."""
     if all(isinstance(type_, ArrayType) for type_ in types):
         return ArrayType(supertype(type_.inner for type_ in types))  # type: ignore[attr-defined]
     if all(isinstance(type_, MapType) for type_ in types):
@@ -138,7 +144,7 @@ def _common_time(types: list[DataType]) -> DataType:
     fine = [type_ for type_ in types if isinstance(type_, DateTime64Type)]
     zones = [type_.timezone for type_ in types if isinstance(type_, (DateTimeType, DateTime64Type))]
     if fine:
-        return DateTime64Type(*_finest(fine))
+        return DateTime64Type(*_highest_precision(fine))
     if zones:
         if any(isinstance(type_, Date32Type) for type_ in types):
             return DateTime64Type(0)
@@ -146,13 +152,14 @@ def _common_time(types: list[DataType]) -> DataType:
     return Date32Type()
 
 
-def _finest(types: list[DateTime64Type]) -> tuple[int, str | None]:
-    """Precision and zone of the finest one; the first of equally fine ones."""
+def _highest_precision(types: list[DateTime64Type]) -> tuple[int, str | None]:
+    """Returns precision and zone of the first type of the highest precision."""
     finest = max(types, key=lambda type_: type_.precision)
     return finest.precision, finest.timezone
 
 
 def _common_number(types: list[DataType]) -> DataType:
+    """Returns the supertype of numeric types. Raises ``UserError`` 386."""
     floats = [type_ for type_ in types if isinstance(type_, FloatType)]
     decimals = [type_ for type_ in types if isinstance(type_, DecimalType)]
     integers = [bool_as_integer(type_) for type_ in types if isinstance(type_, (IntegerType, BoolType))]
@@ -176,7 +183,10 @@ def _common_number(types: list[DataType]) -> DataType:
 
 
 def _common_decimal(decimals: list[DecimalType], integers: list[IntegerType]) -> DataType:
-    """The finest scale in the widest machine type; whole numbers of 32 and 64 bits fit those widths without a scale."""
+    """Returns the Decimal of the largest scale and the widest machine type.
+
+    Integers of 32 and 64 bits fit the machine types of their widths if the scale is 0.
+    """
     scale = max(type_.scale for type_ in decimals)
     width = max(machine_decimal_digits(type_.precision) for type_ in decimals)
     if integers:
@@ -190,7 +200,7 @@ def _common_decimal(decimals: list[DecimalType], integers: list[IntegerType]) ->
 
 
 def sum_result(type_: DataType) -> DataType:
-    """The type of ``sum``."""
+    """Returns the type of the aggregate ``sum``. Raises ``UserError`` 43."""
     match type_:
         case IntegerType(_, signed):
             return INT64 if signed else IntegerType(64, False)

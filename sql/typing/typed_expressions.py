@@ -1,11 +1,12 @@
-"""A compiled expression: DuckDB SQL (``sql.typing.duckdb.sql_fragments``) with the ClickHouse type of its values.
+"""Compiled expressions: DuckDB SQL (``sql.typing.duckdb.sql_fragments``) with its ClickHouse type.
 
 Invariants:
 
-- ``sql`` can stand anywhere in an expression (it is a call, a cast, a name or in brackets), and has the engine type of
-  ``type`` (``mapping.engine_type``), except that a *condition* (a UInt8 of comparisons) may be a DuckDB BOOLEAN:
-  ``is_condition`` tells, and ``number`` gives the integer. It is rendered with its statement, not before.
-- ``value`` is the Python value of a literal, or ``NOT_LITERAL``; ``is_constant`` is true without any column below.
+- ``sql`` can stand anywhere in an expression: it is a call, a cast, a name or in brackets.
+- ``sql`` has the DuckDB type of ``type`` (``engine_types.duckdb_type``). Only a *condition*, a UInt8 of comparisons,
+  may be a BOOLEAN: ``is_condition`` tells, and ``number`` gives the integer.
+- ``sql`` is rendered with its statement, not before.
+- ``value`` is the Python value of a literal, or ``NOT_LITERAL``. ``is_constant``: there is no column below.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from parts.types import (
     StringType,
     TupleType,
 )
-from sql.typing.duckdb.engine_types import duckdb_type, engine_names
+from sql.typing.duckdb.engine_types import duckdb_field_names, duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, Piece, fragment, join_fragments, leaf
 
 NOT_LITERAL: Any = object()
@@ -65,7 +66,7 @@ class IntervalType(DataType):
 
 
 def is_query_only_type(type_: DataType) -> bool:
-    """Whether values of the type are intervals or lambdas, or have some inside: they cannot be stored or written."""
+    """Tells whether a type contains intervals or lambdas, which cannot be stored or returned."""
     match type_:
         case IntervalType() | LambdaType():
             return True
@@ -82,7 +83,7 @@ def is_query_only_type(type_: DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LambdaType(DataType):
-    """The type of ``x -> …``: only higher-order functions take it."""
+    """The type of ``x -> …``, which only higher-order functions take."""
 
     @property
     def name(self) -> str:
@@ -91,6 +92,8 @@ class LambdaType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
+    """A compiled expression: DuckDB SQL with its ClickHouse type, and what is known about its value."""
+
     sql: Fragment
     type: DataType
     value: Any = NOT_LITERAL
@@ -99,84 +102,87 @@ class Typed:
     elements: tuple[Typed, ...] | None = None
     """The parts of a ``tuple(…)`` or ``array(…)`` written in place."""
     apply: Callable[[list[Typed]], Typed] | None = None
-    """Of a lambda: from its arguments to its body."""
+    """For lambdas: compiles the body for given arguments."""
 
     @property
     def is_literal(self) -> bool:
+        """Whether the value is a literal."""
         return self.value is not NOT_LITERAL
 
     @property
     def number(self) -> Fragment:
-        """The SQL as a value of the engine type, never a BOOLEAN for a UInt8."""
+        """The SQL as a value of the DuckDB type, never a BOOLEAN for a UInt8."""
         return fragment("CAST({} AS UTINYINT)", self.sql) if self.is_condition else self.sql
 
     @property
     def plain(self) -> Typed:
-        """Itself with ``number`` as its SQL."""
+        """The same expression with ``number`` as its SQL."""
         return replace(self, sql=self.number, is_condition=False) if self.is_condition else self
 
     @property
     def condition(self) -> Fragment:
-        """The SQL as a BOOLEAN: true where the value is not zero."""
-        if self.is_condition or isinstance(_bare(self.type), BoolType):
+        """The SQL as a BOOLEAN that is true where the value is not zero."""
+        if self.is_condition or isinstance(_without_nullable(self.type), BoolType):
             return self.sql
-        if isinstance(_bare(self.type), NothingType):
+        if isinstance(_without_nullable(self.type), NothingType):
             return fragment("CAST(NULL AS BOOLEAN)")
         return fragment("({} <> 0)", self.sql)
 
 
-def _bare(type_: DataType) -> DataType:
+def _without_nullable(type_: DataType) -> DataType:
     from parts.types import strip_nullable
 
     return strip_nullable(type_)
 
 
 def string_literal(value: str) -> Fragment:
-    """A DuckDB string literal."""
+    """Returns a DuckDB string literal."""
     return leaf(string_literal_text(value))
 
 
 def string_literal_text(value: str) -> str:
-    """A DuckDB string literal, where a whole statement is written at once."""
+    """Returns the text of a DuckDB string literal, for statements written as one text."""
     if "\0" in value:
         return "(" + " || chr(0) || ".join(map(string_literal_text, value.split("\0"))) + ")"
     return "'" + value.replace("'", "''") + "'"
 
 
 def quote_identifier(name: str) -> str:
-    """A DuckDB identifier."""
+    """Returns a DuckDB identifier in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @lru_cache(4096)
 def column_label(number: int, name: str) -> str:
-    """DuckDB's name of a column of source ``number``.
+    """Returns DuckDB's name of a column of source ``number``.
 
-    DuckDB takes ASCII letters of both cases for one, ClickHouse does not: a mark before each capital keeps names apart.
+    A mark before each capital letter keeps names apart that differ only in case: DuckDB ignores the case of ASCII
+    letters.
     """
     return f"{number}." + _CAPITAL.sub(r"^\g<0>", name)
 
 
 def tuple_sql(type_: TupleType, parts: Iterable[Fragment]) -> Fragment:
-    """A tuple of the type, of the SQL of its elements."""
+    """Returns the SQL of a tuple with these elements."""
     named = [
         fragment("{} := {}", quote_identifier(name), part)
-        for name, part in zip(engine_names(type_), parts, strict=True)
+        for name, part in zip(duckdb_field_names(type_), parts, strict=True)
     ]
     return fragment("struct_pack({})", join_fragments(", ", named))
 
 
 def element_sql(value: Piece, position: int) -> Fragment:
-    """The element of a tuple at ``position``, from 1."""
+    """Returns the SQL of a tuple's element, counted from 1."""
     return fragment("struct_extract_at({}, {})", value, position)
 
 
 def cast(sql: Piece, type_: DataType) -> Fragment:
+    """Returns the SQL of a DuckDB cast to the type."""
     return fragment("CAST({} AS {})", sql, duckdb_type(type_))
 
 
 def literal(value: object, written: str = "") -> Typed:
-    """A constant with the type ClickHouse gives it: the narrowest integer, Float64, String, Bool or NULL."""
+    """Returns a constant with ClickHouse's type: the narrowest integer, Float64, String, Bool or NULL."""
     if value is None:
         return Typed(fragment("NULL"), NULL_TYPE, None, True)
     if isinstance(value, bool):
@@ -191,6 +197,7 @@ def literal(value: object, written: str = "") -> Typed:
 
 
 def float_literal_text(value: float) -> Fragment:
+    """Returns the SQL of a Float64 literal."""
     digits = repr(value)
     if value != value or value in (float("inf"), float("-inf"), 0):
         return fragment("CAST('{}' AS DOUBLE)", digits)
@@ -199,6 +206,10 @@ def float_literal_text(value: float) -> Fragment:
 
 
 def integer_literal_type(value: int) -> IntegerType:
+    """Returns the narrowest integer type of a literal, unsigned unless it is negative.
+
+    Raises ``ValueError`` for more than 64 bits.
+    """
     for bits in (8, 16, 32, 64):
         type_ = IntegerType(bits, value < 0)
         if type_.minimum <= value <= type_.maximum:

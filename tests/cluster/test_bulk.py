@@ -133,7 +133,7 @@ def test_a_client_dies_while_it_exports(bulk: Bulk) -> None:
     """Nobody removes what it left, but the servers, when nothing was written there for a day."""
     table, export = bulk.filled(), uuid.uuid4().hex
     request = {"table": table, "columns": ["k"], "scan": export, "directory": "left", "export": export}
-    bulk.servers.first(lambda url: bulk.servers.call(url, "/scan/export", {**request, "slot": 0, "slots": 2}))
+    bulk.servers.try_in_turn(lambda url: bulk.servers.call(url, "/scan/export", {**request, "slot": 0, "slots": 2}))
     (folder,) = bulk.root.glob("left.unfinished-*")
     bulk.replicas.restart("r1")
     bulk.replicas.wait(lambda: bulk.replicas.try_value("r1", "SELECT 1") == 1, "r1")

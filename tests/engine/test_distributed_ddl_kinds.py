@@ -9,10 +9,10 @@ import pytest
 from engine.distributed_ddl.output_modes import OutputMode
 from engine.distributed_ddl.statement_kinds import (
     AfterCrash,
-    after_crash,
     is_for_one_replica,
+    judge_after_crash,
+    make_repeatable,
     may_be_retried,
-    to_repeat,
 )
 from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError
 from sql.grammar.clause_types import (
@@ -107,7 +107,7 @@ def test_who_carries_it_out(text: str, expected: bool) -> None:
     ],
 )
 def test_after_a_crash(text: str, now: str, at_start: str, expected: AfterCrash) -> None:
-    assert after_crash(_parsed(text), Tables(now, at_start)) is expected
+    assert judge_after_crash(_parsed(text), Tables(now, at_start)) is expected
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_after_a_crash(text: str, now: str, at_start: str, expected: AfterCrash)
     ],
 )
 def test_what_is_repeated(text: str, repeated: str) -> None:
-    assert to_repeat(_parsed(text)) == _parsed(repeated)
+    assert make_repeatable(_parsed(text)) == _parsed(repeated)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_what_is_tried_again(text: str, error: PandoError, expected: bool) -> No
 
 
 def test_output_modes() -> None:
-    assert OutputMode.of("throw") == OutputMode(True, True, True, False)
-    assert OutputMode.of("none_only_active") == OutputMode(False, True, True, True)
-    assert OutputMode.of("null_status_on_timeout") == OutputMode(True, True, False, False)
-    assert OutputMode.of("never_throw") == OutputMode(True, False, False, False)
+    assert OutputMode.parse("throw") == OutputMode(True, True, True, False)
+    assert OutputMode.parse("none_only_active") == OutputMode(False, True, True, True)
+    assert OutputMode.parse("null_status_on_timeout") == OutputMode(True, True, False, False)
+    assert OutputMode.parse("never_throw") == OutputMode(True, False, False, False)

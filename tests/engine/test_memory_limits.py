@@ -135,10 +135,10 @@ def test_who_holds_most_is_stopped_for_the_server() -> None:
     big, small = process(processes, "big"), process(processes, "small")
     small.is_working = False
     held[0] = 4000
-    watchdog.run_once()
+    watchdog.check_once()
     assert not big.is_cancelled
     held[0] = 6000
-    watchdog.run_once()
+    watchdog.check_once()
     assert big.is_cancelled
     assert not small.is_cancelled
     with pytest.raises(PandoError) as caught:
@@ -155,10 +155,10 @@ def test_a_small_query_does_not_end_for_what_another_left_behind() -> None:
     held[0] = 6000
     watchdog.wake()
     held[0] = 6040
-    watchdog.run_once()
+    watchdog.check_once()
     assert not small.is_cancelled
     held[0] = 6060
-    watchdog.run_once()
+    watchdog.check_once()
     assert small.is_cancelled
 
 
@@ -169,10 +169,10 @@ def test_what_a_query_left_behind_is_not_the_growth_of_the_next() -> None:
     held[0] = 1000  # of one that has just ended
     status = QueryStatus(MemoryTracker("for query", 500))
     processes.add(Process("q", "", "u", QueryStatistics(), time.time(), status=status))
-    watchdog.run_once()
+    watchdog.check_once()
     assert (status.memory.total_bytes, status.is_stopped) == (0, False)
     held[0] = 1600
-    watchdog.run_once()
+    watchdog.check_once()
     assert (status.memory.total_bytes, status.is_stopped) == (600, True)
 
 
@@ -191,7 +191,7 @@ def test_an_interrupt_that_was_lost_is_repeated() -> None:
     one = process(processes, "one")
     one.status.register_interrupt(lambda: calls.append(1))
     one.stop()
-    Watchdog(processes, lambda: 0).run_once()
+    Watchdog(processes, lambda: 0).check_once()
     assert len(calls) == 2
 
 

@@ -18,7 +18,7 @@ from coordination.log.log_entry import EntryType, LogEntry
 from engine.engine import Engine
 from engine.queries.session import Session
 from engine.server.config import Config, ConfigError
-from engine.server.graphite_rollup_config import tag_list_regexp
+from engine.server.graphite_rollup_config import convert_tag_list
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
 from engine.simulator.simulated_servers import SimulatedServers
 from engine.simulator.trace import Trace
@@ -199,7 +199,7 @@ def test_which_rule_a_path_has() -> None:
     ],
 )
 def test_lists_of_tags(text: str, regexp: str, found: list[str], others: list[str]) -> None:
-    assert tag_list_regexp(text) == regexp
+    assert convert_tag_list(text) == regexp
     steps, _ = Rollup("r", patterns=(Pattern(regexp, "sum", ((0, 1),), "tagged"),)).rules_of(pa.array(found + others))
     assert steps.tolist() == [0] * len(found) + [-1] * len(others)
 

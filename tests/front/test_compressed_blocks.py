@@ -17,7 +17,7 @@ from engine.front.compressed_blocks import (
     BlockCompressor,
     compress_block,
     compute_checksum,
-    open_reader,
+    open_compressed_blocks,
 )
 from engine.front.http.response_compression import choose_compressor
 from parts.common.errors import UserError
@@ -39,9 +39,9 @@ def packed(method: int, data: bytes, size: int) -> bytes:
 
 def test_clickhouses_frames_are_read() -> None:
     for text, data in GOLDEN.items():
-        assert open_reader(io.BytesIO(bytes.fromhex(text))).read() == data
+        assert open_compressed_blocks(io.BytesIO(bytes.fromhex(text))).read() == data
     together = b"".join(bytes.fromhex(text) for text in GOLDEN)
-    assert open_reader(io.BytesIO(together)).read() == b"".join(GOLDEN.values())
+    assert open_compressed_blocks(io.BytesIO(together)).read() == b"".join(GOLDEN.values())
 
 
 def test_frames_that_are_written_are_read() -> None:
@@ -49,7 +49,7 @@ def test_frames_that_are_written_are_read() -> None:
     parts = [compressor.compress(DATA[start : start + 77_777]) for start in range(0, len(DATA), 77_777)]
     whole = b"".join(parts) + compressor.finish()
     assert len(whole) < len(DATA) / 2
-    assert open_reader(io.BytesIO(whole)).read() == DATA
+    assert open_compressed_blocks(io.BytesIO(whole)).read() == DATA
     assert BlockCompressor().finish() == b""
 
 
@@ -73,7 +73,7 @@ BAD: dict[str, tuple[bytes, str]] = {
 def test_what_is_no_frame_is_refused(name: str) -> None:
     data, error = BAD[name]
     with pytest.raises(UserError) as caught:
-        open_reader(io.BytesIO(data)).read()
+        open_compressed_blocks(io.BytesIO(data)).read()
     assert caught.value.name == error
 
 
@@ -81,7 +81,7 @@ def test_both_compressions_at_once() -> None:
     compressor = choose_compressor("zstd", 3, in_blocks=True)
     whole = compressor.compress(DATA) + compressor.finish()
     assert compressor.encoding == "zstd"
-    assert open_reader(io.BytesIO(zstandard.ZstdDecompressor().stream_reader(whole).read())).read() == DATA
+    assert open_compressed_blocks(io.BytesIO(zstandard.ZstdDecompressor().stream_reader(whole).read())).read() == DATA
 
 
 # Over HTTP ------------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def post(server: RunningServer) -> Callable[..., httpx.Response]:
 def test_questions_and_answers_in_frames(post: Callable[..., httpx.Response]) -> None:
     answer = post(compress_block(b"SELECT number FROM numbers(300000)"), decompress=1, compress=1)
     assert answer.status_code == 200
-    text = open_reader(io.BytesIO(answer.content)).read()
+    text = open_compressed_blocks(io.BytesIO(answer.content)).read()
     assert text == b"".join(b"%d\n" % number for number in range(300_000))
     post(b"CREATE TABLE IF NOT EXISTS framed (a UInt64, b String) ENGINE = MergeTree ORDER BY a")
     rows = b"".join(compress_block(b"%d\tx\n" % number) for number in range(100))

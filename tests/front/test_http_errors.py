@@ -9,7 +9,12 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from engine.front.http.error_responses import as_pando_error, format_error, get_http_status, make_exception_trailer
+from engine.front.http.error_responses import (
+    convert_to_pando_error,
+    format_error,
+    get_http_status,
+    make_exception_trailer,
+)
 from engine.front.session_store import SessionStore
 from engine.http_client.connections import Connections, ResponseFile
 from engine.http_client.errors import RefusedError, make_response_error, parse_error
@@ -46,7 +51,7 @@ def test_error_text_is_read_back() -> None:
 
 
 def test_bug_is_told_as_such() -> None:
-    error = as_pando_error(ValueError("oops"))
+    error = convert_to_pando_error(ValueError("oops"))
     assert (error.code, get_http_status(error)) == (1001, 500)
     assert "ValueError: oops" in error.message
 

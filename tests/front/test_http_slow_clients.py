@@ -133,7 +133,7 @@ def test_an_answer_waits_on_disk_for_its_client(server: RunningServer) -> None:
         wait_for(lambda: is_running(server, query_id))
         wait_for(lambda: not is_running(server, query_id))
         if isinstance(server.http, HttpServer):  # the places of other processes are not seen from here
-            wait_for(lambda: server.http._queries is not None and not server.http._queries._placed)  # type: ignore[union-attr]
+            wait_for(lambda: server.http._queries is not None and not server.http._queries._with_slot)  # type: ignore[union-attr]
         answer = rest(connection)
     assert answer.endswith(b"2999999\n\r\n0\r\n\r\n")
     assert len(answer) > 22_888_890

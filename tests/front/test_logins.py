@@ -24,7 +24,7 @@ class Attempts:
 
     def fail(self, times: int, user: str = "u", address: str = "a") -> None:
         for _ in range(times):
-            self.throttle.failed(user, address)
+            self.throttle.count_failure(user, address)
 
     def waits(self, user: str = "u", address: str = "a") -> bool:
         try:
@@ -59,7 +59,7 @@ def test_nobody_else_waits() -> None:
 def test_a_right_password_and_time_clear_the_count() -> None:
     attempts = Attempts()
     attempts.fail(9)
-    attempts.throttle.succeeded("u", "a")
+    attempts.throttle.forget_failures("u", "a")
     attempts.fail(9)
     assert not attempts.waits()
     attempts.now += 1000

@@ -27,7 +27,7 @@ def _engine(clock: Clock) -> Any:
 
 
 def _samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
-    families = text_string_to_metric_families(metrics.text().decode())
+    families = text_string_to_metric_families(metrics.render().decode())
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in families
@@ -41,17 +41,17 @@ def test_the_rows_of_processes_add_up() -> None:
     pid = os.fork()
     if pid == 0:
         second = Metrics(_engine(clock), counts, 1)
-        with second.running():
+        with second.track_running():
             clock.now += 0.02
-        second.failed(UserError("UNKNOWN_TABLE", "none"))
-        second.finished({"read_rows": 5, "written_rows": 0, "deduplicated_blocks": 1})
-        second.running().__enter__()  # and is killed
+        second.count_failure(UserError("UNKNOWN_TABLE", "none"))
+        second.count_finished({"read_rows": 5, "written_rows": 0, "deduplicated_blocks": 1})
+        second.track_running().__enter__()  # and is killed
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
-    with first.running():
+    with first.track_running():
         clock.now += 100.0
-    first.failed(UserError("UNKNOWN_TABLE", "none"))
-    first.finished({"read_rows": 2, "written_rows": 3, "deduplicated_blocks": 0})
+    first.count_failure(UserError("UNKNOWN_TABLE", "none"))
+    first.count_finished({"read_rows": 2, "written_rows": 3, "deduplicated_blocks": 0})
     samples = _samples(first)
     assert samples["pando_queries_total",] == 3
     assert samples["pando_queries_running",] == 1

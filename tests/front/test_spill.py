@@ -22,7 +22,7 @@ def chunks(failure: Exception | None = None) -> Iterator[bytes]:
 def read(spill: AnswerSpill) -> tuple[bytes, int]:
     given = b""
     try:
-        for chunk in spill.chunks():
+        for chunk in spill.read_chunks():
             given += chunk
     except PandoError as error:
         return given, error.code
@@ -36,7 +36,7 @@ def test_a_disk_that_takes_nothing_ends_the_answer(tmp_path: Path) -> None:
     with open(os.devnull, "rb") as spill._file:
         assert spill.fill(chunks())
         assert read(spill)[1]
-    assert space.take(10_000)
+    assert space.reserve(10_000)
 
 
 @pytest.mark.parametrize("failure", [ValueError("a bug"), OSError(5, "a disk that is broken")])

@@ -19,7 +19,7 @@ Expected = Callable[[datetime.date], int]
 _PARTS: dict[str, Expected] = {
     "year": lambda day: day.year,
     "quarter": lambda day: (day.month + 2) // 3,
-    "dates": lambda day: day.year * 10000 + day.month * 100 + day.day,
+    "year_month_days": lambda day: day.year * 10000 + day.month * 100 + day.day,
     "day_of_year": lambda day: day.timetuple().tm_yday,
     "iso_year": lambda day: day.isocalendar().year,
     "iso_week": lambda day: day.isocalendar().week,

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from engine.front.compressed_blocks import compress_block, open_reader
+from engine.front.compressed_blocks import compress_block, open_compressed_blocks
 from engine.front.http.request_body import open_decompressed
 from parts.common.errors import PandoError
 from parts.common.query_status import MemoryTracker, QueryStatus
@@ -166,7 +166,7 @@ def _stream(seed: int, body: bytes) -> BinaryIO:
         return io.BytesIO(body)
     encoding = chance.choice(sorted(_ENCODINGS))
     stream = io.BytesIO(_mutated(_ENCODINGS[encoding](body), chance))
-    return open_reader(stream) if encoding == "blocks" else open_decompressed(stream, encoding)
+    return open_compressed_blocks(stream) if encoding == "blocks" else open_decompressed(stream, encoding)
 
 
 _SETTINGS: dict[str, tuple[object, ...]] = {

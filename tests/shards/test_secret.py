@@ -12,7 +12,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from engine.server.cluster_secret import MOST_SECONDS, authorization
+from engine.server.cluster_secret import MOST_SECONDS, make_authorization
 from parts.common.errors import PandoError
 from tests.front.conftest import started
 from tests.shards.replicas import Replicas
@@ -79,7 +79,9 @@ def _header(
     has_rows: bool = False,
 ) -> str:
     now = time.time() + seconds
-    return authorization(secret, cluster, user, parameters or {}, statement, has_rows=has_rows, now=now, number=number)
+    return make_authorization(
+        secret, cluster, user, parameters or {}, statement, has_rows=has_rows, now=now, number=number
+    )
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from sql.run.query_engine import QueryEngine
 from sql.typing.column_kernels.list_arrays import (
     first_occurrences,
     first_shared_occurrences,
-    others_among_keys,
+    select_shared_keys,
     sort_keys,
     value_codes,
 )
@@ -119,9 +119,9 @@ def test_keys_that_have_no_room_beside_their_numbers() -> None:
     assert first_occurrences(keys, most).tolist() == [True, True, False, True, False]
     assert first_shared_occurrences(keys, np.array([1 << 61, 7]), most).tolist() == [False, True, False, False, False]
     others = np.array([7, 5, 5])
-    assert set(others_among_keys(keys, others, most, missing=False)) == {5}
-    assert set(others_among_keys(keys, others, most, missing=True)) == {7}
-    assert set(others_among_keys(np.array([1, 3]), np.array([0, 3]), 4, missing=True)) == {0}
+    assert set(select_shared_keys(keys, others, most, missing=False)) == {5}
+    assert set(select_shared_keys(keys, others, most, missing=True)) == {7}
+    assert set(select_shared_keys(np.array([1, 3]), np.array([0, 3]), 4, missing=True)) == {0}
 
 
 def test_codes_keep_the_order() -> None:

@@ -1,4 +1,4 @@
-"""The bytes of an answer, cut and gathered into chunks worth sending."""
+"""Cuts and joins the bytes of a response into chunks worth sending."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _CHUNK_BYTES = 256 << 10
 _MOST_AT_ONCE_BYTES = 4 << 20
 
 
-def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """A long row is one chunk; what is copied at once on its way is copied with the interpreter locked."""
+def _cut_long_chunks(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Cuts very long chunks, because one large copy would hold the interpreter's lock for long."""
     for chunk in chunks:
         if len(chunk) <= _MOST_AT_ONCE_BYTES:
             yield chunk
@@ -21,12 +21,12 @@ def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
             yield from (bytes(view[at : at + _MOST_AT_ONCE_BYTES]) for at in range(0, len(chunk), _MOST_AT_ONCE_BYTES))
 
 
-def gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The answer in chunks worth sending. What is gathered when an error comes goes out before it."""
+def gather_chunks(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yields the response in chunks worth sending; before an error it yields what is left."""
     held: list[bytes] = []
     held_bytes = 0
     try:
-        for chunk in _pieces(chunks):
+        for chunk in _cut_long_chunks(chunks):
             held.append(chunk)
             held_bytes += len(chunk)
             if held_bytes >= _CHUNK_BYTES:
@@ -40,7 +40,8 @@ def gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def compressed(chunks: Iterator[bytes], compressor: Compressor) -> Iterator[bytes]:
+def compress_chunks(chunks: Iterator[bytes], compressor: Compressor) -> Iterator[bytes]:
+    """Yields the compressed response."""
     for chunk in chunks:
         data = compressor.compress(chunk)
         if data:

@@ -1,12 +1,12 @@
-"""One connection: uvicorn's HTTP protocol with bounds on what a client may send, how slowly, and how slowly it reads.
+"""One HTTP connection: uvicorn's protocol with limits on sizes and times.
 
-- The head of a request is there within ``http_receive_timeout`` of its first byte, or the connection is answered 408.
-- URI, headers and their number are bounded (``http_max_…``), and so is everything the parser holds back between two
-  events: a header, a trailer or a chunk's extension without end.
-- A client that takes nothing off the wire for ``http_send_timeout`` is cut off; its query sees it leave.
-- What is no HTTP gets an error with ClickHouse's code. It never lands within the answer to an earlier request.
+- The head of a request must arrive within ``http_receive_timeout`` of its first byte; otherwise the answer is 408.
+- URI, headers and their number are limited (``http_max_…``), and so is all that the parser buffers between two
+  events: an endless header, trailer or chunk extension.
+- A client that reads nothing for ``http_send_timeout`` is disconnected, which cancels its query.
+- Malformed HTTP gets an error with ClickHouse's code, but never inside the response to an earlier request.
 
-A request tells its connection other time-outs through ``scope["state"]["connection"]``.
+A request sets other timeouts of its connection through ``scope["state"]["connection"]``.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from sql.settings.supported_settings import (
 logger = logging.getLogger(__name__)
 
 _SLACK_BYTES = 256 << 10
-"""What one read of a socket may bring."""
+"""The most that one read of a socket brings."""
 _LINGER_SECONDS = 2.0
 UNLIMITED_SECONDS = 1e8
-"""What a setting of 0 means, and what every clock can count."""
-_DEAF_SECONDS = 2.0
+"""The meaning of a timeout of 0; every clock can count it."""
+_PEER_CHECK_SECONDS = 2.0
 MAX_SHORT_BODY_BYTES = 64 << 10
-"""The body of a request that may be answered past the application."""
-_EARLY_SECONDS = 0.02
-"""So long its body may take."""
+"""The longest body of a request that bypasses the application."""
+_EARLY_BODY_SECONDS = 0.02
+"""Time for that body to arrive."""
 _SHORT_ANSWERS_AT_ONCE = 4
-"""Of one read of a socket: other connections wait meanwhile."""
+"""Most immediate answers per read of a socket, because other connections wait meanwhile."""
 _BODY_HEADERS = (b"content-length", b"transfer-encoding")
 _INSERT = re.compile(rb"\s*insert\b", re.IGNORECASE)
 
 ShortAnswer = Callable[[Mapping[str, Any], bytes], tuple[bytes, bytes] | None]
-"""From scope and body of a whole request to the headers' lines and the body of a 200, if it can be had at once."""
+"""Answers a complete request (scope, body) with header lines and body of a 200, or ``None`` if it takes longer."""
 
 
 class HttpConnection(HttpToolsProtocol):
-    """``limits`` and the time-outs are those of the server's profile."""
+    """One connection. ``limits`` are the settings of the server's default profile."""
 
     limits: Settings
     short_answer: ShortAnswer | None = None
@@ -68,12 +68,12 @@ class HttpConnection(HttpToolsProtocol):
         self._fields = self._head_bytes = 0
         self._held_bytes = 0
         self._largest_field = self.limits.http_max_field_name_size + self.limits.http_max_field_value_size
-        self._late: asyncio.TimerHandle | None = None
-        self._stalled: asyncio.TimerHandle | None = None
-        self._deaf: asyncio.TimerHandle | None = None
+        self._late_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._peer_timer: asyncio.TimerHandle | None = None
         self._running: RequestResponseCycle | RunningInsert | None = None
         self._early_body: bytearray | None = None
-        self._early_end: asyncio.TimerHandle | None = None
+        self._early_timer: asyncio.TimerHandle | None = None
         self._answers_left = 0
 
     # -- the connection ---------------------------------------------------------------------------------------------
@@ -84,30 +84,30 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of a request is here, and no answer is owed. Whoever passes connections on asks."""
+        """Whether no request has begun and no response is owed, so that the connection may be passed on."""
         return not (self._unanswered or self._is_in_request or self._refusal is not None)
 
     @property
     def number(self) -> int | None:
-        """What the server's other processes know it by."""
+        """The number by which the server's other processes know the connection."""
         return None
 
     def note_repeatable(self) -> None:
-        """The query of the request changes nothing: whoever may, asks it again in another process."""
+        """Notes that the request's query changes nothing and may be repeated in another process."""
 
     @property
     def has_unanswered_request(self) -> bool:
-        """A request has begun to come, and its answer is not complete."""
+        """Whether a request has begun to arrive and its response is not complete."""
         return self._unanswered > 0 or self._is_in_head or self._early_body is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_keepalive_if_required()
         self._take_early_body()
-        for timer in (self._late, self._stalled, self._deaf):
+        for timer in (self._late_timer, self._stall_timer, self._peer_timer):
             if timer is not None:
                 timer.cancel()
         self.pipeline.clear()
-        if self._running is not None and not self._running.response_complete:  # there may be newer ones behind it
+        if self._running is not None and not self._running.response_complete:  # newer requests may wait behind it
             self._running.disconnected = True
             self._running.message_event.set()
         super().connection_lost(exc)
@@ -123,8 +123,8 @@ class HttpConnection(HttpToolsProtocol):
         self._answers_left = _SHORT_ANSWERS_AT_ONCE
         try:
             self.parser.feed_data(data)
-            if self._early_body is not None and self._early_end is None:
-                self._early_end = self.loop.call_later(_EARLY_SECONDS, self._begin_late)
+            if self._early_body is not None and self._early_timer is None:
+                self._early_timer = self.loop.call_later(_EARLY_BODY_SECONDS, self._begin_delayed_cycle)
         except httptools.HttpParserUpgrade:
             pass  # answered as if nobody had asked
         except httptools.HttpParserError as error:
@@ -132,40 +132,40 @@ class HttpConnection(HttpToolsProtocol):
         if self._held_bytes > max(self._largest_field, self.limits.http_max_uri_size) + _SLACK_BYTES:
             self._refuse(431, UserError("LIMIT_EXCEEDED", "A header of the request is too long"))
         self._watch_for_lateness()
-        if self.flow.read_paused and self._deaf is None:
-            self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
+        if self.flow.read_paused and self._peer_timer is None:
+            self._peer_timer = self.loop.call_later(_PEER_CHECK_SECONDS, self._check_peer)
 
-    def _look_for_the_end(self) -> None:
-        """While nothing is read (later requests wait for their turn) the client's leaving is not heard."""
-        self._deaf = None
+    def _check_peer(self) -> None:
+        """Checks whether the client has left, which is not reported while reading is paused."""
+        self._peer_timer = None
         if not self.flow.read_paused or self.transport.is_closing():
             return
         if has_peer_closed(self.transport.get_extra_info("socket")):
             self.transport.abort()
         else:
-            self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
+            self._peer_timer = self.loop.call_later(_PEER_CHECK_SECONDS, self._check_peer)
 
     def _watch_for_lateness(self) -> None:
-        """A head must come whole in time, and so must a body that nobody reads any more."""
+        """Starts or stops the timer for a head, and for a body that nobody reads any more."""
         is_answered = self.cycle is not None and self.cycle.response_complete
         must_hurry = self._is_in_head or (self._is_in_request and is_answered)
-        if must_hurry and self._late is None:
-            self._late = self.loop.call_later(self._receive_seconds, self._is_late)
-        elif not must_hurry and self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if must_hurry and self._late_timer is None:
+            self._late_timer = self.loop.call_later(self._receive_seconds, self._refuse_late_request)
+        elif not must_hurry and self._late_timer is not None:
+            self._late_timer.cancel()
+            self._late_timer = None
 
-    def _is_late(self) -> None:
+    def _refuse_late_request(self) -> None:
         problem = f"The request was not complete after {self._receive_seconds:g} s"
         self._refuse(408, UserError("SOCKET_TIMEOUT", problem))
 
     def eof_received(self) -> None:
-        """The client has left; a half-closed connection is not told from that."""
+        """Leaves the connection open: a half-closed one cannot be told from a client that left."""
 
     # -- what the parser meets --------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        self._unset_keepalive_if_required()  # only here: empty lines and late bodies keep no connection
+        self._unset_keepalive_if_required()  # only here: empty lines and late bodies must not keep it alive
         super().on_message_begin()
         self.scope["state"]["connection"] = self
         self._is_in_head = self._is_in_request = True
@@ -210,9 +210,9 @@ class HttpConnection(HttpToolsProtocol):
             self._begin_cycle()
 
     def _begin_cycle(self) -> None:
-        """The request becomes the application's, with what is there of its body."""
+        """Passes the request to the application, with the part of its body that has arrived."""
         body = self._take_early_body()
-        super().on_headers_complete()  # raises for a URI that is none
+        super().on_headers_complete()  # raises for a malformed URI
         self._is_in_head = False
         self._unanswered += 1
         if self.parser.should_upgrade():
@@ -244,7 +244,7 @@ class HttpConnection(HttpToolsProtocol):
     # -- short queries ----------------------------------------------------------------------------------------------
 
     def _may_be_short(self) -> bool:
-        """Whether the request may be answered when it is whole, if that is at once: nothing is before it."""
+        """Returns whether the request, once complete, may be answered at once; nothing may be before it."""
         return (
             self._answers_left > 0
             and (self.cycle is None or self.cycle.response_complete)
@@ -258,13 +258,13 @@ class HttpConnection(HttpToolsProtocol):
 
     def _take_early_body(self) -> bytearray | None:
         body, self._early_body = self._early_body, None
-        if self._early_end is not None:
-            self._early_end.cancel()
-            self._early_end = None
+        if self._early_timer is not None:
+            self._early_timer.cancel()
+            self._early_timer = None
         return body
 
-    def _begin_late(self) -> None:
-        """The body takes its time."""
+    def _begin_delayed_cycle(self) -> None:
+        """Passes the request to the application because its body takes too long."""
         try:
             self._begin_cycle()
         except httptools.HttpParserError as error:
@@ -288,7 +288,7 @@ class HttpConnection(HttpToolsProtocol):
                 self.transport.close()
             self.on_response_complete()
 
-        cancel = self.begin_insert(self._whole_scope(), body, reply)
+        cancel = self.begin_insert(self._complete_scope(), body, reply)
         if cancel is None:
             return False
         cycle = self._running = RunningInsert(cancel)
@@ -299,7 +299,7 @@ class HttpConnection(HttpToolsProtocol):
     def _answer_at_once(self, body: bytes) -> bool:
         if self.short_answer is None or self.transport.is_closing():
             return False
-        answer = self.short_answer(self._whole_scope(), body)
+        answer = self.short_answer(self._complete_scope(), body)
         if answer is None:
             return False
         self._answers_left -= 1
@@ -308,7 +308,7 @@ class HttpConnection(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         return True
 
-    def _whole_scope(self) -> Mapping[str, Any]:
+    def _complete_scope(self) -> Mapping[str, Any]:
         scope = self.scope
         scope["method"] = self.parser.get_method().decode("ascii")
         scope["query_string"] = bytes(self.url[2:])
@@ -325,7 +325,7 @@ class HttpConnection(HttpToolsProtocol):
         self._watch_for_lateness()
 
     def send_progress(self, progress: bytes) -> None:
-        """``X-ClickHouse-Progress`` while a query runs: the head begins, with 200, and goes on with the answer."""
+        """Sends ``X-ClickHouse-Progress`` during a query: begins the head, with 200; the response goes on."""
         cycle = self._running
         if cycle is None or cycle.disconnected or cycle.response_started or self._refusal is not None:
             return
@@ -337,22 +337,22 @@ class HttpConnection(HttpToolsProtocol):
     # -- refusing ---------------------------------------------------------------------------------------------------
 
     def _refuse(self, status: int, error: PandoError) -> None:
-        """Nothing more is read. Earlier requests of the connection get their answers first."""
+        """Stops reading. Earlier requests get their responses before the refusal."""
         if self._refusal is not None or self.transport.is_closing():
             return
         self._refusal = (status, error)
         if self._take_early_body() is not None:
-            pass  # nobody knows of it yet
+            pass  # the application has not seen it yet
         elif self._is_in_request and not self._is_in_head and not self.cycle.response_complete:
             self._drop_request()
         self._answer_refusal()
 
     def _drop_request(self) -> None:
-        """The newest request's own body is what is wrong."""
+        """Drops the newest request, whose own body is malformed."""
         self._unanswered -= 1
         if self.pipeline and self.pipeline[0][0] is self.cycle:
             self.pipeline.popleft()
-            return  # an earlier one runs; its end answers
+            return  # an earlier request runs; the refusal follows its response
         self.cycle.disconnected = True
         self.cycle.waiting_for_100_continue = False
         self.cycle.message_event.set()
@@ -370,7 +370,7 @@ class HttpConnection(HttpToolsProtocol):
         if self.transport.can_write_eof():
             with contextlib.suppress(OSError):  # the client has gone meanwhile
                 self.transport.write_eof()
-        # The rest is read and dropped for a moment: closed at once, the client might lose the answer.
+        # Reads and drops the rest for a moment: if it closed at once, the client might lose the response.
         self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
     # -- a client that does not read ----------------------------------------------------------------------------------
@@ -381,9 +381,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
 
     def _watch_for_stall(self, before: int | None) -> None:
         held = self.transport.get_write_buffer_size()
@@ -391,4 +391,4 @@ class HttpConnection(HttpToolsProtocol):
             logger.info("a client took nothing for http_send_timeout = %g s and is cut off", self.send_timeout)
             self.transport.abort()
             return
-        self._stalled = self.loop.call_later(self.send_timeout, self._watch_for_stall, held)
+        self._stall_timer = self.loop.call_later(self.send_timeout, self._watch_for_stall, held)

@@ -1,10 +1,10 @@
-r"""How an error looks over HTTP: its status, its text, and the trailer when the answer has already begun.
+r"""Errors over HTTP: status, text, and the trailer when the response has already begun.
 
-An error after the first byte cannot change the status any more. The answer then ends with ::
+An error after the first byte cannot change the status any more. The response then ends with ::
 
     \r\n__exception__\r\n<tag>\r\n<message>\n<length of message and line end in bytes> <tag>\r\n__exception__\r\n
 
-and the connection is closed without the last chunk, so that no client takes the answer for a whole one. ``tag`` is the
+and the connection is closed without the last chunk, so that no client takes the response for complete. ``tag`` is the
 16 random letters of the header ``X-ClickHouse-Exception-Tag``, which data cannot imitate.
 Source of trailer and statuses: ClickHouse documentation, "HTTP Interface".
 """
@@ -46,7 +46,10 @@ _STATUSES = {
 
 
 def get_http_status(error: PandoError) -> int:
-    """400 for the user's errors, 503 for what a retry may cure, 500 for the rest, and ClickHouse's own by name."""
+    """Returns the HTTP status of an error.
+
+    ClickHouse's own by name; else 400 for the user's errors, 503 for what a retry may cure, 500 for the rest.
+    """
     named = _STATUSES.get(error.name)
     if named is not None:
         return named
@@ -56,6 +59,7 @@ def get_http_status(error: PandoError) -> int:
 
 
 def make_error_headers(error: PandoError, length: int) -> list[tuple[bytes, bytes]]:
+    """Returns the headers of an error response whose text has this length."""
     return [
         (b"x-clickhouse-exception-code", str(error.code).encode()),
         (b"content-type", b"text/plain; charset=UTF-8"),
@@ -64,11 +68,15 @@ def make_error_headers(error: PandoError, length: int) -> list[tuple[bytes, byte
 
 
 def format_error(error: PandoError) -> str:
+    """Returns the text of an error response."""
     return f"{error} (version {SERVER_VERSION})\n"
 
 
-def as_pando_error(error: BaseException) -> PandoError:
-    """Ours as it is; anything else is a bug, logged with its traceback and told as 1001 (STD_EXCEPTION)."""
+def convert_to_pando_error(error: BaseException) -> PandoError:
+    """Converts an exception to a ``PandoError``.
+
+    Unexpected ones are bugs: they are logged with a traceback and become 1001 (STD_EXCEPTION).
+    """
     if isinstance(error, OSError | MemoryError | RuntimeError):
         error = convert_resource_error(error)
     if isinstance(error, PandoError):
@@ -78,10 +86,12 @@ def as_pando_error(error: BaseException) -> PandoError:
 
 
 def make_exception_tag() -> str:
+    """Returns 16 random letters."""
     return "".join(secrets.choice(string.ascii_lowercase) for _ in range(16))
 
 
 def make_exception_trailer(error: PandoError, tag: str) -> bytes:
+    """Returns the trailer that ends a response after an error."""
     message = format_error(error).encode()
     return b"\r\n__exception__\r\n%b\r\n%b%d %b\r\n__exception__\r\n" % (
         tag.encode(),

@@ -1,4 +1,4 @@
-"""The HTTP interface as a server in a thread: bound at once, served from its start to its graceful stop."""
+"""The HTTP interface as a server in a thread, from binding its port to its graceful stop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.front.http.query_endpoint import QueryEndpoint
 from engine.front.http.routes import Application, make_application
 from engine.front.http.scan_routes import ScanEndpoints
 from engine.front.http.status_pages import EngineStatusPages, StatusPages
-from engine.front.http.users import page_guard
+from engine.front.http.users import make_page_guard
 from engine.front.prometheus_metrics import Metrics
 from engine.front.session_store import Sessions
 from engine.scan.leases import Leases
@@ -33,27 +33,28 @@ if TYPE_CHECKING:
 
 _START_SECONDS = 30.0
 _LAST_ANSWERS_SECONDS = 5
-"""What cancelled queries get to say so."""
+"""Time for cancelled queries to send their errors."""
 
 
 class ConnectionSource(Protocol):
-    """Where a server's connections come from. All is called on its loop."""
+    """The source of a server's connections. Called on the server's event loop only."""
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begins to deliver connections."""
 
     def close(self) -> None:
-        """No connection comes any more."""
+        """Stops delivering connections."""
 
 
 MakeSource = Callable[[Callable[[], asyncio.Protocol]], ConnectionSource]
-"""From what makes a connection's protocol."""
+"""Makes a source, given the function that makes a connection's protocol."""
 
 
 class HttpServer:
-    """``port`` is the real one from the start, even if 0 was asked for. Bound at once, served from :meth:`start`.
+    """The HTTP server of one process: bound at once, served from :meth:`start`.
 
-    With a ``source`` of connections it listens nowhere, and ``port`` is the configured one; ``connection`` is the class
-    of their protocol.
+    ``port`` is the real one from the start, even if 0 was asked for. With a ``source`` of connections it does not
+    listen, and ``port`` is the configured one. ``connection`` is the class of their protocol.
     """
 
     def __init__(
@@ -75,15 +76,18 @@ class HttpServer:
         sessions: Sessions | None = None,
         leases: Leases | None = None,
     ) -> None:
-        """Pages, metrics, sessions and leases of scans are this engine's own unless given."""
+        """Starts the thread and waits until it serves.
+
+        Pages, metrics, sessions and scan leases are this engine's own unless given.
+        """
         metrics = metrics or Metrics(engine)
         self._queries = QueryEndpoint(engine, metrics, sessions)
-        guard = page_guard(engine.config, engine.services.monotonic)
+        guard = make_page_guard(engine.config, engine.services.monotonic)
         pages = pages or EngineStatusPages(engine, metrics)
         app = make_application(engine.config, self._queries, pages, ScanEndpoints(engine, leases), guard)
         logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
         config = make_uvicorn_config(self._config, app, self._connection, self._queries)
-        self._server = _Server(config, self._make_source or self._own_source)
+        self._server = _Server(config, self._make_source or self._make_listening_source)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
         for _ in range(int(_START_SECONDS / 0.005)):
@@ -103,11 +107,11 @@ class HttpServer:
         if self._socket is not None:
             self._socket.close()
 
-    def _own_source(self, make: Callable[[], asyncio.Protocol]) -> ConnectionSource:
+    def _make_listening_source(self, make: Callable[[], asyncio.Protocol]) -> ConnectionSource:
         assert self._server is not None
         assert self._socket is not None
         connections = self._server.server_state.connections
-        return _Listening(self._socket, make, connections, get_max_connections(self._config.max_connections))
+        return _ListeningSource(self._socket, make, connections, get_max_connections(self._config.max_connections))
 
     def _run(self) -> None:
         assert self._server is not None
@@ -115,8 +119,8 @@ class HttpServer:
             self._server.run(sockets=[])
 
 
-class _Listening:
-    """Connections that this process accepts."""
+class _ListeningSource:
+    """The connections that this process accepts itself."""
 
     def __init__(
         self, listening: socket.socket, make: Callable[[], asyncio.Protocol], connections: Sized, most: int
@@ -127,6 +131,7 @@ class _Listening:
         self._most = most
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Starts to accept."""
         opener = ConnectionOpener()
         self._listener = Listener(
             self._socket,
@@ -136,18 +141,23 @@ class _Listening:
         )
 
     def close(self) -> None:
+        """Stops accepting."""
         self._listener.close()
 
 
 class _Server(uvicorn.Server):
-    """Takes connections by itself: asyncio's own servers spin when there is no file descriptor left."""
+    """A uvicorn server that takes connections itself.
+
+    asyncio's own servers spin when there is no free file descriptor.
+    """
 
     def __init__(self, config: uvicorn.Config, make_source: MakeSource) -> None:
         super().__init__(config)
         self._make_source = make_source
-        self.servers: list[_Closing] = []  # type: ignore[assignment]
+        self.servers: list[_SourceServer] = []  # type: ignore[assignment]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts the source of connections."""
         await self.lifespan.startup()
 
         def make() -> asyncio.Protocol:
@@ -157,24 +167,27 @@ class _Server(uvicorn.Server):
 
         source = self._make_source(make)
         source.start(asyncio.get_running_loop())
-        self.servers = [_Closing(source)]
+        self.servers = [_SourceServer(source)]
         self.started = True
 
 
-class _Closing:
-    """A source as uvicorn closes servers."""
+class _SourceServer:
+    """A source with the methods by which uvicorn closes servers."""
 
     def __init__(self, source: ConnectionSource) -> None:
         self.close = source.close
 
     async def wait_closed(self) -> None:
-        """Nothing is left to wait for."""
+        """Returns at once: there is nothing to wait for."""
 
 
 def make_uvicorn_config(
     config: Config, app: Application, connection: type[HttpConnection], queries: QueryEndpoint | None = None
 ) -> uvicorn.Config:
-    """``connection`` gets its limits from the default profile, and asks ``queries`` before the application."""
+    """Returns uvicorn's configuration.
+
+    ``connection`` gets its limits from the default profile, and asks ``queries`` before the application.
+    """
     limits = make_settings(config.profile("default"), config.timezone)
     given: dict[str, Any] = {"limits": limits}
     if queries is not None:
@@ -195,9 +208,9 @@ def make_uvicorn_config(
 
 
 def bind_socket(host: str, port: int, key: str) -> socket.socket:
-    """A listening socket. Raises :class:`ConfigError` naming the configuration's key."""
+    """Returns a listening socket. Raises :class:`ConfigError`, which names the configuration's key."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP, or asyncio leaves Nagle's algorithm on for its connections: 40 ms for every small answer.
+    # With the protocol named, asyncio turns off Nagle's algorithm, which would delay small responses by 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -211,5 +224,5 @@ def bind_socket(host: str, port: int, key: str) -> socket.socket:
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """An answer cut off on purpose, after an error in its middle, is not an error of the server."""
+    """Returns False for uvicorn's message about a response that was cut off on purpose, after an error."""
     return "without completing response" not in record.getMessage()

@@ -1,4 +1,4 @@
-"""What a connection keeps of an INSERT that runs past the application."""
+"""The state of an INSERT that bypasses the ASGI application."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Reply = Callable[[int, bytes, bytes], None]
-"""Takes an answer: status, the headers' lines, body. On the loop."""
+"""Sends a response: status, header lines, body. Called on the event loop."""
 BeginInsert = Callable[[Mapping[str, Any], bytes, Reply], Callable[[], None] | None]
-"""From scope and body of a whole request to what cancels it, if it is an INSERT that runs from now on."""
+"""Starts the INSERT of a complete request (scope, body) and returns its cancel function, or ``None`` if it is none."""
 
 
 class RunningInsert:
-    """Stands where uvicorn has a request's cycle: what the client sends next waits behind it."""
+    """A running INSERT in the place of uvicorn's request cycle; later requests wait behind it."""
 
     response_started = response_complete = disconnected = waiting_for_100_continue = False
     keep_alive = True
@@ -23,6 +23,6 @@ class RunningInsert:
         self.message_event = self
 
     def set(self) -> None:
-        """Something happened to the connection."""
+        """Reacts to a change of the connection: cancels the INSERT if the client has left."""
         if self.disconnected and not self.response_complete:
             self._cancel()

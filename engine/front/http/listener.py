@@ -1,7 +1,7 @@
-"""Takes connections: as many as the process can serve, and in peace when it cannot.
+"""Accepts connections: as many as the process can serve, and without spinning when it cannot.
 
 Beyond ``most`` connections a client gets 503 at once. Without a free file descriptor nothing is accepted for a second;
-clients wait in the kernel's queue meanwhile. Either is logged once in a while, not for each client.
+clients wait in the kernel's queue meanwhile. Both are logged at most once a minute.
 """
 
 from __future__ import annotations
@@ -26,15 +26,18 @@ _SLACK_BYTES = 64 << 10
 
 
 def get_max_connections(configured: int) -> int:
-    """Half of the files the process may open are for tables, parts and logs."""
+    """Returns the configured limit, or half of the files that the process may open if that is less.
+
+    The other half is for tables, parts and logs.
+    """
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return configured if soft_limit == resource.RLIM_INFINITY else max(1, min(configured, soft_limit // 2))
 
 
 class Listener:
-    """One listening socket on the running loop, from the start to :meth:`close`.
+    """One listening socket on the running event loop, until :meth:`close`.
 
-    ``take`` gets each connection, which does not block, while ``count`` tells fewer than ``most``.
+    ``take`` gets each connection (non-blocking) while ``count()`` is less than ``most``.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Listener:
         self._resume()
 
     def close(self) -> None:
+        """Closes the socket."""
         if not self._is_closed:
             self._is_closed = True
             self._loop.remove_reader(self._socket.fileno())
@@ -85,11 +89,13 @@ class Listener:
         with connection, contextlib.suppress(OSError):
             connection.send(make_refusal(503, error))
             connection.shutdown(socket.SHUT_WR)
-            connection.recv(_SLACK_BYTES)  # unread bytes would turn the close into a reset, and the answer be lost
+            connection.recv(
+                _SLACK_BYTES
+            )  # closing with unread bytes resets the connection: the client loses the response
 
 
 class ConnectionOpener:
-    """Gives connections their protocols, on the running loop."""
+    """Gives accepted connections their protocols, on the running event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -97,10 +103,11 @@ class ConnectionOpener:
         self._log = ThrottledLog()
 
     def __len__(self) -> int:
-        """How many have none yet."""
+        """Returns the number of connections that have no protocol yet."""
         return len(self._opening)
 
     def open(self, connection: socket.socket, make: Callable[[], asyncio.Protocol]) -> asyncio.Task[object]:
+        """Starts a task that gives the connection a protocol."""
         task: asyncio.Task[object] = self._loop.create_task(self._loop.connect_accepted_socket(make, connection))
         self._opening.add(task)
         task.add_done_callback(self._opened)
@@ -113,7 +120,7 @@ class ConnectionOpener:
 
 
 class ThrottledLog:
-    """Warns once in a while, whatever happens how often."""
+    """Logs warnings at most once a minute."""
 
     def __init__(self) -> None:
         self._logged = -_LOG_SECONDS

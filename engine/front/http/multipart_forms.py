@@ -1,8 +1,9 @@
-"""Bodies of ``multipart/form-data``: more parameters, and tables that a query brings along.
+"""Bodies of type ``multipart/form-data``: further parameters, and external tables of a query.
 
 A part without a file name is a parameter, as in the URL (``query``, ``param_x``, settings). A part with one is an
-external table of the part's name: ``<name>_structure`` (``a UInt8, b String``) or ``<name>_types`` (``UInt8,String``:
-the columns are ``_1``, ``_2`` …) and ``<name>_format`` (TabSeparated) say what its bytes are.
+external table of the part's name. ``<name>_structure`` (``a UInt8, b String``) or ``<name>_types`` (``UInt8,String``:
+the columns are ``_1``, ``_2`` …) and ``<name>_format`` (default TabSeparated) describe its bytes.
+
 Source: ClickHouse documentation, "External Data for Query Processing"; RFC 7578.
 """
 
@@ -26,30 +27,33 @@ from sql.settings.supported_settings import (
 )
 
 MAX_FORM_BYTES = 256 << 20
-"""A form is held in memory."""
+"""The limit of a form, which is held in memory."""
 _MOST_PARTS = 10_000
 _OPTION = re.compile(r"(.+)_(structure|types|format)\Z")
 
 
 @dataclass(frozen=True)
 class Form:
+    """A parsed form: parameters, and the bytes of external tables by name."""
+
     fields: list[tuple[str, str]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ExternalTable:
-    """Implements ``sql.relations.ArrowRelation``."""
+    """A table sent with a query. Implements ``sql.relations.ArrowRelation``."""
 
     schema: TableSchema
     rows: pa.Table
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns the rows with these columns."""
         return self.rows.select(list(columns))
 
 
 def get_boundary(content_type: str) -> str:
-    """``""`` for what is no form. Raises 36 for one without a boundary."""
+    """Returns a form's boundary; ``""`` for other content types. Raises 36 (BAD_ARGUMENTS) without one."""
     message = Message()
     message["content-type"] = content_type
     if message.get_content_type() != "multipart/form-data":
@@ -61,11 +65,12 @@ def get_boundary(content_type: str) -> str:
 
 
 def is_external_table_option(name: str) -> bool:
+    """Returns whether a parameter describes an external table."""
     return _OPTION.match(name) is not None
 
 
 def read_form(body: bytes, boundary: str) -> Form:
-    """Raises 36 (BAD_ARGUMENTS)."""
+    """Parses a form. Raises 36 (BAD_ARGUMENTS)."""
     form = Form()
     delimiter = b"--" + boundary.encode()
     pieces = (b"\r\n" + body).split(b"\r\n" + delimiter)
@@ -75,17 +80,17 @@ def read_form(body: bytes, boundary: str) -> Form:
         raise UserError("BAD_ARGUMENTS", f"The form has more than {_MOST_PARTS} parts")
     for piece in pieces[1:-1]:
         head, found, content = piece.partition(b"\r\n\r\n")
-        name, has_file = _disposition(head) if found else ("", False)
+        name, has_file = _parse_disposition(head) if found else ("", False)
         if not name:
             raise UserError("BAD_ARGUMENTS", f"A part of the form has no name: {piece[:100]!r}")
         if has_file:
             form.files[name] = content
         else:
-            form.fields.append((name, _text(name, content)))
+            form.fields.append((name, _decode_field(name, content)))
     return form
 
 
-def _disposition(head: bytes) -> tuple[str, bool]:
+def _parse_disposition(head: bytes) -> tuple[str, bool]:
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-disposition":
@@ -97,7 +102,7 @@ def _disposition(head: bytes) -> tuple[str, bool]:
     return "", False
 
 
-def _text(name: str, content: bytes) -> str:
+def _decode_field(name: str, content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -107,10 +112,13 @@ def _text(name: str, content: bytes) -> str:
 def make_external_tables(
     files: Mapping[str, bytes], options: Mapping[str, str], settings: Settings
 ) -> dict[str, ExternalTable]:
-    """Raises 36 when a table's structure is missing, and what reading its format raises."""
+    """Parses external tables.
+
+    Raises 36 (BAD_ARGUMENTS) without a structure, 8 (THERE_IS_NO_COLUMN), and the errors of the table's format.
+    """
     tables = {}
     for name, data in files.items():
-        schema = TableSchema(tuple(_columns(name, options)))
+        schema = TableSchema(tuple(_parse_columns(name, options)))
         blocks = list(
             read_blocks(
                 options.get(f"{name}_format", "TabSeparated"), io.BytesIO(data), schema.columns, settings=settings
@@ -124,7 +132,7 @@ def make_external_tables(
     return tables
 
 
-def _columns(name: str, options: Mapping[str, str]) -> list[Column]:
+def _parse_columns(name: str, options: Mapping[str, str]) -> list[Column]:
     structure, types = options.get(f"{name}_structure"), options.get(f"{name}_types")
     if not structure and not types:
         raise UserError("BAD_ARGUMENTS", f"External table {name}: say {name}_structure or {name}_types")

@@ -1,7 +1,7 @@
-"""The ASGI side of a query: request in, answer out, the client's leaving noticed.
+"""The ASGI side of a query: request in, response out, and cancellation when the client leaves.
 
-The loop never blocks: everything an :class:`QueryExchange` does runs on the query threads. While one chunk is being
-sent the next is being made.
+The loop never blocks: all work of a :class:`QueryExchange` runs on the query threads. While one chunk is being sent the
+next is being made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from engine.front.http.answer_spill import SpillSpace
 from engine.front.http.connection import UNLIMITED_SECONDS, HttpConnection
 from engine.front.http.error_responses import (
-    as_pando_error,
+    convert_to_pando_error,
     format_error,
     get_http_status,
     make_error_headers,
@@ -66,10 +66,10 @@ class QueryEndpoint:
             engine.services.monotonic,
             lambda proof: check_proof(proof, engine.config.cluster_secrets, engine.services.clock()),
         )
-        self._sessions: Sessions = sessions or _own_sessions(engine)
+        self._sessions: Sessions = sessions or _make_sessions(engine)
         self._limit = engine.config.max_concurrent_queries
-        self._placed: set[QueryExchange] = set()
-        self._asides: set[asyncio.Task[None]] = set()
+        self._with_slot: set[QueryExchange] = set()
+        self._spill_tasks: set[asyncio.Task[None]] = set()
         directory = engine.config.temporary_path / "answers"
         make_directories(directory)
         self._space = SpillSpace(directory, engine.config.max_temporary_data_on_disk_size)
@@ -77,16 +77,17 @@ class QueryEndpoint:
         self._exchanges: set[QueryExchange] = set()
         self._profile = make_settings(engine.config.profile("default"), engine.config.timezone)
         self.short_answer = ShortAnswers(
-            engine, self._users, metrics, lambda: len(self._placed) < self._limit, self._common_headers(None)
+            engine, self._users, metrics, lambda: len(self._with_slot) < self._limit, self._make_common_headers(None)
         ).answer
-        """What a connection asks first, on the loop."""
+        """Answers short queries; called by connections on the event loop before anything else."""
 
     def cancel_all(self) -> None:
-        """From any thread: running queries end with 394, and their clients are told."""
+        """Cancels all running queries with 394 (QUERY_WAS_CANCELLED), which their clients get. Thread-safe."""
         for exchange in list(self._exchanges):
             exchange.cancel()
 
     def close(self) -> None:
+        """Stops the query threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,12 +95,12 @@ class QueryEndpoint:
         try:
             request = parse_request(scope)
             user = self._users.authenticate(request.credentials, scope)
-            timeout_seconds = self._seconds(request, "http_receive_timeout")
+            timeout_seconds = self._get_timeout(request, "http_receive_timeout")
             connection: HttpConnection = scope["state"]["connection"]
-            connection.send_timeout = self._seconds(request, "http_send_timeout")
+            connection.send_timeout = self._get_timeout(request, "http_send_timeout")
             pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=timeout_seconds)
-            # Before the query counts as running: a client that sends nothing, or slowly, must not keep others out.
-            body = await _small_body(request, receive, pipe, timeout_seconds)
+            # Read before the query counts as running, so that slow clients do not keep others out.
+            body = await _read_small_body(request, receive, pipe, timeout_seconds)
             if self._is_full():
                 raise UserError(
                     "TOO_MANY_SIMULTANEOUS_QUERIES",
@@ -109,37 +110,46 @@ class QueryEndpoint:
             logger.info("client left before its request was complete")
             return
         except PandoError as error:
-            self._metrics.failed(error)
-            await send_error(send, error, self._common_headers(request), scope["method"])
+            self._metrics.count_failure(error)
+            await send_error(send, error, self._make_common_headers(request), scope["method"])
             return
         stream = body or io.BufferedReader(pipe, 1 << 20)
         exchange = QueryExchange(self._engine, self._sessions, self._space, request, user, stream, connection)
-        pipe.waiting = exchange.waiting
-        self._placed.add(exchange)
+        pipe.waiting = exchange.mark_waiting
+        self._with_slot.add(exchange)
         try:
-            with self._metrics.running():
+            with self._metrics.track_running():
                 await self._run(exchange, request, pipe, receive, send, body is None, connection)
         finally:
-            self._placed.discard(exchange)
+            self._with_slot.discard(exchange)
 
     def begin_insert(self, scope: Mapping[str, Any], body: bytes, reply: Reply) -> Callable[[], None] | None:
-        """Runs an INSERT whose data are all here on a query thread, without task or stream, and calls ``reply`` on the
-        loop. Returns what cancels it, or ``None`` for what :meth:`__call__` is to answer: refusals, and all others."""
+        """Runs an INSERT with complete data on a query thread, without task or stream.
+
+        Calls ``reply`` on the loop. Returns the function that cancels it, or ``None`` if :meth:`__call__` is to answer:
+        for refusals and all other requests.
+        """
         try:
             request = parse_request(scope)
             if request.credentials.proof is not None:
                 return None
             user = self._users.authenticate(request.credentials, scope, is_last=False)
             insert, _ = parse_insert_head(f"{request.query}\n".encode() + body, complete=True) or (None, 0)
-            if insert is None or insert.select or request.method != "POST" or request.completed or self._is_full():
+            if (
+                insert is None
+                or insert.select
+                or request.method != "POST"
+                or request.with_form_fields
+                or self._is_full()
+            ):
                 return None
         except PandoError:
             return None
-        if self._setting(request, "send_progress_in_http_headers"):
+        if self._get_setting(request, "send_progress_in_http_headers"):
             return None
         connection: HttpConnection = scope["state"]["connection"]
         exchange = QueryExchange(self._engine, self._sessions, self._space, request, user, io.BytesIO(body), connection)
-        running = self._metrics.running()
+        running = self._metrics.track_running()
         loop = asyncio.get_running_loop()
 
         def run() -> None:
@@ -152,31 +162,31 @@ class QueryEndpoint:
 
         def end(problem: Exception | None) -> None:
             running.__exit__()
-            self._placed.discard(exchange)
+            self._with_slot.discard(exchange)
             self._exchanges.discard(exchange)
             status, data = 200, b""
-            headers = self._common_headers(request) + _answer_headers(exchange)
+            headers = self._make_common_headers(request) + _make_answer_headers(exchange)
             if problem is None:
                 headers += [(b"content-type", exchange.content_type.encode()), (b"content-length", b"0")]
             else:
-                error = as_pando_error(problem)
-                self._metrics.failed(error)
+                error = convert_to_pando_error(problem)
+                self._metrics.count_failure(error)
                 status, more, data = make_error_answer(error)
                 headers += more
-            self._metrics.finished(exchange.counts)
+            self._metrics.count_finished(exchange.counts)
             reply(status, b"".join(name + b": " + value + b"\r\n" for name, value in headers), data)
 
         try:
             self._threads.submit(run)
-        except RuntimeError:  # no thread can be had
+        except RuntimeError:  # no thread can be started
             return None
         running.__enter__()
-        self._placed.add(exchange)
+        self._with_slot.add(exchange)
         self._exchanges.add(exchange)
         return exchange.cancel
 
     def _is_full(self) -> bool:
-        return len(self._placed) + self._engine.count_other_queries() >= self._limit
+        return len(self._with_slot) + self._engine.count_other_queries() >= self._limit
 
     async def _run(
         self,
@@ -189,7 +199,7 @@ class QueryEndpoint:
         connection: HttpConnection,
     ) -> None:
         self._exchanges.add(exchange)
-        watch = asyncio.ensure_future(_watch(receive, pipe, exchange, has_more_body))
+        watch = asyncio.ensure_future(_feed_and_watch(receive, pipe, exchange, has_more_body))
         try:
             await self._answer(exchange, request, connection, send)
         except asyncio.CancelledError:
@@ -200,23 +210,23 @@ class QueryEndpoint:
             watch.cancel()
             pipe.abort()
             if not exchange.is_closed:
-                await self._in_thread(exchange.close)
+                await self._run_in_thread(exchange.close)
             counts = exchange.counts
-            self._metrics.finished(counts)
+            self._metrics.count_finished(counts)
             logger.debug("query %s of %s ended: %s", exchange.query_id, request.credentials.user, counts)
 
     async def _answer(
         self, exchange: QueryExchange, request: QueryRequest, connection: HttpConnection, send: Send
     ) -> None:
         try:
-            data = await self._started(exchange, request, connection)
+            data = await self._start_exchange(exchange, request, connection)
         except Exception as problem:
-            error = as_pando_error(problem)
-            self._metrics.failed(error)
-            headers = self._common_headers(request) + _answer_headers(exchange)
+            error = convert_to_pando_error(problem)
+            self._metrics.count_failure(error)
+            headers = self._make_common_headers(request) + _make_answer_headers(exchange)
             await send_error(send, error, headers, request.method)
             return
-        headers = self._common_headers(request) + _answer_headers(exchange)
+        headers = self._make_common_headers(request) + _make_answer_headers(exchange)
         if exchange.format:
             headers.append((b"x-clickhouse-format", exchange.format.encode()))
         if exchange.content_encoding:
@@ -232,13 +242,15 @@ class QueryEndpoint:
             return
         await self._stream(exchange, data, headers, send)
 
-    async def _started(self, exchange: QueryExchange, request: QueryRequest, connection: HttpConnection) -> bytes:
-        """The first bytes of the answer, progress told meanwhile."""
-        start = self._in_thread(exchange.start)
-        if not self._setting(request, "send_progress_in_http_headers"):
+    async def _start_exchange(
+        self, exchange: QueryExchange, request: QueryRequest, connection: HttpConnection
+    ) -> bytes:
+        """Returns the first bytes of the response and sends progress meanwhile."""
+        start = self._run_in_thread(exchange.start)
+        if not self._get_setting(request, "send_progress_in_http_headers"):
             return await start
         task = asyncio.ensure_future(start)
-        interval_seconds = max(int(self._setting(request, "http_headers_progress_interval_ms")), 1) / 1000
+        interval_seconds = max(int(self._get_setting(request, "http_headers_progress_interval_ms")), 1) / 1000
         while not (await asyncio.wait({task}, timeout=min(interval_seconds, UNLIMITED_SECONDS)))[0]:
             connection.send_progress(exchange.progress.encode())
         return await task
@@ -249,7 +261,7 @@ class QueryEndpoint:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         chunk: bytes | None = data
         while chunk is not None:
-            following = asyncio.ensure_future(self._in_thread(exchange.more))
+            following = asyncio.ensure_future(self._run_in_thread(exchange.next_chunk))
             patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._spill_slow_answer, exchange)
             try:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -258,8 +270,8 @@ class QueryEndpoint:
                 try:
                     chunk = await following
                 except Exception as problem:
-                    error = as_pando_error(problem)
-                    self._metrics.failed(error)
+                    error = convert_to_pando_error(problem)
+                    self._metrics.count_failure(error)
                     with contextlib.suppress(Exception):
                         trailer = exchange.finish_with(make_exception_trailer(error, tag))
                         await send({"type": "http.response.body", "body": trailer, "more_body": True})
@@ -267,38 +279,38 @@ class QueryEndpoint:
         await send({"type": "http.response.body", "body": b""})
 
     def _spill_slow_answer(self, exchange: QueryExchange) -> None:
-        task = asyncio.ensure_future(self._set_aside(exchange))
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
+        task = asyncio.ensure_future(self._spill_rest(exchange))
+        self._spill_tasks.add(task)
+        task.add_done_callback(self._spill_tasks.discard)
 
-    async def _set_aside(self, exchange: QueryExchange) -> None:
-        """A client that reads slowly holds neither a snapshot nor a place, if its answer fits on the disk."""
-        if await self._in_thread(exchange.spill_rest):
+    async def _spill_rest(self, exchange: QueryExchange) -> None:
+        """Spills the response of a slow client, which then holds neither a snapshot nor a query slot."""
+        if await self._run_in_thread(exchange.spill_rest):
             logger.info("the answer of query %s waits on disk for its client", exchange.query_id)
-            self._placed.discard(exchange)
+            self._with_slot.discard(exchange)
 
-    async def _in_thread(self, function: Callable[[], Any]) -> Any:
+    async def _run_in_thread(self, function: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
-    def _seconds(self, request: QueryRequest, name: str) -> float:
-        return min(float(self._setting(request, name)) or UNLIMITED_SECONDS, UNLIMITED_SECONDS)
+    def _get_timeout(self, request: QueryRequest, name: str) -> float:
+        return min(float(self._get_setting(request, name)) or UNLIMITED_SECONDS, UNLIMITED_SECONDS)
 
-    def _setting(self, request: QueryRequest, name: str) -> Any:
+    def _get_setting(self, request: QueryRequest, name: str) -> Any:
         return request.settings.get(name, getattr(self._profile, name))
 
-    def _common_headers(self, request: QueryRequest | None) -> Headers:
+    def _make_common_headers(self, request: QueryRequest | None) -> Headers:
         config = self._engine.config
         headers = [
-            (b"x-clickhouse-server-display-name", _header_text(config.display_name)),
+            (b"x-clickhouse-server-display-name", _encode_header(config.display_name)),
             (b"x-clickhouse-timezone", config.timezone.encode()),
         ]
         if request is not None and request.origin and not config.http_options_response:
-            is_wanted = self._setting(request, "add_http_cors_header")
+            is_wanted = self._get_setting(request, "add_http_cors_header")
             headers += [(b"access-control-allow-origin", b"*")] if is_wanted else []
         return headers
 
 
-def _own_sessions(engine: StatementRunner) -> SessionStore:
+def _make_sessions(engine: StatementRunner) -> SessionStore:
     sessions = SessionStore(engine.services.monotonic, engine.end_session)
     engine.services.housekeeping.add(sessions.task, SWEEP_SECONDS)
     return sessions
@@ -308,10 +320,10 @@ class _ClientLeftError(Exception):
     pass
 
 
-async def _small_body(
+async def _read_small_body(
     request: QueryRequest, receive: Receive, pipe: BodyPipe, timeout_seconds: float
 ) -> BinaryIO | None:
-    """The body when it is small; else ``None``, and its beginning is in the pipe."""
+    """Returns the whole body if it is small; else ``None``, with its beginning in the pipe."""
     if request.is_read_only:
         return io.BytesIO()
     held = bytearray()
@@ -331,8 +343,8 @@ async def _small_body(
     return None
 
 
-async def _watch(receive: Receive, pipe: BodyPipe, exchange: QueryExchange, has_more_body: bool) -> None:
-    """Feeds the pipe; cancels the query when the client leaves."""
+async def _feed_and_watch(receive: Receive, pipe: BodyPipe, exchange: QueryExchange, has_more_body: bool) -> None:
+    """Feeds the pipe, and cancels the query when the client leaves."""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -346,25 +358,26 @@ async def _watch(receive: Receive, pipe: BodyPipe, exchange: QueryExchange, has_
                 has_more_body = False
 
 
-def _answer_headers(exchange: QueryExchange) -> Headers:
+def _make_answer_headers(exchange: QueryExchange) -> Headers:
     return [
-        (b"x-clickhouse-query-id", _header_text(exchange.query_id)),
+        (b"x-clickhouse-query-id", _encode_header(exchange.query_id)),
         (b"x-clickhouse-summary", exchange.summary.encode()),
     ]
 
 
-def _header_text(text: str) -> bytes:
+def _encode_header(text: str) -> bytes:
     return re.sub(rb"[\x00-\x1f\x7f]", b"?", text.encode("latin-1", "replace"))
 
 
 async def send_error(send: Send, error: PandoError, headers: Headers, method: str) -> None:
+    """Sends an error response."""
     status, more, text = make_error_answer(error)
     await send({"type": "http.response.start", "status": status, "headers": [*headers, *more]})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else text})
 
 
 def make_error_answer(error: PandoError) -> tuple[int, Headers, bytes]:
-    """Status, headers and body."""
+    """Returns status, headers and body of an error response."""
     text = format_error(error).encode("utf-8", "replace")
     status = get_http_status(error)
     level = logging.WARNING if status >= 500 else logging.INFO

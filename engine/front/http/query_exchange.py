@@ -1,11 +1,10 @@
-"""One request's query, from its text to the bytes of its answer. Runs on a worker thread; knows no ASGI.
+"""One request's query, from its text to the bytes of its response. Runs on a thread; knows no ASGI.
 
-The answer is pulled: :meth:`Exchange.start` runs the statement and makes the first bytes, :meth:`Exchange.more` the
-next ones, so no more is in memory than the client has room for. With ``wait_end_of_query`` the answer is made whole
-first (beyond some MiB on disk).
-
+The response is pulled: :meth:`QueryExchange.start` runs the statement and makes the first bytes,
+:meth:`QueryExchange.next_chunk` the next ones. With ``wait_end_of_query`` it is completed first (large ones on disk).
 Invariants:
-- ``start`` is called once, ``more`` until it returns ``None`` or raises, ``close`` always; a lock keeps them apart.
+
+- ``start`` is called once, ``next_chunk`` until it returns ``None`` or raises, ``close`` always; a lock separates them.
 - ``cancel`` may be called at any time from any thread.
 """
 
@@ -21,8 +20,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
 from engine.catalog.database_names import unknown_database
-from engine.front.compressed_blocks import open_reader
-from engine.front.http.answer_chunks import compressed, gathered
+from engine.front.compressed_blocks import open_compressed_blocks
+from engine.front.http.answer_chunks import compress_chunks, gather_chunks
 from engine.front.http.answer_spill import AnswerSpill, SpillSpace
 from engine.front.http.connection import HttpConnection
 from engine.front.http.multipart_forms import MAX_FORM_BYTES, Form, make_external_tables, read_form
@@ -35,7 +34,7 @@ from engine.queries.process_list import Process
 from engine.queries.result_output import encode_result, resolve_output_settings
 from engine.queries.session import QueryResult, Session
 from engine.queries.settings_constraints import check_settings_change
-from engine.server.cluster_secret import signed_statement
+from engine.server.cluster_secret import read_signed_statement
 from engine.server.config import UserConfig
 from parts.common.errors import CancelledError, UserError
 from parts.common.query_status import Witness
@@ -54,12 +53,14 @@ if TYPE_CHECKING:
 
 _WHOLE_BYTES = 16 << 20
 _MOST_BUFFERED_BYTES = 64 << 20
-_SET_ASIDE_BYTES = 256 << 20
+_MOST_SPILLED_BYTES = 256 << 20
 _HEAD_READ_BYTES = 64 << 10
-_NOBODY = Witness()
+_NO_WITNESS = Witness()
 
 
 class QueryExchange:
+    """The query of one request."""
+
     def __init__(
         self,
         engine: StatementRunner,
@@ -81,7 +82,7 @@ class QueryExchange:
         self._started = engine.services.monotonic()
         self._process: Process | None = None
         self._result: QueryResult | None = None
-        self._kept: Session | None = None
+        self._stored_session: Session | None = None
         self._entered: Session | None = None
         self._chunks: Iterator[bytes] = iter(())
         self._source: Iterator[bytes] = self._chunks
@@ -97,7 +98,7 @@ class QueryExchange:
     # -- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> bytes:
-        """Runs the statement; the first bytes of the answer, or all of them (``is_finished``)."""
+        """Runs the statement; returns the first bytes of the response, or all of them (``is_finished``)."""
         with self._lock:
             try:
                 data = self._start()
@@ -116,10 +117,10 @@ class QueryExchange:
         if form.files:
             settings = make_settings(session.settings, self._engine.config.timezone)
             session.external_tables = make_external_tables(form.files, self._request.table_options, settings)
-        parsed, text, data = self._statement(session)
+        parsed, text, data = self._parse_statement(session)
         if self._is_cancelled:
             raise CancelledError
-        if self._may_be_repeated(parsed):
+        if self._is_repeatable(parsed):
             self._connection.note_repeatable()
         result = self._result = self._engine.execute_parsed(
             parsed, text, session, data, self._request.parameters, self._on_start
@@ -133,21 +134,22 @@ class QueryExchange:
         if not result.columns:
             self.is_finished = True
             return b""
-        self._chunks = self._source = self._encoded(result, settings)
+        self._chunks = self._source = self._encode(result, settings)
         if settings.wait_end_of_query:
             return self._complete_answer()
-        return self._buffered(settings.http_response_buffer_size)
+        return self._fill_buffer(settings.http_response_buffer_size)
 
-    def more(self) -> bytes | None:
-        """The next bytes; ``None`` at the end. Raises ``PandoError``."""
-        with self._lock, self._working():
+    def next_chunk(self) -> bytes | None:
+        """Returns the next bytes; ``None`` at the end. Raises ``PandoError``."""
+        with self._lock, self._mark_working():
             return next(self._chunks, None)
 
     def cancel(self) -> None:
+        """Cancels the query."""
         self._is_cancelled = True
         if self._result is not None:
             self._result.cancel()
-        if self._process is not None:  # never by its id: that may be another's
+        if self._process is not None:  # not by its id, which may be reused
             self._process.stop()
 
     def _on_start(self, process: Process) -> None:
@@ -158,8 +160,8 @@ class QueryExchange:
             process.stop()
 
     @contextmanager
-    def _working(self) -> Iterator[None]:
-        """Between two pieces of the answer the client takes its time."""
+    def _mark_working(self) -> Iterator[None]:
+        """Marks the query as working during the block; between two pieces it waits for the client."""
         self._witness.works()
         try:
             yield
@@ -167,8 +169,8 @@ class QueryExchange:
             self._witness.waits()
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """For a block that waits for the client's data."""
+    def mark_waiting(self) -> Iterator[None]:
+        """Marks the query as waiting for the client's data during the block."""
         self._witness.waits()
         try:
             yield
@@ -177,9 +179,10 @@ class QueryExchange:
 
     @property
     def _witness(self) -> Witness:
-        return self._process.status.witness if self._process is not None else _NOBODY
+        return self._process.status.witness if self._process is not None else _NO_WITNESS
 
     def close(self) -> None:
+        """Releases all that the query holds."""
         with self._lock:
             self._release()
 
@@ -195,14 +198,15 @@ class QueryExchange:
         if self._spill is not None:
             self._spill.close()
         request = self._request
-        if self._kept is not None:
+        if self._stored_session is not None:
             seconds = request.session_timeout_seconds
-            self._sessions.release(request.credentials.user, request.session_id, seconds, self._kept)
+            self._sessions.release(request.credentials.user, request.session_id, seconds, self._stored_session)
         elif self._entered is not None:
             self._engine.end_session(self._entered)
 
     @property
     def counts(self) -> dict[str, int]:
+        """The query's counts so far."""
         names = (
             "read_rows", "read_bytes", "written_rows", "written_bytes", "total_rows_to_read", "result_rows",
             "deduplicated_blocks", "memory_usage",
@@ -220,9 +224,9 @@ class QueryExchange:
 
     @property
     def progress(self) -> str:
-        """The JSON of ``X-ClickHouse-Progress``, as of now. From any thread."""
+        """The JSON of ``X-ClickHouse-Progress``, with current counts. Thread-safe."""
         if self._process is not None:
-            self._process.refresh()
+            self._process.refresh_statistics()
         return self.summary
 
     # -- the question -----------------------------------------------------------------------------------------------
@@ -230,34 +234,34 @@ class QueryExchange:
     def _check_signed_statement(self) -> None:
         proof = self._request.credentials.proof
         if proof is not None:
-            self._body = join_head(signed_statement(proof, self._body, self._sessions.is_first), self._body)
+            self._body = join_head(read_signed_statement(proof, self._body, self._sessions.is_first), self._body)
 
     def _read_form(self) -> Form:
-        """A form's fields become the request's, and its body is used up."""
+        """Reads the whole body as a form, whose fields are added to the request."""
         request = self._request
-        if request.completed is None or request.is_read_only:
+        if request.with_form_fields is None or request.is_read_only:
             return Form()
         stream = open_decompressed(self._body, request.content_encoding)
         body = stream.read(MAX_FORM_BYTES + 1)
         if len(body) > MAX_FORM_BYTES:
             raise UserError("LIMIT_EXCEEDED", f"The form is longer than {MAX_FORM_BYTES} bytes")
         form = read_form(body, request.boundary)
-        self._request = replace(request.completed(form.fields), content_encoding="", decompresses_blocks=False)
+        self._request = replace(request.with_form_fields(form.fields), content_encoding="", decompresses_blocks=False)
         self._body = io.BytesIO()
         self.query_id = self._request.query_id or self.query_id
         return form
 
     def _enter_session(self) -> Session:
-        """The session of this statement: a copy, because URL settings last for one request."""
+        """Returns the session of this statement: a copy, because URL settings last for one request."""
         request = self._request
         if request.session_id:
-            self._kept = self._sessions.acquire(
+            self._stored_session = self._sessions.acquire(
                 request.credentials.user, request.session_id, self._new_session, must_exist=request.session_check
             )
-        kept = self._entered = self._kept or self._new_session()
+        kept = self._entered = self._stored_session or self._new_session()
         profile = self._engine.config.profile(request.profile) if request.profile else {}
         changes = {**profile, **request.settings}
-        if request.credentials.proof is None:  # else another server has checked them
+        if request.credentials.proof is None:  # otherwise the asking server has checked them
             check_settings_change(kept.settings, changes, self._engine.config.default_settings)
         if request.database and request.database not in self._engine.database_names():
             raise unknown_database(request.database, self._engine.database_names())
@@ -275,12 +279,12 @@ class QueryExchange:
         )
 
     def _keep_changes(self, statement: Statement, session: Session) -> None:
-        """USE and SET outlive the request in a session that has an id."""
-        if self._kept is not None and isinstance(statement, Use):
-            self._kept.database = session.database
-        elif self._kept is not None and isinstance(statement, SetSettings):
-            self._kept.apply(resolve_setting_changes(statement, self._engine.config))
-            self._kept.parameters.update(statement.parameters)
+        """Applies USE and SET to the kept session, if the request names one."""
+        if self._stored_session is not None and isinstance(statement, Use):
+            self._stored_session.database = session.database
+        elif self._stored_session is not None and isinstance(statement, SetSettings):
+            self._stored_session.apply(resolve_setting_changes(statement, self._engine.config))
+            self._stored_session.parameters.update(statement.parameters)
 
     def _new_session(self) -> Session:
         settings = self._engine.config.profile(self._user.profile)
@@ -288,12 +292,12 @@ class QueryExchange:
             settings["readonly"] = self._user.readonly
         return Session(user=self._request.credentials.user, settings=settings, profile=self._user.profile)
 
-    def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
-        """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""
+    def _parse_statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
+        """Parses URL and body as one text; the data of an INSERT stay a stream."""
         query = self._request.query.encode()
         stream = open_decompressed(self._body, self._request.content_encoding)
         if self._request.decompresses_blocks:
-            stream = open_reader(stream)
+            stream = open_compressed_blocks(stream)
         prefix = query + b"\n" if query else b""
         is_complete = False
         while (head := parse_insert_head(prefix, complete=is_complete)) is None:
@@ -304,18 +308,18 @@ class QueryExchange:
         if insert is not None:
             data = join_head(prefix[data_start:], stream)
             return ParsedStatement(insert), prefix[:data_start].decode("utf-8", "replace"), data
-        text = _query_text(prefix, stream, make_settings(session.settings).max_query_size)
+        text = _read_query_text(prefix, stream, make_settings(session.settings).max_query_size)
         return self._engine.parse(text, session, self._on_start), text, None
 
-    def _may_be_repeated(self, parsed: ParsedStatement) -> bool:
-        """Whether the client cannot tell that its request was asked twice."""
+    def _is_repeatable(self, parsed: ParsedStatement) -> bool:
+        """Returns whether the query may run twice without the client noticing."""
         request = self._request
         return isinstance(parsed.statement, SelectQuery) and not request.session_id and not request.credentials.proof
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
-    def _encoded(self, result: QueryResult, settings: Settings) -> Iterator[bytes]:
-        """Formatted, gathered into chunks worth sending, compressed."""
+    def _encode(self, result: QueryResult, settings: Settings) -> Iterator[bytes]:
+        """Yields the response: formatted, gathered into chunks worth sending, compressed."""
         name = result.format or self._request.format or settings.default_format or "TabSeparated"
         self.format = find_format(name).name
         self.content_type = content_type(name)
@@ -332,13 +336,13 @@ class QueryExchange:
         )
         self.content_encoding = compressor.encoding
         self.compressor = compressor
-        return compressed(gathered(chunks), compressor)
+        return compress_chunks(gather_chunks(chunks), compressor)
 
     def finish_with(self, trailer: bytes) -> bytes:
-        """The last bytes of an answer that an error cut off, in the answer's own compression."""
+        """Returns the last bytes of a response after an error, in the response's own compression."""
         return self.compressor.compress(trailer) + self.compressor.finish()
 
-    def _buffered(self, size: int) -> bytes:
+    def _fill_buffer(self, size: int) -> bytes:
         held: list[bytes] = []
         held_bytes = 0
         while held_bytes < min(max(size, 1), _MOST_BUFFERED_BYTES):
@@ -359,7 +363,7 @@ class QueryExchange:
                 f"The answer does not fit into the space for answers made whole in {self._space.directory}; "
                 "ask without wait_end_of_query",
             )
-        self._chunks = spill.chunks()
+        self._chunks = spill.read_chunks()
         if spill.error is not None:
             raise spill.error
         if spill.size_bytes <= _WHOLE_BYTES:
@@ -368,25 +372,22 @@ class QueryExchange:
         return next(self._chunks, b"")
 
     def spill_rest(self) -> bool:
-        """For a client that reads slowly: the query goes on without it, as far as there is space for its answer.
-
-        True when the query has ended, with all it held: only sending is left.
-        """
+        """Completes a slow client's answer on disk; returns True if only sending is left."""
         with self._lock:
             if self._spill is not None or self.is_closed:
                 return False
             self._witness.works()
-            spill, rest = AnswerSpill(self._space, _SET_ASIDE_BYTES), self._chunks
+            spill, rest = AnswerSpill(self._space, _MOST_SPILLED_BYTES), self._chunks
             self._spill = spill
             is_whole = spill.fill(rest)
-            self._chunks = chain(spill.chunks(), rest)
+            self._chunks = chain(spill.read_chunks(), rest)
             self._witness.waits()
             if is_whole and self._result is not None:
                 self._result.close()
             return is_whole
 
 
-def _query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
+def _read_query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
     query = prefix + read_up_to(stream, limit + 1 - len(prefix))
     if len(query) > limit:
         raise UserError(

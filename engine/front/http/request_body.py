@@ -1,9 +1,10 @@
-"""The body of a request as a blocking stream: fed by the event loop, read by the thread that runs the query.
+"""The body of a request as a blocking stream: written by the event loop, read by the query's thread.
 
 Invariants of :class:`BodyPipe`:
-- At most ``limit`` bytes, and the chunk that passed it, are held; the client is made to wait beyond that.
+
+- It holds at most ``limit`` bytes plus the chunk that passed it; beyond that the client has to wait.
 - ``put``, ``finish`` and ``abort`` are called on the event loop; ``readinto`` on one other thread.
-- After ``abort`` reading raises ``CancelledError``; a client that sends nothing for ``timeout`` seconds is 209.
+- After ``abort`` reading raises ``CancelledError``; if the client sends nothing for ``timeout_seconds``, 209.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _XZ_MEMORY_BYTES = 128 << 20
 
 
 class BodyPipe(io.RawIOBase):
+    """A bounded pipe from the event loop to a thread."""
+
     def __init__(
         self, loop: asyncio.AbstractEventLoop, limit: int = PIPE_BYTES, timeout_seconds: float = 300.0
     ) -> None:
@@ -35,16 +38,16 @@ class BodyPipe(io.RawIOBase):
         self._limit = limit
         self._timeout_seconds = timeout_seconds
         self._changed = threading.Condition()
-        self._room = asyncio.Event()
+        self._has_space = asyncio.Event()
         self._chunks: deque[memoryview] = deque()
         self._held_bytes = 0
         self._is_finished = False
         self._is_aborted = False
         self.waiting: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Entered while the reader waits for the client."""
+        """Context manager entered while the reader waits for the client."""
 
     async def put(self, chunk: bytes) -> None:
-        """Waits while the pipe is full."""
+        """Adds a chunk; waits while the pipe is full."""
         if not chunk:
             return
         with self._changed:
@@ -53,27 +56,31 @@ class BodyPipe(io.RawIOBase):
             self._changed.notify()
             is_full = self._held_bytes > self._limit
             if is_full:
-                self._room.clear()
+                self._has_space.clear()
         if is_full:
-            await self._room.wait()
+            await self._has_space.wait()
 
     def finish(self) -> None:
+        """Ends the body."""
         with self._changed:
             self._is_finished = True
             self._changed.notify()
 
     def abort(self) -> None:
+        """Makes reading raise ``CancelledError``."""
         with self._changed:
             self._is_aborted = True
             self._changed.notify()
-        self._room.set()
+        self._has_space.set()
 
     def readable(self) -> bool:
+        """Returns True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Copies available bytes; waits for at least one. Raises 209 (SOCKET_TIMEOUT), ``CancelledError``."""
         with self._changed:
-            is_ready = self._has_news() or self._wait()
+            is_ready = self._can_return() or self._wait()
             if self._is_aborted:
                 raise CancelledError("The client closed the connection before the end of its data")
             if not is_ready:
@@ -94,28 +101,30 @@ class BodyPipe(io.RawIOBase):
             was_full = self._held_bytes > self._limit
             self._held_bytes -= copied
             if was_full and self._held_bytes <= self._limit:
-                self._loop.call_soon_threadsafe(self._room.set)
+                self._loop.call_soon_threadsafe(self._has_space.set)
             return copied
 
-    def _has_news(self) -> bool:
+    def _can_return(self) -> bool:
         return bool(self._chunks) or self._is_finished or self._is_aborted
 
     def _wait(self) -> bool:
         with self.waiting():
-            return self._changed.wait_for(self._has_news, self._timeout_seconds)
+            return self._changed.wait_for(self._can_return, self._timeout_seconds)
 
 
-class _Decompressed(io.RawIOBase):
-    """Names the failure of a decompressor, whichever it is."""
+class _DecompressedStream(io.RawIOBase):
+    """A decompressed stream that converts any decompressor's failure to 271 (CANNOT_DECOMPRESS)."""
 
     def __init__(self, stream: Any, encoding: str) -> None:
         self._stream = stream
         self._encoding = encoding
 
     def readable(self) -> bool:
+        """Returns True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Copies the next decompressed bytes."""
         view = memoryview(buffer).cast("B")
         try:
             data = self._stream.read(min(len(view), _READ_BYTES))
@@ -128,13 +137,14 @@ class _Decompressed(io.RawIOBase):
 
 
 class _Deflate:
-    """zlib streams, one behind the other; raw deflate too, which some clients send under the same name."""
+    """A decompressor of concatenated zlib streams, or of raw deflate, which some clients send."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._decoder: Any = None
 
     def read(self, size: int) -> bytes:
+        """Returns at most ``size`` decompressed bytes; none at the end."""
         while True:
             decoder = self._decoder
             if decoder is None or decoder.eof:
@@ -157,17 +167,18 @@ def _window_bits(compressed: bytes) -> int:
 
 
 class _Xz:
-    """xz streams, one behind the other; none may ask for more memory than its decoder needs for the usual levels."""
+    """A decompressor of concatenated xz streams, with a memory limit that suffices for the usual levels."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._decoder: lzma.LZMADecompressor | None = None
 
     def read(self, size: int) -> bytes:
+        """Returns at most ``size`` decompressed bytes; none at the end."""
         while True:
             decoder = self._decoder
             if decoder is None or decoder.eof:
-                compressed = self._between(decoder.unused_data) if decoder else self._stream.read(_READ_BYTES)
+                compressed = self._skip_padding(decoder.unused_data) if decoder else self._stream.read(_READ_BYTES)
                 if not compressed:
                     return b""
                 decoder = self._decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
@@ -179,8 +190,8 @@ class _Xz:
             if data:
                 return data
 
-    def _between(self, data: bytes) -> bytes:
-        """What follows a stream, without the zeros that may pad it."""
+    def _skip_padding(self, data: bytes) -> bytes:
+        """Returns the bytes after a stream, without zero padding."""
         while not (rest := data.lstrip(b"\0")):
             data = self._stream.read(_READ_BYTES)
             if not data:
@@ -189,7 +200,7 @@ class _Xz:
 
 
 def open_decompressed(stream: BinaryIO, encoding: str) -> BinaryIO:
-    """The stream behind a ``Content-Encoding``. Raises 36 for one that is not known."""
+    """Returns the body without its ``Content-Encoding``. Raises 36 (BAD_ARGUMENTS) for an unknown one."""
     if encoding in ("", "identity"):
         return stream
     if encoding == "deflate":
@@ -202,20 +213,22 @@ def open_decompressed(stream: BinaryIO, encoding: str) -> BinaryIO:
         raise UserError(
             "BAD_ARGUMENTS", f"Unknown Content-Encoding {encoding!r}; known: gzip, deflate, zstd, lz4, br, bz2, xz"
         )
-    return io.BufferedReader(_Decompressed(source, encoding), _READ_BYTES)
+    return io.BufferedReader(_DecompressedStream(source, encoding), _READ_BYTES)
 
 
 class JoinedStream(io.RawIOBase):
-    """First these bytes, then that stream."""
+    """A stream of the bytes ``head``, followed by another stream."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = memoryview(head)
         self._rest = rest
 
     def readable(self) -> bool:
+        """Returns True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Copies the next bytes."""
         view = memoryview(buffer).cast("B")
         if self._head:
             size = min(len(view), len(self._head))
@@ -230,17 +243,21 @@ class JoinedStream(io.RawIOBase):
 
 
 def join_head(head: bytes, rest: BinaryIO) -> BinaryIO:
+    """Returns a stream of ``head`` followed by ``rest``."""
     return io.BufferedReader(JoinedStream(head, rest), _READ_BYTES) if head else rest
 
 
 def read_some(stream: BinaryIO, size: int) -> bytes:
-    """At least one byte unless at the end; does not wait for ``size``."""
+    """Returns at least one byte unless at the end; does not wait for ``size``."""
     read1 = getattr(stream, "read1", stream.read)
     return read1(size)
 
 
 def read_up_to(stream: BinaryIO, most: int) -> bytes:
-    """In pieces, because a decompressing stream sets aside at once what is asked for: ``most`` may be any number."""
+    """Reads at most ``most`` bytes, in pieces.
+
+    A single large read would make a decompressing stream allocate ``most`` bytes at once.
+    """
     pieces: list[bytes] = []
     while most > 0 and (piece := stream.read(min(most, _READ_BYTES))):
         pieces.append(piece)

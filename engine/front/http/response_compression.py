@@ -1,4 +1,4 @@
-"""Compression of answers: one stream of the encoding that the client accepts, over the whole answer."""
+"""Compression of responses: one stream, in an encoding that the client accepts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from engine.front.compressed_blocks import BlockCompressor
 
 
 class Compressor(Protocol):
+    """A streaming compressor of one response; ``encoding`` is its ``Content-Encoding``."""
+
     encoding: str
 
-    def compress(self, data: bytes) -> bytes: ...
+    def compress(self, data: bytes) -> bytes:
+        """Takes bytes; returns those that are ready to send."""
 
-    def finish(self) -> bytes: ...
+    def finish(self) -> bytes:
+        """Returns the last bytes."""
 
 
 class _Plain:
@@ -35,7 +39,7 @@ class _Plain:
 
 
 class _Stream:
-    """What the standard library's compressors have in common."""
+    """A wrapper of the standard library's compressors."""
 
     def __init__(self, encoding: str, stream: Any) -> None:
         self.encoding = encoding
@@ -84,8 +88,8 @@ class _Lz4:
         return data
 
 
-class _Both:
-    """Frames of ClickHouse's own inside an encoding of HTTP."""
+class _BlocksInEncoding:
+    """ClickHouse's own frames inside an HTTP encoding."""
 
     def __init__(self, inner: Compressor, outer: Compressor) -> None:
         self._inner = inner
@@ -102,28 +106,28 @@ class _Both:
 _ZLIB_LEVELS, _BROTLI_LEVELS, _XZ_LEVELS, _BZ2_LEVELS = range(1, 10), range(12), range(10), range(1, 10)
 
 
-def _within(level: int, levels: range) -> int:
+def _clamp(level: int, levels: range) -> int:
     return min(max(level, levels[0]), levels[-1])
 
 
-def _zlib(level: int, wbits: int) -> Any:
-    return zlib.compressobj(_within(level, _ZLIB_LEVELS), wbits=wbits)
+def _make_zlib(level: int, wbits: int) -> Any:
+    return zlib.compressobj(_clamp(level, _ZLIB_LEVELS), wbits=wbits)
 
 
 _BY_PREFERENCE: dict[str, Callable[[int], Compressor]] = {
     "zstd": lambda level: _Stream("zstd", zstandard.ZstdCompressor(level=1).compressobj()),
-    "br": lambda level: _Brotli(_within(level, _BROTLI_LEVELS)),
+    "br": lambda level: _Brotli(_clamp(level, _BROTLI_LEVELS)),
     "lz4": lambda level: _Lz4(),
-    "gzip": lambda level: _Stream("gzip", _zlib(level, zlib.MAX_WBITS | 16)),
-    "deflate": lambda level: _Stream("deflate", _zlib(level, zlib.MAX_WBITS)),
-    "xz": lambda level: _Stream("xz", lzma.LZMACompressor(preset=_within(level, _XZ_LEVELS))),
-    "bz2": lambda level: _Stream("bz2", bz2.BZ2Compressor(_within(level, _BZ2_LEVELS))),
+    "gzip": lambda level: _Stream("gzip", _make_zlib(level, zlib.MAX_WBITS | 16)),
+    "deflate": lambda level: _Stream("deflate", _make_zlib(level, zlib.MAX_WBITS)),
+    "xz": lambda level: _Stream("xz", lzma.LZMACompressor(preset=_clamp(level, _XZ_LEVELS))),
+    "bz2": lambda level: _Stream("bz2", bz2.BZ2Compressor(_clamp(level, _BZ2_LEVELS))),
 }
-"""In ClickHouse's order."""
+"""The encodings in ClickHouse's order of preference."""
 
 
 def choose_compressor(accept_encoding: str, level: int, *, in_blocks: bool = False) -> Compressor:
-    """The first of zstd, br, lz4, gzip, deflate, xz and bz2 that the client accepts.
+    """Returns the first of zstd, br, lz4, gzip, deflate, xz and bz2 that the client accepts.
 
     ``level`` is ``http_zlib_compression_level``, for all but zstd and lz4; ``in_blocks`` is ``compress=1``.
     """
@@ -132,4 +136,4 @@ def choose_compressor(accept_encoding: str, level: int, *, in_blocks: bool = Fal
         if quality.replace(" ", "") not in ("q=0", "q=0.0")
     }  # fmt: skip
     chosen = next((make(level) for name, make in _BY_PREFERENCE.items() if name in accepted), _Plain())
-    return _Both(BlockCompressor(), chosen) if in_blocks else chosen
+    return _BlocksInEncoding(BlockCompressor(), chosen) if in_blocks else chosen

@@ -1,18 +1,18 @@
-"""Which path is whose, and what every answer has in common: an error is a ClickHouse code as text, whatever failed.
+"""Routes each path to its handler; every failure becomes a response with ClickHouse's error code.
 
 ====================  ================================================================
-``/``                 ``Ok.`` without a query; else the query (``engine.front.http.query_endpoint``)
-``/ping``             ``Ok.``
-``/replicas_status``  503 when a replica lags or cannot take part; ``?verbose=1`` tells;
-                      ``?delays=1``: the delay of each replica, for other servers
-``/ready``            503 while a configured ZooKeeper has no session with this server
-``/metrics``          Prometheus
-``/play``             a page to type queries into
-``/scan/…``           reading parts in pieces (``engine.front.http.scan_routes``)
+``/``                 ``Ok.`` without a query; else the query (``engine.front.http.query_endpoint``);
+``/ping``             ``Ok.``;
+``/replicas_status``  503 when a replica lags or cannot take part; ``?verbose=1``: a line for each;
+                      ``?delays=1``: the delay of each replica, for other servers;
+``/ready``            503 while a configured ZooKeeper has no session with this server;
+``/metrics``          Prometheus;
+``/play``             a page to type queries into;
+``/scan/…``           reading parts in pieces (``engine.front.http.scan_routes``);
 ====================  ================================================================
 
-OPTIONS tells the methods (and ``http_options_response`` of the configuration, which browsers ask for); any method but
-these is refused: 405.
+OPTIONS returns the allowed methods, and for browsers the configuration's ``http_options_response``. Any other method is
+refused with 405.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from engine.front.http.error_responses import as_pando_error
+from engine.front.http.error_responses import convert_to_pando_error
 from engine.front.http.query_endpoint import QueryEndpoint, Receive, Scope, Send, send_error
 from engine.front.http.scan_routes import ScanEndpoints
 from engine.front.http.status_pages import StatusPage, StatusPages
@@ -57,8 +57,11 @@ _OK = PlainTextResponse("Ok.\n")
 def make_application(
     config: Config, queries: QueryEndpoint, pages: StatusPages, scans: ScanEndpoints, guard: Guard
 ) -> Application:
-    """An ASGI application that never raises. ``guard`` raises for who may not see ``/metrics`` and the like."""
-    routes = {**_page_routes(pages, guard), "/play": (_READ_METHODS, _play)}
+    """Returns an ASGI application that never raises.
+
+    ``guard`` raises for requests that may not see ``/metrics`` and the like.
+    """
+    routes = {**_page_routes(pages, guard), "/play": (_READ_METHODS, _show_play_page)}
     routes.update((path, (("POST",), endpoint)) for path, endpoint in scans.endpoints().items())
 
     async def root(scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,20 +78,23 @@ def make_application(
             return
         methods, endpoint = (_QUERY_METHODS, None) if is_root else routes[path]
         if method == "OPTIONS":
-            await _options(config, methods)(scope, receive, send)
+            await _make_options_response(config, methods)(scope, receive, send)
         elif method not in methods:
             raise UserError("UNSUPPORTED_METHOD", f"Method {method} is not supported, use {', '.join(methods)}")
         elif endpoint is None:
-            await root(scope, receive, send)  # past the framework: it would be a good part of a small query's time
+            await root(scope, receive, send)  # without the framework, which costs a good part of a small query's time
         else:
             response = await endpoint(Request(scope, receive))
             await response(scope, receive, send)
 
-    return partial(_answered, route)
+    return partial(_answer_errors, route)
 
 
 def make_status_page_application(pages: StatusPages, guard: Guard = lambda scope: None) -> Application:
-    """Only ``STATUS_PAGE_PATHS``, and one answer a connection: what comes next may be for somebody else."""
+    """Returns an ASGI application of ``STATUS_PAGE_PATHS`` alone.
+
+    It closes the connection after each response, because the next request may be for another process.
+    """
     routes = _page_routes(pages, guard)
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,24 +107,26 @@ def make_status_page_application(pages: StatusPages, guard: Guard = lambda scope
         response.headers["Date"] = formatdate(usegmt=True)
         await response(scope, receive, send)
 
-    return partial(_answered, route, headers=((b"connection", b"close"),))
+    return partial(_answer_errors, route, headers=((b"connection", b"close"),))
 
 
-async def _answered(route: Application, scope: Scope, receive: Receive, send: Send, headers: Headers = ()) -> None:
-    """Whatever is raised becomes an answer with these headers, or the end of the connection when the answer has
-    begun."""
+async def _answer_errors(route: Application, scope: Scope, receive: Receive, send: Send, headers: Headers = ()) -> None:
+    """Runs a route and turns any exception into an error response with these headers.
+
+    If the response has begun, the exception ends the connection.
+    """
     has_begun = False
 
-    async def noting_send(message: MutableMapping[str, Any]) -> None:
+    async def track_send(message: MutableMapping[str, Any]) -> None:
         nonlocal has_begun
         has_begun = True
         await send(message)
 
     try:
-        await route(scope, receive, noting_send)
+        await route(scope, receive, track_send)
     except (Exception, asyncio.CancelledError) as problem:
         is_stop = isinstance(problem, asyncio.CancelledError)
-        error = CancelledError("The server is stopping") if is_stop else as_pando_error(problem)
+        error = CancelledError("The server is stopping") if is_stop else convert_to_pando_error(problem)
         if not has_begun:
             await send_error(send, error, list(headers), scope["method"])
         elif not is_stop:
@@ -130,22 +138,22 @@ async def _answered(route: Application, scope: Scope, receive: Receive, send: Se
 
 def _page_routes(pages: StatusPages, guard: Guard) -> dict[str, tuple[tuple[str, ...], Endpoint]]:
     async def ping(_: Request) -> Response:
-        return _response(pages.ping())
+        return _make_response(pages.ping())
 
     async def replicas_status(request: Request) -> Response:
         if request.query_params.get("delays", "0") not in ("", "0"):
-            return _response(await asyncio.to_thread(pages.replica_delays))
+            return _make_response(await asyncio.to_thread(pages.replica_delays))
         verbose = request.query_params.get("verbose", "0") not in ("", "0")
         if verbose:
             guard(request.scope)
-        return _response(await asyncio.to_thread(pages.replicas_status, verbose=verbose))
+        return _make_response(await asyncio.to_thread(pages.replicas_status, verbose=verbose))
 
     async def ready(_: Request) -> Response:
-        return _response(await asyncio.to_thread(pages.ready))
+        return _make_response(await asyncio.to_thread(pages.ready))
 
     async def metrics(request: Request) -> Response:
         guard(request.scope)
-        return _response(await asyncio.to_thread(pages.metrics))
+        return _make_response(await asyncio.to_thread(pages.metrics))
 
     return {
         path: (_READ_METHODS, endpoint)
@@ -153,20 +161,20 @@ def _page_routes(pages: StatusPages, guard: Guard) -> dict[str, tuple[tuple[str,
     }
 
 
-def _response(page: StatusPage) -> Response:
+def _make_response(page: StatusPage) -> Response:
     return Response(page.body, page.status, headers={"Content-Type": page.content_type})
 
 
-async def _play(_: Request) -> Response:
-    return HTMLResponse(_play_page())
+async def _show_play_page(_: Request) -> Response:
+    return HTMLResponse(_read_play_page())
 
 
-def _options(config: Config, methods: tuple[str, ...]) -> Response:
+def _make_options_response(config: Config, methods: tuple[str, ...]) -> Response:
     headers = {"Allow": ", ".join((*methods, "OPTIONS"))}
     headers.update((header.name, header.value) for header in config.http_options_response)
     return Response(status_code=204, headers=headers)
 
 
 @cache
-def _play_page() -> str:
+def _read_play_page() -> str:
     return files("engine.front.http").joinpath("play.html").read_text(encoding="utf-8")

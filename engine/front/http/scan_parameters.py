@@ -1,4 +1,4 @@
-"""What the requests of scans say, field by field: checked, with defaults. Every error is a 36 or 69 that names it."""
+"""Parses and checks the JSON fields of scan requests. Errors are 36 or 69 and name the field."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ _LAST_BLOCK = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class StreamStart:
-    """What a stream has read. No ``identity``: nothing yet."""
+    """The position of a stream: the blocks that it has read. Without ``identity`` it has read nothing."""
 
     identity: str = ""
     blocks: Mapping[str, int] | None = None
     until: Mapping[str, int] | None = None
-    """It reads no further."""
+    """The last blocks to read, by partition."""
     may_lack_rows: bool = False
 
     def read_blocks(self, definition: TableDefinition, history: BlockHistory) -> Mapping[str, int]:
-        """The blocks read so far, by partition. Raises 33 when what follows them is not all there."""
+        """Returns the blocks read so far, by partition.
+
+        Raises 33 (CANNOT_READ_ALL_DATA) when later blocks are not complete any more.
+        """
         blocks = self.blocks or {}
         if not self.identity:
             return blocks
@@ -44,13 +47,15 @@ class StreamStart:
         return blocks
 
     def limited(self, decided: Mapping[str, int]) -> Mapping[str, int]:
+        """Returns the block numbers, limited to ``until``."""
         if self.until is None:
             return decided
         return {name: min(number, self.until[name]) for name, number in decided.items() if name in self.until}
 
 
 def parse_stream_start(body: Body) -> StreamStart:
-    start = _object(body, "start")
+    """Parses the start of a stream."""
+    start = _get_object(body, "start")
     until = parse_block_numbers(body["until"], "until") if body.get("until") is not None else None
     return StreamStart(
         get_text(start, "identity", ""),
@@ -61,12 +66,12 @@ def parse_stream_start(body: Body) -> StreamStart:
 
 
 def parse_wanted_blocks(body: Body) -> WantedBlocks | None:
-    """``None``: all of the table."""
+    """Parses the blocks to read; ``None`` means the whole table."""
     if body.get("blocks") is None:
         return None
-    blocks = _object(body, "blocks")
+    blocks = _get_object(body, "blocks")
     ranges = []
-    for partition_id, limits in _object(blocks, "ranges").items():
+    for partition_id, limits in _get_object(blocks, "ranges").items():
         if not isinstance(limits, list) or len(limits) != 2 or not all(map(_is_number, limits)):
             raise UserError("BAD_ARGUMENTS", f"'ranges' must hold pairs of numbers, got {limits!r}")
         ranges.append((partition_id, *limits))
@@ -74,7 +79,7 @@ def parse_wanted_blocks(body: Body) -> WantedBlocks | None:
 
 
 def parse_block_numbers(value: object, name: str) -> dict[str, int]:
-    """Block numbers by partition."""
+    """Checks block numbers by partition and returns them."""
     if not isinstance(value, dict) or not all(map(_is_number, value.values())):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must hold a number for each partition, got {value!r}")
     return value
@@ -84,7 +89,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and NO_BLOCK <= value <= _LAST_BLOCK
 
 
-def _object(body: Body, name: str) -> dict[str, Any]:
+def _get_object(body: Body, name: str) -> dict[str, Any]:
     value = body.get(name) or {}
     if not isinstance(value, dict):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be an object, got {value!r}")
@@ -92,12 +97,14 @@ def _object(body: Body, name: str) -> dict[str, Any]:
 
 
 def get_document(body: Body, name: str) -> dict[str, Any]:
+    """Returns a required object."""
     if not body.get(name):
         raise UserError("BAD_ARGUMENTS", f"{name!r} is missing")
-    return _object(body, name)
+    return _get_object(body, name)
 
 
 def get_text(body: Body, name: str, default: str | None = None) -> str:
+    """Returns a string, or the default."""
     value = body.get(name, default)
     if not isinstance(value, str):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be a string, got {value!r}")
@@ -105,6 +112,7 @@ def get_text(body: Body, name: str, default: str | None = None) -> str:
 
 
 def get_texts(body: Body, name: str) -> list[str]:
+    """Returns a list of strings."""
     value = body.get(name)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be a list of strings, got {value!r}")
@@ -112,6 +120,7 @@ def get_texts(body: Body, name: str) -> list[str]:
 
 
 def get_positive_number(body: Body, name: str, least: int = 1) -> int | None:
+    """Returns a number of at least ``least``, or ``None`` if it is missing."""
     value = body.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 63):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be a number of at least {least}, got {value!r}")
@@ -119,6 +128,7 @@ def get_positive_number(body: Body, name: str, least: int = 1) -> int | None:
 
 
 def get_seconds(body: Body, name: str, default: float) -> float:
+    """Returns a duration in seconds, or the default."""
     value = body.get(name)
     if value is None:
         return default
@@ -128,10 +138,12 @@ def get_seconds(body: Body, name: str, default: float) -> float:
 
 
 def get_lease_seconds(body: Body) -> float:
+    """Returns the duration of the lease in seconds."""
     return get_seconds(body, "lease_seconds", _DEFAULT_LEASE_SECONDS)
 
 
 def get_flag(body: Body, name: str) -> bool:
+    """Returns a boolean; False if it is missing."""
     value = body.get(name, False)
     if not isinstance(value, bool):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be true or false, got {value!r}")
@@ -139,6 +151,7 @@ def get_flag(body: Body, name: str) -> bool:
 
 
 def parse_slot(body: Body) -> tuple[int, int]:
+    """Returns the slot's number and the number of slots."""
     slots = get_positive_number(body, "slots") or 1
     slot = body.get("slot", 0)
     if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < slots:
@@ -147,10 +160,12 @@ def parse_slot(body: Body) -> tuple[int, int]:
 
 
 def parse_task_size(body: Body) -> TaskSize:
+    """Returns the size limits of a task."""
     return TaskSize(get_positive_number(body, "max_rows_per_task"), get_positive_number(body, "max_bytes_per_task"))
 
 
 def parse_opening(body: Body) -> ScanOpening:
+    """Parses the fields with which a read opens its scan."""
     name = get_text(body, "scan")
     if not name:
         raise UserError("BAD_ARGUMENTS", "'scan' must name the execution that reads, it is empty")

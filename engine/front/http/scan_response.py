@@ -1,4 +1,4 @@
-"""The answer to a scan: an Arrow stream that is pulled on a thread."""
+"""The response to a scan: an Arrow stream that is pulled on a thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from engine.front.http.error_responses import (
-    as_pando_error,
+    convert_to_pando_error,
     make_exception_tag,
     make_exception_trailer,
 )
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class ScanResponse(Response):
-    """Streams what is pulled on a thread; an error in the middle cuts the answer off after the trailer."""
+    """A streamed response, pulled on a thread; an error in the middle ends it after the trailer."""
 
     media_type = "application/vnd.apache.arrow.stream"
 
@@ -39,7 +39,7 @@ class ScanResponse(Response):
         self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        watch = asyncio.ensure_future(_client_left(receive))
+        watch = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await self._stream(send, watch)
@@ -57,7 +57,7 @@ class ScanResponse(Response):
                 try:
                     chunk = await following
                 except Exception as problem:
-                    error = as_pando_error(problem)
+                    error = convert_to_pando_error(problem)
                     logger.info("scan failed in the middle: %s", error)
                     trailer = make_exception_trailer(error, self._tag)
                     await send({"type": "http.response.body", "body": trailer, "more_body": True})
@@ -65,6 +65,6 @@ class ScanResponse(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _client_left(receive: Any) -> None:
+async def _wait_for_disconnect(receive: Any) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and others, JSON in, JSON or an Arrow stream out.
+"""Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and others; JSON in, JSON or Arrow out.
 
 ``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?, max_bytes_per_task?}
             → {columns: [{name, type}], slots, rows, bytes}. Into how many slots the table as it is now is worth
@@ -47,7 +47,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from engine.front.http.error_responses import (
-    as_pando_error,
+    convert_to_pando_error,
     format_error,
     get_http_status,
 )
@@ -116,11 +116,12 @@ class _Slot:
 
     @property
     def parts(self) -> Sequence[Part]:
+        """The parts of the slot."""
         return [part for part, _ in self.pieces]
 
 
 class ScanEndpoints:
-    """The endpoints, with the background step that ends leases."""
+    """The endpoints of scans, with the background step that expires leases."""
 
     def __init__(self, engine: StatementRunner, leases: Leases | None = None) -> None:
         self._engine = engine
@@ -135,6 +136,7 @@ class ScanEndpoints:
         engine.services.housekeeping.add(BackgroundTask("expire scan leases", self._expire), _EXPIRY_SECONDS)
 
     def endpoints(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
+        """Returns the endpoints by path."""
         return {
             "/scan/plan": self._plan_endpoint,
             "/scan/read": self._read_endpoint,
@@ -162,13 +164,13 @@ class ScanEndpoints:
 
     async def _read_endpoint(self, request: Request) -> Response:
         def start(body: Body, session: Session) -> Response:
-            return self._streamed(request, body, self.read(body, session))
+            return self._stream(request, body, self.read(body, session))
 
         return await self._answer(request, start)
 
     async def _export_endpoint(self, request: Request) -> Response:
         def start(body: Body, _: Session) -> Response:
-            return self._streamed(request, body, self.export(body))
+            return self._stream(request, body, self.export(body))
 
         return await self._answer(request, start, writes=True)
 
@@ -188,7 +190,7 @@ class ScanEndpoints:
 
         return await self._answer(request, answer, writes=True)
 
-    def _streamed(self, request: Request, body: Body, chunks: Iterator[bytes]) -> Response:
+    def _stream(self, request: Request, body: Body, chunks: Iterator[bytes]) -> Response:
         connection = request.scope["state"]["connection"]
         connection.send_timeout = get_lease_seconds(body)
         return ScanResponse(next(chunks), chunks, self._threads)
@@ -202,10 +204,10 @@ class ScanEndpoints:
             )
             if writes and (user.readonly or make_settings(session.settings).readonly):
                 raise UserError("READONLY", "Cannot write files in readonly mode")
-            body = await _json_body(request, self._receive_seconds)
+            body = await _read_json_body(request, self._receive_seconds)
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, body, session)
         except Exception as problem:
-            error = as_pando_error(problem)
+            error = convert_to_pando_error(problem)
             logger.info("scan failed: %s", error)
             headers = {"X-ClickHouse-Exception-Code": str(error.code)}
             return Response(format_error(error), get_http_status(error), headers, "text/plain; charset=UTF-8")
@@ -213,9 +215,9 @@ class ScanEndpoints:
     # -- work, on a thread --------------------------------------------------------------------------------------------
 
     def plan(self, body: Body, session: Session) -> dict[str, Any]:
-        """Looks, and promises nothing."""
-        table = self._engine.catalog.table(*_names(body))
-        columns, query = _columns(table.description, body), get_text(body, "query", "")
+        """Returns columns, number of slots and sizes for a scan of the table as it is now."""
+        table = self._engine.catalog.table(*_get_table_name(body))
+        columns, query = _select_columns(table.description, body), get_text(body, "query", "")
         shown = [(column.name, column.type) for column in columns]
         if query:
             with contextlib.closing(run_query(SlotRows(columns), query, self._engine, session)) as result:
@@ -224,16 +226,16 @@ class ScanEndpoints:
         if table.definition.engine.is_proxy:
             return {**found, "shards": list_shards(table.definition, self._engine.config)}
         with self._engine.reporting():
-            return {**found, **self._slots(table, columns, body)}
+            return {**found, **self._plan_slots(table, columns, body)}
 
-    def _slots(self, table: Table, columns: Sequence[Column], body: Body) -> dict[str, Any]:
+    def _plan_slots(self, table: Table, columns: Sequence[Column], body: Body) -> dict[str, Any]:
         require_own_rows(table.definition)
         size, blocks = parse_task_size(body), parse_wanted_blocks(body)
         snapshot = table.snapshot()
         try:
             parts = [part for part in snapshot.parts if blocks is None or blocks.overlaps(part.name)]
             steps = measure_steps(parts, [column.name for column in columns])
-            scan = WeighedGranules.of(self._chosen(table.description, parts, body), steps, size)
+            scan = WeighedGranules.of(self._select_granules(table.description, parts, body), steps, size)
             slots = scan.tasks(
                 size, get_positive_number(body, "partitions"), is_computed=bool(get_text(body, "query", ""))
             )
@@ -245,12 +247,12 @@ class ScanEndpoints:
         return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes}
 
     def read(self, body: Body, session: Session) -> Iterator[bytes]:
-        """The answer in pieces. Holds the parts until it is exhausted or closed."""
+        """Yields the rows of a slot; holds the parts until it is exhausted or closed."""
         compression = get_text(body, "compression", "lz4").lower()
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
         query = get_text(body, "query", "")
-        with self._slot(body) as slot:
+        with self._open_slot(body) as slot:
             batches = slot.batches
             if query:
                 rows = SlotRows(slot.columns, slot.pieces, slot.keep)
@@ -258,34 +260,34 @@ class ScanEndpoints:
             yield from encode_stream(batches, _COMPRESSIONS[compression])
 
     def export(self, body: Body) -> Iterator[bytes]:
-        """Writes a file; its answer in pieces."""
+        """Writes a slot's rows to a file and yields the JSON response in pieces."""
         unique = self._engine.services.new_uuid().hex
         name = f"part-{parse_slot(body)[0]:05}-{unique[:12]}.parquet"
         path = f"{get_unfinished_path(get_text(body, 'directory'), get_text(body, 'export'))}/{name}"
         self._files.resolve_path(path)  # before any work
         with_nanoseconds = get_flag(body, "with_nanoseconds")
-        with self._slot(body) as slot:
+        with self._open_slot(body) as slot:
             yield from write_slot(
                 slot.batches, slot.columns, slot.parts, self._files, path, unique, with_nanoseconds=with_nanoseconds
             )
 
     @contextlib.contextmanager
-    def _slot(self, body: Body) -> Iterator[_Slot]:
-        """What the request reads, with its parts held."""
-        table = self._table(body)
+    def _open_slot(self, body: Body) -> Iterator[_Slot]:
+        """Gives the rows that the request reads, and holds their parts during the block."""
+        table = self._find_table(body)
         slot, size, behind = parse_slot(body), parse_task_size(body), get_positive_number(body, "behind", least=0) or 0
         with self._engine.reporting(), self._leases.reading(table, parse_opening(body)) as lease:
             description = table.description_of(lease.metadata_version)
-            columns = _columns(description, body)
+            columns = _select_columns(description, body)
             keep = compile_filter(get_text(body, "filter", ""), description, self._engine.config.timezone)
             parts = sorted((part.under(description.schema) for part in lease.parts), key=lambda part: part.name)
-            pieces = WeighedGranules.of(self._chosen(description, parts, body), lease.steps, size).slot(*slot)
+            pieces = WeighedGranules.of(self._select_granules(description, parts, body), lease.steps, size).slot(*slot)
             batches = read_batches(pieces, columns, keep, parse_wanted_blocks(body), behind=behind, clock=self._clock)
             yield _Slot(columns, pieces, keep, batches)
 
     def positions(self, body: Body) -> dict[str, Any]:
-        """Where a stream stands, and where its next batch ends."""
-        table = self._table(body)
+        """Returns how far a stream may read, and where its next batch ends."""
+        table = self._find_table(body)
         start = parse_stream_start(body)
         history = self._leases.history(table, get_seconds(body, "max_delay_seconds", MAX_SECONDS))
         after = start.read_blocks(table.definition, history)
@@ -304,25 +306,26 @@ class ScanEndpoints:
         }
 
     def release(self, body: Body) -> bool:
-        return self._leases.release(self._table(body), get_text(body, "scan"))
+        """Ends the lease of a scan; returns whether there was one."""
+        return self._leases.release(self._find_table(body), get_text(body, "scan"))
 
-    def _table(self, body: Body) -> Table:
-        table = self._engine.catalog.table(*_names(body))
+    def _find_table(self, body: Body) -> Table:
+        table = self._engine.catalog.table(*_get_table_name(body))
         require_own_rows(table.definition)
         return table
 
-    def _chosen(
+    def _select_granules(
         self, description: TableDescription, parts: Sequence[Part], body: Body
     ) -> list[tuple[Part, list[MarkRange]]]:
         return select_granules(parts, description, get_text(body, "filter", ""), self._engine.config.timezone)
 
 
-def _names(body: Body) -> tuple[str, str]:
+def _get_table_name(body: Body) -> tuple[str, str]:
     return get_text(body, "database", "default"), get_text(body, "table")
 
 
-def _columns(description: TableDescription, body: Body) -> list[Column]:
-    """Those that the request names; a query without names may use all that have data."""
+def _select_columns(description: TableDescription, body: Body) -> list[Column]:
+    """Returns the columns that the request names; a query without names may use all stored columns."""
     schema, names = description.schema, get_texts(body, "columns")
     if not names and body.get("query"):
         return [column for column in schema.columns if column.is_stored]
@@ -330,7 +333,7 @@ def _columns(description: TableDescription, body: Body) -> list[Column]:
 
 
 def get_replica_delay_seconds(engine: StatementRunner, table: Table) -> float:
-    """How far behind this replica of the table is, or ``UNKNOWN_DELAY_SECONDS``."""
+    """Returns how far this replica of the table is behind, or ``UNKNOWN_DELAY_SECONDS``."""
     name = table.definition.full_name
     status = next((status for status in engine.replicas_status() if status.table == name), None)
     if status is None:
@@ -341,7 +344,7 @@ def get_replica_delay_seconds(engine: StatementRunner, table: Table) -> float:
 # -- reading the request ---------------------------------------------------------------------------------------------
 
 
-async def _in_time(chunks: AsyncIterator[bytes], timeout_seconds: float | None) -> AsyncIterator[bytes]:
+async def _with_timeout(chunks: AsyncIterator[bytes], timeout_seconds: float | None) -> AsyncIterator[bytes]:
     with contextlib.suppress(StopAsyncIteration):
         while True:
             async with asyncio.timeout(timeout_seconds):
@@ -349,10 +352,10 @@ async def _in_time(chunks: AsyncIterator[bytes], timeout_seconds: float | None) 
             yield chunk
 
 
-async def _json_body(request: Request, timeout_seconds: float | None) -> Body:
+async def _read_json_body(request: Request, timeout_seconds: float | None) -> Body:
     data = bytearray()
     try:
-        async for chunk in _in_time(request.stream(), timeout_seconds):
+        async for chunk in _with_timeout(request.stream(), timeout_seconds):
             data += chunk
             if len(data) > _MAX_BODY_BYTES:
                 raise UserError("BAD_ARGUMENTS", f"The request is longer than {_MAX_BODY_BYTES} bytes")

@@ -1,11 +1,11 @@
-"""Short queries answered on the event loop itself, as soon as their request is there: no task, no thread, no stream.
+"""Answers short queries on the event loop itself: no task, no thread, no stream.
 
-Whether a query is short is the matter of ``sql.run.short_queries.short_query_cache``; whether a request asks for
-nothing beside its answer, this module's. Everything else, and everything that goes wrong, is left to
-:class:`engine.front.http.query_endpoint.QueryEndpoint`: it finds the request as if nobody had looked at it.
+``sql.run.short_queries.short_query_cache`` decides whether a query is short; this module decides whether a request is
+simple enough. Everything else, and everything that fails, is left to
+:class:`engine.front.http.query_endpoint.QueryEndpoint`, which handles the request from the beginning.
 
-A query that is answered here takes a millisecond or two. It is not in ``system.processes``: nobody could see it there,
-nor stop it. Its limits of time and memory are looked at before it runs.
+Such a query takes a millisecond or two. It is not in ``system.processes``, because nobody could see or stop it there.
+Its limits of time and memory are checked before it runs.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ logger = logging.getLogger(__name__)
 _MOST_KNOWN = 256
 _QUICK_ENCODINGS = ("", "zstd", "lz4", "gzip", "deflate")
 _HIGHEST_LEVEL = 6
-"""Of gzip: higher ones take longer than a short answer may."""
+"""The highest gzip level that is quick enough for a short answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedSession:
-    """What a user's requests with the same settings have in common. ``None``: they are not answered here."""
+    """The common part of a user's requests with the same settings."""
 
     settings: dict[str, SettingValue]
     compresses: bool
@@ -58,26 +58,26 @@ class _CachedSession:
 
 
 class ShortAnswers:
-    """Answers short queries of one server, on its event loop alone."""
+    """Answers short queries of one server; used on its event loop only."""
 
     def __init__(
         self,
         engine: StatementRunner,
         users: Users,
         metrics: Metrics,
-        has_room: Callable[[], bool],
+        has_free_slot: Callable[[], bool],
         common_headers: Sequence[tuple[bytes, bytes]],
     ) -> None:
-        """``has_room``: whether another query may run. ``common_headers`` has every answer to who sends no Origin."""
+        """``has_free_slot`` returns whether another query may run; ``common_headers`` are those of every response."""
         self._engine = engine
         self._users = users
         self._metrics = metrics
-        self._has_room = has_room
+        self._has_free_slot = has_free_slot
         self._common_head = b"".join(name + b": " + value + b"\r\n" for name, value in common_headers)
-        self._askers: OrderedDict[tuple[object, ...], _CachedSession | None] = OrderedDict()
+        self._cached_sessions: OrderedDict[tuple[object, ...], _CachedSession | None] = OrderedDict()
 
     def answer(self, scope: Mapping[str, Any], body: bytes) -> tuple[bytes, bytes] | None:
-        """The lines of the headers and the body of a 200; ``None``: the request is for others."""
+        """Returns header lines and body of a 200, or ``None`` if the request must take the normal way."""
         try:
             return self._answer(scope, body)
         except PandoError:
@@ -88,11 +88,11 @@ class ShortAnswers:
 
     def _answer(self, scope: Mapping[str, Any], body: bytes) -> tuple[bytes, bytes] | None:
         request = parse_request(scope)
-        if not _is_simple(request) or not self._has_room():
+        if not _is_simple(request) or not self._has_free_slot():
             return None
         user = self._users.authenticate(request.credentials, scope, is_last=False)
-        asker = self._asker(request, user.profile, user.readonly)
-        if asker is None:
+        cached = self._get_cached_session(request, user.profile, user.readonly)
+        if cached is None:
             return None
         text = request.query
         if body and not request.is_read_only:  # one text with the URL's, as in engine.front.http.query_exchange
@@ -102,19 +102,19 @@ class ShortAnswers:
                 return None
         monotonic = self._engine.services.monotonic
         started = monotonic()
-        session = Session(request.database or "default", asker.settings, request.credentials.user, request.query_id)
+        session = Session(request.database or "default", cached.settings, request.credentials.user, request.query_id)
         result = self._engine.answer_short_query(text, session, request.parameters)
         if result is None:
             return None
         counts = result.statistics
         counts.elapsed_seconds = monotonic() - started
-        format = find_format(result.format or request.format or asker.default_format)
+        format = find_format(result.format or request.format or cached.default_format)
         if format.writer is None:
             return None
-        data = b"".join(format.writer(result.columns, result.batches, asker.options, counts))
+        data = b"".join(format.writer(result.columns, result.batches, cached.options, counts))
         encoding = ""
-        if request.accept_encoding and asker.compresses:
-            compressor = choose_compressor(request.accept_encoding, asker.compression_level)
+        if request.accept_encoding and cached.compresses:
+            compressor = choose_compressor(request.accept_encoding, cached.compression_level)
             encoding = compressor.encoding
             if encoding not in _QUICK_ENCODINGS:
                 return None
@@ -136,7 +136,7 @@ class ShortAnswers:
         head += f"content-type: {format.content_type}\r\ncontent-length: {len(data)}\r\n"
         return self._common_head + head.encode("latin-1", "replace"), data
 
-    def _asker(self, request: QueryRequest, profile: str, readonly: int) -> _CachedSession | None:
+    def _get_cached_session(self, request: QueryRequest, profile: str, readonly: int) -> _CachedSession | None:
         given = tuple(
             (name, type(value), value)
             for settings in (request.settings, request.own_settings)
@@ -144,17 +144,20 @@ class ShortAnswers:
         )
         version = request.client_protocol_version
         key = (request.credentials.user, request.profile, request.is_read_only, version, given)
-        if key in self._askers:
-            self._askers.move_to_end(key)
-            return self._askers[key]
-        asker = self._new_asker(request, profile, readonly)
-        self._askers[key] = asker
-        if len(self._askers) > _MOST_KNOWN:
-            self._askers.popitem(last=False)
-        return asker
+        if key in self._cached_sessions:
+            self._cached_sessions.move_to_end(key)
+            return self._cached_sessions[key]
+        cached = self._make_cached_session(request, profile, readonly)
+        self._cached_sessions[key] = cached
+        if len(self._cached_sessions) > _MOST_KNOWN:
+            self._cached_sessions.popitem(last=False)
+        return cached
 
-    def _new_asker(self, request: QueryRequest, profile: str, readonly: int) -> _CachedSession | None:
-        """As a request's session begins (``engine.front.http.query_exchange``)."""
+    def _make_cached_session(self, request: QueryRequest, profile: str, readonly: int) -> _CachedSession | None:
+        """Builds the session's settings as ``engine.front.http.query_exchange`` does.
+
+        Returns ``None`` if such requests are not answered here.
+        """
         config = self._engine.config
         kept = config.profile(profile)
         if readonly and kept.get("readonly") != 1:
@@ -181,7 +184,7 @@ def _is_simple(request: QueryRequest) -> bool:
         or request.session_id
         or request.credentials.proof is not None
         or request.origin
-        or request.completed is not None
+        or request.with_form_fields is not None
         or request.content_encoding not in ("", "identity")
         or request.compresses_blocks
         or request.decompresses_blocks

@@ -1,4 +1,4 @@
-"""The pages a server has about itself, for health checks and monitoring: of this process's engine, or of another's."""
+"""A server's pages for health checks and monitoring, of this process's engine or another's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from coordination.keeper.interface import SessionState
 from engine.front.prometheus_metrics import Metrics
-from engine.remote.replica_delays import write_delays
+from engine.remote.replica_delays import encode_delays
 
 if TYPE_CHECKING:
     from engine.statement_runner import StatementRunner
@@ -17,6 +17,8 @@ _TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True)
 class StatusPage:
+    """A page: status, content type and body."""
+
     body: bytes
     status: int = 200
     content_type: str = _TEXT
@@ -26,39 +28,45 @@ OK_PAGE = StatusPage(b"Ok.\n")
 
 
 class StatusPages(Protocol):
-    """All but ``ping`` may wait, for a lock or another process: they are called from threads of their own."""
+    """The pages of a server. All but ``ping`` may block and are called on threads."""
 
-    def ping(self) -> StatusPage: ...
+    def ping(self) -> StatusPage:
+        """Returns ``/ping``."""
 
-    def replicas_status(self, *, verbose: bool) -> StatusPage: ...
+    def replicas_status(self, *, verbose: bool) -> StatusPage:
+        """Returns ``/replicas_status``."""
 
-    def replica_delays(self) -> StatusPage: ...
+    def replica_delays(self) -> StatusPage:
+        """Returns ``/replicas_status?delays=1``."""
 
-    def ready(self) -> StatusPage: ...
+    def ready(self) -> StatusPage:
+        """Returns ``/ready``."""
 
-    def metrics(self) -> StatusPage: ...
+    def metrics(self) -> StatusPage:
+        """Returns ``/metrics``."""
 
 
 class EngineStatusPages:
-    """What the engine of this process says."""
+    """The pages of the engine in this process."""
 
     def __init__(self, engine: StatementRunner, metrics: Metrics) -> None:
         self._engine = engine
         self._metrics = metrics
 
     def ping(self) -> StatusPage:
+        """Returns ``Ok.``."""
         return OK_PAGE
 
     def replicas_status(self, *, verbose: bool) -> StatusPage:
+        """Returns the state of the replicated tables; 503 when one lags or cannot take part."""
         return make_replicas_status_page(self._engine, verbose=verbose)
 
     def replica_delays(self) -> StatusPage:
-        """For servers that read shards of this one. See :func:`engine.remote.replica_delays.parse_delays`."""
-        return StatusPage(write_delays(self._engine.replicas_status()), content_type="application/json")
+        """Returns the delays as JSON; see :func:`engine.remote.replica_delays.parse_delays`."""
+        return StatusPage(encode_delays(self._engine.replicas_status()), content_type="application/json")
 
     def ready(self) -> StatusPage:
-        """503 while a configured ZooKeeper has no session with this server, and until each replicated table has tried
-        to become writable."""
+        """Returns 503 without a ZooKeeper session, or while replicated tables are starting."""
         keeper = self._engine.replication.keeper
         if keeper is not None and keeper.state is not SessionState.CONNECTED:
             return StatusPage(f"The ZooKeeper session is {keeper.state.value}\n".encode(), 503)
@@ -68,11 +76,12 @@ class EngineStatusPages:
         return OK_PAGE
 
     def metrics(self) -> StatusPage:
-        return StatusPage(self._metrics.text(), content_type="text/plain; version=0.0.4; charset=utf-8")
+        """Returns the metrics in Prometheus's text format."""
+        return StatusPage(self._metrics.render(), content_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def make_replicas_status_page(engine: StatementRunner, *, verbose: bool) -> StatusPage:
-    """503 when a replica lags or cannot take part."""
+    """Returns the state of the replicated tables; 503 when one lags or cannot take part."""
     limit = engine.config.max_replica_delay_for_distributed_queries
     lines = []
     is_healthy = True

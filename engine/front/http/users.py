@@ -1,7 +1,7 @@
-"""Who may ask: the users of the configuration.
+"""Authenticates the users of the configuration.
 
-Whether a user exists is told to nobody: an unknown user, a wrong password and a missing one get the same answer after
-the same work.
+Nobody learns whether a user exists: an unknown user, a wrong password and a missing one get the same answer after the
+same work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from parts.common.errors import UserError
 
 Scope = Mapping[str, Any]
 
-_NOBODY = UserConfig(password_sha256_hex=secrets.token_hex(32))
+_UNKNOWN_USER = UserConfig(password_sha256_hex=secrets.token_hex(32))
 
 
 class Users:
@@ -32,37 +32,43 @@ class Users:
         clock: Callable[[], float],
         check_proof: Callable[[Proof], None] | None = None,
     ) -> None:
-        """``clock`` is monotonic. Without ``check_proof`` nobody is let in by a cluster's proof."""
+        """``clock`` is monotonic. Without ``check_proof`` no cluster's proof is accepted."""
         self._throttle = LoginThrottle(clock)
         self._check_proof = check_proof
-        self._users = {name: (user, _digest_of(user)) for name, user in users.items()}
-        self._nobody = (_NOBODY, _digest_of(_NOBODY))
+        self._users = {name: (user, _get_user_digest(user)) for name, user in users.items()}
+        self._unknown_user = (_UNKNOWN_USER, _get_user_digest(_UNKNOWN_USER))
 
     def authenticate(self, credentials: Credentials, scope: Scope, *, is_last: bool = True) -> UserConfig:
-        """Who asks by the request of that ASGI scope. Raises 516 (AUTHENTICATION_FAILED), which counts for the pause
-        between attempts unless the same request will be looked at again."""
+        """Returns the user of a request. Raises 516 (AUTHENTICATION_FAILED).
+
+        A failure counts towards the pause between attempts, unless the same request will be checked again
+        (``is_last``).
+        """
         client = scope.get("client")
         address = str(client[0]) if client else ""
         self._throttle.check(credentials.user, address)
-        user, expected = self._users.get(credentials.user, self._nobody)
+        user, expected = self._users.get(credentials.user, self._unknown_user)
         if credentials.proof is not None:
             if self._check_proof is not None:
                 self._check_proof(credentials.proof)
                 if credentials.user in self._users:
                     return user
         elif hmac.compare_digest(_digest(credentials.password).encode(), expected.encode()):
-            self._throttle.succeeded(credentials.user, address)
+            self._throttle.forget_failures(credentials.user, address)
             return user
         if is_last:
-            self._throttle.failed(credentials.user, address)
+            self._throttle.count_failure(credentials.user, address)
         raise UserError(
             "AUTHENTICATION_FAILED",
             f"{credentials.user}: Authentication failed: password is incorrect, or there is no user with such name",
         )
 
 
-def page_guard(config: Config, clock: Callable[[], float]) -> Callable[[Scope], None]:
-    """What a page that tells of the server asks first: raises 516 where only users may see it, and this is none."""
+def make_page_guard(config: Config, clock: Callable[[], float]) -> Callable[[Scope], None]:
+    """Returns a function that checks who may see a page; it raises 516 (AUTHENTICATION_FAILED).
+
+    Without ``pages_need_user`` everyone may.
+    """
     if not config.pages_need_user:
         return lambda scope: None
     users = Users(config.users, clock)
@@ -73,7 +79,7 @@ def page_guard(config: Config, clock: Callable[[], float]) -> Callable[[Scope], 
     return check
 
 
-def _digest_of(user: UserConfig) -> str:
+def _get_user_digest(user: UserConfig) -> str:
     return user.password_sha256_hex.lower() or _digest(user.password)
 
 

@@ -1,4 +1,4 @@
-"""A call of an aggregate function, with its combinators, DISTINCT and FILTER, over the rows of a SELECT."""
+"""Compiles calls of aggregate functions with combinators, DISTINCT and FILTER."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from sql.typing.typed_expressions import Typed
 def compile_aggregate(
     rows: ExpressionCompiling, node: Function, *, empty_possible: bool, over: Fragment = EMPTY
 ) -> Typed:
-    """The call as DuckDB SQL over rows (not yet replaced by a column)."""
+    """Compiles the call as DuckDB SQL over rows, not yet replaced by a column.
+
+    Raises ``UserError`` 42, 46.
+    """
     combined = resolve_aggregate(node.name)
     if combined is None:
         raise unknown_function_error(node.name)

@@ -1,4 +1,4 @@
-"""Numbers that a clause wants as constants."""
+"""Evaluates numbers that a clause needs as constants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from sql.grammar.syntax_tree import Node
 
 
 def evaluate_row_count(node: Node, compiler: ExpressionCompiling, clause: str) -> int:
-    """The count of LIMIT or OFFSET: a constant expression of literals, also a whole number as a float."""
+    """Returns the count of LIMIT or OFFSET, a constant expression. Raises ``UserError`` 36.
+
+    Integral floats are allowed.
+    """
     value = compiler.compile(node)
     if value.is_literal and isinstance(value.value, int) and not isinstance(value.value, bool) and value.value >= 0:
         return value.value

@@ -1,8 +1,9 @@
-"""From a tree to typed DuckDB SQL: names are resolved, functions looked up, special forms written out.
+"""Compiles expression trees to typed DuckDB SQL: names, functions, special forms, subqueries.
 
-:class:`ExpressionCompiler` compiles what is computed from the rows of FROM; ``aggregation.AfterAggregation`` refines it
-for what is computed from groups. An alias may be used anywhere in its SELECT, as in ClickHouse: a name means, in this
-order, a lambda's argument, an alias (unless its own expression is being read), a column, a name of the query around.
+:class:`ExpressionCompiler` compiles what is computed from the rows of FROM;
+``grouping.group_by.GroupExpressionCompiler`` extends it for groups. As in ClickHouse an alias may be used anywhere in
+its SELECT. A name means, in this order, a lambda's argument, an alias (unless its own expression is being expanded), a
+column, a name of the surrounding query.
 """
 
 from __future__ import annotations
@@ -46,25 +47,29 @@ from sql.typing.typed_expressions import LambdaType, Typed, literal
 _BRANCHES = frozenset(
     {"if", "multiIf", "caseWithExpression", "transform", "and", "or", "coalesce", "ifNull", "throwIf"}
 )
-"""Not all arguments of these are computed for every row."""
+"""Functions that do not compute all arguments for every row."""
 
 
 _RANDOM = frozenset({"rand", "rand64", "randCanonical", "generateUUIDv4"})
-"""Another value in every row, but equal calls have one value in a row."""
+"""Functions with a new value in every row; equal calls in a row have the same value."""
 
 
 def is_window_call(node: Function) -> bool:
+    """Tells whether a call has OVER or is of a function that exists only over a window."""
     return node.window is not None or canonical_window_function_name(node.name) in WINDOW_FUNCTIONS
 
 
 def is_random(name: str) -> bool:
-    """Whether a function has another value in every row."""
+    """Tells whether a function has another value in every row."""
     rule = find_rule(name)
     return rule is not None and rule.name in _RANDOM
 
 
 class ExpressionCompiler:
-    """Compiles expressions of one SELECT. ``query`` compiles subqueries; keys and defaults have none."""
+    """The compiler of one SELECT's expressions.
+
+    ``query`` compiles subqueries; keys and defaults have none.
+    """
 
     def __init__(self, scope: Scope, environment: Environment, query: StatementContext | None = None) -> None:
         self.scope = scope
@@ -75,15 +80,15 @@ class ExpressionCompiler:
         self.compiled = CompiledExpressionCache(self.names, self.guard)
         self.allow_array_join = False
         self.array_joins: dict[Fragment, tuple[Fragment, DataType]] = {}
-        self.layers: ExpressionStages | None = None
-        """Where heavy expressions go, once the names of FROM are known."""
+        self.stages: ExpressionStages | None = None
+        """Takes expressions that are too heavy, once the names of FROM are known."""
         self.windows: dict[str, object] = {}
         self.allow_windows = False
 
     # Dispatch ---------------------------------------------------------------------------------------------------------
 
     def compile(self, node: Node) -> Typed:
-        """Raises ``UserError`` 46, 47, 43, 42, 48, … for what cannot be compiled."""
+        """Compiles an expression. Raises ``UserError`` 42, 43, 46, 47, 48, …."""
         if isinstance(node, (Function, Subquery)):
             return self.compiled.node(node, self._compile)
         return self._compile(node)
@@ -95,19 +100,19 @@ class ExpressionCompiler:
             case Literal(value, written):
                 return literal(value, written)
             case Identifier(parts):
-                return self._identifier(parts)
+                return self._compile_identifier(parts)
             case StarColumn(number, name, _, merged):
                 source = next(source for source in self.scope.sources if source.number == number)
                 column = source.columns[name]
                 return self.column(source, (merged and column.merged) or column)
             case Alias(expression, name):
-                return self._aliased(name, expression)
+                return self._compile_aliased(name, expression)
             case Function():
                 return self.function(node)
             case Lambda():
-                return self._lambda(node)
+                return self._compile_lambda(node)
             case Subquery(query):
-                return self._scalar_subquery(query)
+                return self._compile_scalar_subquery(query)
             case Star():
                 raise UserError("SYNTAX_ERROR", "An asterisk can only stand in SELECT or in count(*)")
             case Parameter(name):
@@ -115,7 +120,7 @@ class ExpressionCompiler:
         raise UserError("NOT_IMPLEMENTED", f"{type(node).__name__} is not supported in an expression")
 
     def condition(self, node: Node) -> Fragment:
-        """A filter as a BOOLEAN."""
+        """Compiles a filter as a BOOLEAN. Raises ``UserError`` 59."""
         value = self.compile(node)
         bare = strip_nullable(value.type)
         if isinstance(bare, (ArrayType, MapType, TupleType)) or bare.name in ("String", "Date", "DateTime"):
@@ -127,33 +132,34 @@ class ExpressionCompiler:
 
     # Names ------------------------------------------------------------------------------------------------------------
 
-    def _identifier(self, parts: tuple[str, ...]) -> Typed:
+    def _compile_identifier(self, parts: tuple[str, ...]) -> Typed:
         found = self.resolve(parts)
         if found is None:
-            raise self._unknown(parts)
+            raise self._unknown_error(parts)
         return found
 
     def resolve(self, parts: tuple[str, ...]) -> Typed | None:
+        """Returns what a name means here, or ``None``."""
         self.names.looked_up[-1].add(parts[0])
         for names in reversed(self.names.lambdas):
             if parts[0] in names:
-                return self._path(names[parts[0]], parts[1:])
+                return self._follow_path(names[parts[0]], parts[1:])
         name = parts[0]
         if name in self.scope.aliases and name not in self.names.expanding and not self._is_qualified(parts):
-            return self._path(self._alias(name), parts[1:])
+            return self._follow_path(self._compile_alias(name), parts[1:])
         column = self.scope.find_column(parts)
         if column is not None:
             source, found, rest = column
-            return self._path(self.column(source, found), rest)
+            return self._follow_path(self.column(source, found), rest)
         if self.scope.outer is not None:
             around = self.scope.outer.scope
             expression = around.aliases.get(name)
             if (
                 expression is not None
                 and name not in self.names.expanding
-                and not expression_contains(expression, _is_made, around)
+                and not expression_contains(expression, _needs_surrounding_query, around)
             ):
-                return self._path(self._aliased(name, expression), parts[1:])
+                return self._follow_path(self._compile_aliased(name, expression), parts[1:])
             found_outside = self.scope.outer.resolve(parts)
             if found_outside is not None and not found_outside.is_constant:
                 self.scope.correlated = True
@@ -161,11 +167,11 @@ class ExpressionCompiler:
         return None
 
     def _is_qualified(self, parts: tuple[str, ...]) -> bool:
-        """``a.b`` where ``a`` is a table wins over an alias ``a``."""
+        """Tells whether ``a.b`` starts with a table, which wins over an alias ``a``."""
         return len(parts) > 1 and bool(self.scope.named(parts[:1]))
 
     def column(self, source: object, column: SourceColumn) -> Typed:
-        """A reference to a column; an ALIAS column is its expression."""
+        """Returns a reference to a column; an ALIAS column is its expression."""
         definition = column.definition
         if definition is not None and definition.default_kind in EXPRESSIONS:
             tree = parse_expression(definition.default_expression)
@@ -175,10 +181,10 @@ class ExpressionCompiler:
         source.used[column.name] = None  # type: ignore[attr-defined]
         return column.typed
 
-    def _alias(self, name: str) -> Typed:
-        return self._aliased(name, self.scope.aliases[name])
+    def _compile_alias(self, name: str) -> Typed:
+        return self._compile_aliased(name, self.scope.aliases[name])
 
-    def _aliased(self, name: str, expression: Node) -> Typed:
+    def _compile_aliased(self, name: str, expression: Node) -> Typed:
         if name in self.names.expanding:
             return self.compile(expression)
 
@@ -191,12 +197,12 @@ class ExpressionCompiler:
 
         return self.compiled.alias(expression, expanded)
 
-    def _path(self, value: Typed, path: tuple[str, ...]) -> Typed:
+    def _follow_path(self, value: Typed, path: tuple[str, ...]) -> Typed:
         for name in path:
             value = self.call("tupleElement", (value, literal(name)))
         return value
 
-    def _unknown(self, parts: tuple[str, ...]) -> UserError:
+    def _unknown_error(self, parts: tuple[str, ...]) -> UserError:
         import difflib
 
         name = ".".join(parts)
@@ -208,6 +214,7 @@ class ExpressionCompiler:
     # Functions --------------------------------------------------------------------------------------------------------
 
     def function(self, node: Function) -> Typed:
+        """Compiles a call of a function, special form, aggregate or window function."""
         name = node.name
         if is_window_call(node):
             return self.window_function(node)
@@ -230,24 +237,27 @@ class ExpressionCompiler:
         try:
             args = tuple([self.compile(arg) for arg in node.args])
         except UserError as error:
-            taken = self._taken_branch(rule, node) if error.name == "UNKNOWN_IDENTIFIER" else None
+            taken = self._find_taken_branch(rule, node) if error.name == "UNKNOWN_IDENTIFIER" else None
             if taken is None:
                 raise
             return self.compile(taken)
         finally:
             self.names.branches -= is_branch
         value = self.apply(rule, args, node)
-        if self.layers is None or is_branch:
+        if self.stages is None or is_branch:
             return value
         if rule.name in _RANDOM and not self.names.lambdas and not self.scope.correlated:
-            return self.layers.column(value, may_add=True)
+            return self.stages.column(value, may_add=True)
         may_add = not self.names.branches and not self.names.lambdas and not self.scope.correlated
-        if not (may_add or self.layers.knows_any) or not is_heavy(value):
+        if not (may_add or self.stages.has_any_columns) or not is_heavy(value):
             return value
-        return self.apply(rule, tuple([self.layers.column(arg, may_add=may_add) for arg in args]), node)
+        return self.apply(rule, tuple([self.stages.column(arg, may_add=may_add) for arg in args]), node)
 
-    def _taken_branch(self, rule: Rule, node: Function) -> Node | None:
-        """Of an ``if`` with a constant condition: the other branch may have unknown names."""
+    def _find_taken_branch(self, rule: Rule, node: Function) -> Node | None:
+        """Returns the branch that an ``if`` with a constant condition takes.
+
+        The other branch may contain unknown names. Returns ``None`` for other calls.
+        """
         if rule.name != "if" or len(node.args) != 3:
             return None
         condition, then, otherwise = node.args
@@ -258,14 +268,17 @@ class ExpressionCompiler:
         return then if known else otherwise
 
     def apply(self, rule: Rule, args: tuple[Typed, ...], node: Function | None = None) -> Typed:
+        """Applies a rule to compiled arguments."""
         return apply(rule, Call(rule.name, args, self.environment, node=node))
 
     def call(self, name: str, args: tuple[Typed, ...]) -> Typed:
+        """Compiles a call of the named function."""
         rule = find_rule(name)
         assert rule is not None, name
         return self.apply(rule, args)
 
     def aggregate(self, node: Function) -> Typed:
+        """Raises error 184: over rows there are no aggregates. Subclasses compile them."""
         raise UserError(
             "ILLEGAL_AGGREGATION",
             f"Aggregate function {node.name} is found where only rows are known (WHERE, PREWHERE, JOIN ON, a key or "
@@ -273,13 +286,14 @@ class ExpressionCompiler:
         )
 
     def window_function(self, node: Function) -> Typed:
+        """Compiles a window function. Raises ``UserError`` 184 where none is allowed."""
         if not self.allow_windows:
             raise UserError(
                 "ILLEGAL_AGGREGATION", f"Window function {node.name} is only allowed in SELECT and ORDER BY"
             )
         return compile_window(self, node)
 
-    def _lambda(self, node: Lambda) -> Typed:
+    def _compile_lambda(self, node: Lambda) -> Typed:
         def apply_to(arguments: list[Typed]) -> Typed:
             if len(arguments) != len(node.parameters):
                 raise UserError(
@@ -297,20 +311,21 @@ class ExpressionCompiler:
     # Subqueries -------------------------------------------------------------------------------------------------------
 
     def need_query(self) -> StatementContext:
+        """Returns the statement. Raises ``UserError`` 48 where subqueries are not allowed."""
         if self.query is None:
             raise UserError("NOT_IMPLEMENTED", "A subquery is not supported here (keys, defaults and constraints)")
         return self.query
 
-    def _scalar_subquery(self, query: Query) -> Typed:
-        return self.outside_lambdas(self._subquery_value(query))
+    def _compile_scalar_subquery(self, query: Query) -> Typed:
+        return self.outside_lambdas(self._compile_subquery(query))
 
     def outside_lambdas(self, value: Typed) -> Typed:
-        """The value of a subquery: DuckDB has none in lambdas, so there it is a column."""
-        if not self.names.lambdas or self.layers is None:
+        """Moves a subquery's value out of a lambda, where DuckDB allows none, to a column."""
+        if not self.names.lambdas or self.stages is None:
             return value
-        return self.layers.column(value, may_add=True)
+        return self.stages.column(value, may_add=True)
 
-    def _subquery_value(self, query: Query) -> Typed:
+    def _compile_subquery(self, query: Query) -> Typed:
         compiled = self.need_query().nested(query, self)
         types = tuple(type_ for _, type_ in compiled.columns)
         if len(types) == 1:
@@ -321,21 +336,27 @@ class ExpressionCompiler:
 
 
 def apply_cast(value: Typed, type_: DataType, environment: Environment) -> Typed:
+    """Casts a value to a type unless it has it already."""
     if value.type == type_:
         return value
     return Typed(cast_to(value, type_, environment.zone), type_, is_constant=value.is_constant)
 
 
-def _is_made(node: Node) -> bool:
-    """Whether only the query around can compute it. Its other aliases are read here, where columns of this query's
-    tables come first."""
+def _needs_surrounding_query(node: Node) -> bool:
+    """Tells whether only the surrounding query can compute the node.
+
+    Its other aliases are expanded here, where columns of this query's tables come first.
+    """
     return (
         isinstance(node, Subquery) or is_aggregate_call(node) or (isinstance(node, Function) and is_window_call(node))
     )
 
 
 def expression_contains(node: Node, found: Callable[[Node], bool], scope: Scope) -> bool:
-    """Whether ``found(node)`` holds anywhere in the expression, with the aliases it uses, outside subqueries."""
+    """Tells whether ``found(node)`` holds anywhere in the expression and the aliases it uses.
+
+    Subqueries are not searched.
+    """
     seen: set[str] = set()
     roots = [node]
     while roots:

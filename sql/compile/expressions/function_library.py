@@ -1,4 +1,4 @@
-"""All families of functions: importing this module fills the table of ``registry``."""
+"""Imports all families of functions, which fills the table of ``registry``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""``x IN set``: a list of constants, an array, a table, a subquery; for one value or a tuple of values.
+"""``x IN set``: a list of constants, an array, a table or a subquery; for values and tuples.
 
 NULL follows ``transform_null_in = 0``: a NULL on the left gives NULL, a NULL in the set matches nothing, and a tuple
-with NULL among its elements is in no set.
+that contains NULL is in no set.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ from sql.compile.passes.view_expansion import expand_views
 from sql.grammar.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
 from sql.typing.casts.casts import cast_to, convert_to_supertype
 from sql.typing.casts.constant_texts import check_constant_text, convert_constant_text
-from sql.typing.column_kernels.float_bits import bits_of
+from sql.typing.column_kernels.float_bits import floats_to_bits
 from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, join_fragments
 from sql.typing.result_types import is_date_or_time, is_number, is_string, supertype
 from sql.typing.typed_expressions import FLOAT64, INT64, UINT8, Typed, element_sql, literal
 
 
 def compile_in(compiler: ExpressionCompiling, node: Function) -> Typed:
+    """Compiles ``x IN set`` and its variants (NOT IN, GLOBAL IN). Raises ``UserError`` 42, 53."""
     if len(node.args) != 2:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "IN takes a value and a set")
     negated = node.name in ("notIn", "globalNotIn")
     left = compiler.compile(node.args[0]).plain
     if isinstance(strip_nullable(left.type), NothingType):
         return literal(None)
-    text = fragment("false") if _has_null(left) else _membership(compiler, left, node.args[1])
+    text = fragment("false") if _has_null(left) else _compile_membership(compiler, left, node.args[1])
     if negated:
         text = fragment("(NOT {})", text)
     type_: DataType = make_nullable(UINT8) if left.type.is_nullable else UINT8
@@ -54,58 +55,62 @@ def compile_in(compiler: ExpressionCompiling, node: Function) -> Typed:
     return Typed(text, type_, is_condition=True)
 
 
-def _membership(compiler: ExpressionCompiling, left: Typed, right: Node) -> Fragment:
+def _compile_membership(compiler: ExpressionCompiling, left: Typed, right: Node) -> Fragment:
+    """Compiles ``left IN right`` without negation."""
     if isinstance(right, Alias):
         right = right.expression
     if isinstance(right, Identifier):
-        named = _named_set(compiler, right)
+        named = _resolve_named_set(compiler, right)
         if named is not None:
             right = named
     if isinstance(right, Subquery):
-        return _in_subquery(compiler, left, right)
+        return _test_subquery(compiler, left, right)
     if isinstance(right, LiteralList) and right.is_of_tuples:
-        among = _in_tuples(compiler, left, right)
+        among = _test_long_tuples(compiler, left, right)
         if among is not None:
             return among
         right = Function("tuple", list_members(right))
     if isinstance(right, LiteralList):
         if not isinstance(strip_nullable(left.type), TupleType) and not is_inlined(compiler, right):
-            return _in_column(compiler, left, right)
+            return _test_long_list(compiler, left, right)
         right = Function("array" if right.is_array else "tuple", list_members(right))
-    values = _listed(compiler, left, right)
+    values = _list_members(compiler, left, right)
     if isinstance(values, Fragment):
         return values
-    tests = [text for text in (_comparable(compiler, left, value) for value in values) if text is not None]
+    tests = [text for text in (_convert_member(compiler, left, value) for value in values) if text is not None]
     if not tests:
         return (
             fragment("(CASE WHEN {} IS NULL THEN NULL ELSE false END)", left.sql)
             if left.type.is_nullable
             else fragment("false")
         )
-    return fragment("({} IN ({}))", _tested(left), join_fragments(", ", tests))
+    return fragment("({} IN ({}))", _left_side_sql(left), join_fragments(", ", tests))
 
 
-def _tested(left: Typed) -> Fragment:
-    """The left side as DuckDB compares it with what :func:`_comparable` gives."""
-    if isinstance(strip_nullable(left.type), FloatType):  # a Float32 is in no set with a Float64 beside it
-        return bits_of(convert_to_supertype(left, FLOAT64), FLOAT64)
-    return bits_of(left.sql, left.type)
+def _left_side_sql(left: Typed) -> Fragment:
+    """Returns the left side as DuckDB compares it with the results of :func:`_convert_member`."""
+    if isinstance(strip_nullable(left.type), FloatType):  # ClickHouse compares Float32 with Float64 as Float64
+        return floats_to_bits(convert_to_supertype(left, FLOAT64), FLOAT64)
+    return floats_to_bits(left.sql, left.type)
 
 
-def _in_column(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -> Fragment:
-    """Among so many values that they are a table of their own."""
+def _test_long_list(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -> Fragment:
+    """Compiles a test against a list that is so long that it is a table of its own."""
     member, table = member_column(compiler, right)
     if is_string(member.type) and not is_string(strip_nullable(left.type)):
         for value in right.values:
             compiler.guard.step()
             check_constant_text(value.as_py(), left.type)
-    tested = _comparable(compiler, left, member)
+    tested = _convert_member(compiler, left, member)
     assert tested is not None
-    return fragment("({} IN (SELECT {} FROM {}))", _tested(left), tested, table)
+    return fragment("({} IN (SELECT {} FROM {}))", _left_side_sql(left), tested, table)
 
 
-def _in_tuples(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -> Fragment | None:
-    """Among tuples that are a table of their own; ``None`` where they are compared one by one."""
+def _test_long_tuples(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -> Fragment | None:
+    """Compiles a test against a list of tuples that is a table of its own.
+
+    Returns ``None`` where the tuples are compared one by one.
+    """
     bare = strip_nullable(left.type)
     columns = right.values.flatten()
     if compiler.query is None or compiler.names.lambdas or not isinstance(bare, TupleType):
@@ -117,7 +122,7 @@ def _in_tuples(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -
     for name, (_, element) in zip(rows.column_names, bare.elements, strict=True):
         goal, column = strip_nullable(element), rows[name]
         is_text = pa.types.is_string(column.type)
-        if isinstance(goal, IntegerType) and not is_text:  # what the type cannot hold is equal to none of its values
+        if isinstance(goal, IntegerType) and not is_text:  # numbers that the type cannot hold match nothing
             low, high = max(goal.minimum, INT64.minimum), min(goal.maximum, INT64.maximum)
             rows = rows.filter(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
             types.append(goal)
@@ -129,13 +134,13 @@ def _in_tuples(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -
     fields = list(type_.arrow)
     arrays = [column.combine_chunks().cast(field.type) for column, field in zip(rows.columns, fields, strict=True)]
     name, table = scan_of_list(compiler, pa.StructArray.from_arrays(arrays, fields=fields), type_)
-    tested = _comparable(compiler, left, Typed(name, type_))
+    tested = _convert_member(compiler, left, Typed(name, type_))
     assert tested is not None
     return fragment("({} IN (SELECT {} FROM {}))", left.sql, tested, table)
 
 
-def _named_set(compiler: ExpressionCompiling, right: Identifier) -> Node | None:
-    """The expression of an alias, or a query of all columns of a table."""
+def _resolve_named_set(compiler: ExpressionCompiling, right: Identifier) -> Node | None:
+    """Returns the expression of an alias, or a query of all columns of a table; ``None`` for a column."""
     if len(right.parts) == 1 and right.parts[0] in compiler.scope.aliases:
         return compiler.scope.aliases[right.parts[0]]
     if compiler.resolve(right.parts) is not None:
@@ -145,8 +150,8 @@ def _named_set(compiler: ExpressionCompiling, right: Identifier) -> Node | None:
     return Subquery(expand_views(Select((Star(),), source=table), query.catalog, query.guard))
 
 
-def _listed(compiler: ExpressionCompiling, left: Typed, right: Node) -> list[Typed] | Fragment:
-    """The members of the set written in place; or, for an array, the whole test."""
+def _list_members(compiler: ExpressionCompiling, left: Typed, right: Node) -> list[Typed] | Fragment:
+    """Returns the members of a set that is written in place; for an array column, the whole test."""
     is_tuple = isinstance(strip_nullable(left.type), TupleType)
     if isinstance(right, Function) and right.name == "tuple":
         members = [compiler.compile(arg) for arg in right.args]
@@ -172,17 +177,23 @@ def _listed(compiler: ExpressionCompiling, left: Typed, right: Node) -> list[Typ
     return [value]
 
 
-def _comparable(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fragment | None:
-    """A member converted so that DuckDB compares it with the left side (:func:`_tested`); ``None`` if it can never be
-    equal."""
+def _convert_member(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fragment | None:
+    """Converts a member so that DuckDB compares it with the left side (:func:`_left_side_sql`).
+
+    Returns ``None`` if it can never be equal.
+    """
     goal = strip_nullable(left.type)
     if isinstance(goal, FloatType) and is_number(strip_nullable(member.type)):
-        return bits_of(convert_to_supertype(member, FLOAT64), FLOAT64)
-    found = _converted(compiler, left, member)
-    return None if found is None else bits_of(found, goal)
+        return floats_to_bits(convert_to_supertype(member, FLOAT64), FLOAT64)
+    found = _convert_to_left(compiler, left, member)
+    return None if found is None else floats_to_bits(found, goal)
 
 
-def _converted(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fragment | None:
+def _convert_to_left(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fragment | None:
+    """Converts a member to the left side's type; ``None`` if it can never be equal.
+
+    Raises ``UserError`` 53.
+    """
     goal, source = strip_nullable(left.type), strip_nullable(member.type)
     if isinstance(source, NothingType):
         return None
@@ -194,11 +205,15 @@ def _converted(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fra
             raise UserError(
                 "TYPE_MISMATCH", f"Tuples of different sizes in IN: {left.type} on the left, {member.type} in the set"
             )
-        if _has_null(member) or _is_outside(member, goal):
+        if _has_null(member) or _is_out_of_range(member, goal):
             return None
-        return convert_to_supertype(member, goal, zone) if _convertible(goal, source) else _cast(member, goal, zone)
+        return (
+            convert_to_supertype(member, goal, zone)
+            if _has_lossless_conversion(goal, source)
+            else _cast(member, goal, zone)
+        )
     if isinstance(goal, ArrayType) and isinstance(source, ArrayType):
-        return None if _is_outside(member, goal) else convert_to_supertype(member, goal, zone)
+        return None if _is_out_of_range(member, goal) else convert_to_supertype(member, goal, zone)
     if is_string(source):
         return convert_constant_text(member, goal, zone)
     if is_date_or_time(goal) and is_date_or_time(source):
@@ -211,25 +226,27 @@ def _converted(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fra
 
 
 def _has_null(value: Typed) -> bool:
-    """Whether it is a tuple with NULL among its elements: it is in no set, and no tuple is equal to it in one. (One of
-    a single element is a value of its own to ClickHouse.)"""
+    """Tells whether a value is a tuple with NULL among its elements, which is in no set.
+
+    ClickHouse treats a tuple of a single element like that element.
+    """
     elements = (isinstance(value.type, TupleType) and value.elements) or ()
     return len(elements) > 1 and any(element.value is None for element in elements)
 
 
-def _is_outside(member: Typed, type_: DataType) -> bool:
-    """Whether the member is, or holds, a number that no value of the type is equal to."""
+def _is_out_of_range(member: Typed, type_: DataType) -> bool:
+    """Tells whether the member is, or contains, a number that the type cannot hold."""
     goal = strip_nullable(type_)
     if isinstance(goal, TupleType):
-        return any(map(_is_outside, member.elements or (), (inner for _, inner in goal.elements)))
+        return any(map(_is_out_of_range, member.elements or (), (inner for _, inner in goal.elements)))
     if isinstance(goal, ArrayType):
-        return any(_is_outside(element, goal.inner) for element in member.elements or ())
+        return any(_is_out_of_range(element, goal.inner) for element in member.elements or ())
     if not isinstance(goal, IntegerType) or not isinstance(member.value, int):
         return False
     return not goal.minimum <= member.value <= goal.maximum
 
 
-def _convertible(goal: TupleType, source: TupleType) -> bool:
+def _has_lossless_conversion(goal: TupleType, source: TupleType) -> bool:
     return all(
         strip_nullable(a) == strip_nullable(b) or (is_number(a) and is_number(b))
         for (_, a), (_, b) in zip(goal.elements, source.elements, strict=True)
@@ -240,7 +257,8 @@ def _cast(value: Typed, goal: DataType, zone: str) -> Fragment:
     return cast_to(value, goal, zone)
 
 
-def _in_subquery(compiler: ExpressionCompiling, left: Typed, right: Subquery) -> Fragment:
+def _test_subquery(compiler: ExpressionCompiling, left: Typed, right: Subquery) -> Fragment:
+    """Compiles a test against a subquery of one or several columns. Raises ``UserError`` 53."""
     compiled = compiler.need_query().nested(right.query, compiler)
     types = [type_ for _, type_ in compiled.columns]
     zone = compiler.environment.zone
@@ -257,13 +275,14 @@ def _in_subquery(compiler: ExpressionCompiling, left: Typed, right: Subquery) ->
         raise UserError(
             "TYPE_MISMATCH", f"The subquery of IN has {len(types)} columns, but the left side has {len(lefts)}"
         )
-    goals = [_common(a.type, b) for a, b in zip(lefts, types, strict=True)]
+    goals = [_common_type(a.type, b) for a, b in zip(lefts, types, strict=True)]
     columns = [
-        bits_of(convert_to_supertype(Typed(fragment("c{}", position), type_), goal, zone), goal)
+        floats_to_bits(convert_to_supertype(Typed(fragment("c{}", position), type_), goal, zone), goal)
         for position, (type_, goal) in enumerate(zip(types, goals, strict=True))
     ]
     values = [
-        bits_of(convert_to_supertype(part.plain, goal, zone), goal) for part, goal in zip(lefts, goals, strict=True)
+        floats_to_bits(convert_to_supertype(part.plain, goal, zone), goal)
+        for part, goal in zip(lefts, goals, strict=True)
     ]
     known = [f"c{position} IS NOT NULL" for position, type_ in enumerate(types) if type_.is_nullable]
     where = fragment(" WHERE {}", join_fragments(" AND ", known)) if known else EMPTY
@@ -271,9 +290,9 @@ def _in_subquery(compiler: ExpressionCompiling, left: Typed, right: Subquery) ->
     tested = values[0] if len(values) == 1 else fragment("({})", join_fragments(", ", values))
     if len(values) > 1 and any(part.type.is_nullable for part in lefts):  # a tuple with NULL is in no set
         return fragment("coalesce(({} IN ({})), false)", tested, inner)
-    if compiler.names.lambdas and compiler.layers is not None and len(values) == 1:
+    if compiler.names.lambdas and compiler.stages is not None and len(values) == 1:
         members = fragment("(SELECT coalesce(list(c), []) FROM ({}) AS s(c))", inner)
-        listed = compiler.layers.column(Typed(members, ArrayType(goals[0])), may_add=True)
+        listed = compiler.stages.column(Typed(members, ArrayType(goals[0])), may_add=True)
         return fragment("list_contains({}, {})", listed.sql, tested)
     found = fragment("({} IN ({}))", tested, inner)
     if len(values) == 1 and left.type.is_nullable:  # NULL is unknown even where the set is empty
@@ -281,7 +300,7 @@ def _in_subquery(compiler: ExpressionCompiling, left: Typed, right: Subquery) ->
     return found
 
 
-def _common(left: DataType, right: DataType) -> DataType:
+def _common_type(left: DataType, right: DataType) -> DataType:
     a, b = strip_nullable(left), strip_nullable(right)
     if is_string(b) and not is_string(a):
         return a

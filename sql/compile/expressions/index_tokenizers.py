@@ -1,4 +1,4 @@
-"""Searches for tokens go by the tokenizer of the text index over what is searched, whether the index is used or not."""
+"""Adds the tokenizer of a column's text index to token searches, whether the index is used or not."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from sql.grammar.tokens import quote_string
 from sql.relations import PartsRelation
 
 SEARCHES = frozenset({"hasAnyTokens", "hasAnyToken", "hasAllTokens", "hasAllToken"})
-_ARGUMENTS = 2
+_ARGUMENTS_WITHOUT_TOKENIZER = 2
 _CLAUSES = ("with_aliases", "expressions", "prewhere", "where", "group_by", "having", "qualify", "order_by")
 
 
 def add_index_tokenizers(select: Select, scope: Scope) -> Select:
-    """The tokenizer is the third argument of a search that has none."""
+    """Adds the index's tokenizer as third argument to searches that have none."""
     relations = [source.relation for source in scope.sources if isinstance(source.relation, PartsRelation)]
     indexes = [index for relation in relations for index in relation.description.indexes if index.kind == "text"]
     if not indexes:
         return select
-    tokenizers = {canonical_text(parse_expression(index.key.expressions[0])): _tokenizer(index) for index in indexes}
+    tokenizers = {
+        canonical_text(parse_expression(index.key.expressions[0])): _tokenizer_text(index) for index in indexes
+    }
 
     def bare(node: Node) -> Node:
         if not isinstance(node, Identifier):
@@ -34,7 +36,7 @@ def add_index_tokenizers(select: Select, scope: Scope) -> Select:
         return Identifier(node.parts[-1:])
 
     def change(node: Node) -> Node:
-        if isinstance(node, Function) and node.name in SEARCHES and len(node.args) == _ARGUMENTS:
+        if isinstance(node, Function) and node.name in SEARCHES and len(node.args) == _ARGUMENTS_WITHOUT_TOKENIZER:
             tokenizer = tokenizers.get(canonical_text(transform(node.args[0], bare)))
             if tokenizer is not None:
                 return replace(node, args=(*node.args, Literal(tokenizer)))
@@ -48,16 +50,16 @@ def add_index_tokenizers(select: Select, scope: Scope) -> Select:
         elif value is not None:
             clauses[name] = transform(value, change, into_queries=False)
     pairs = zip(select.expressions, clauses["expressions"], strict=True)
-    clauses["expressions"] = tuple(new if new is old else _named(old, new) for old, new in pairs)
+    clauses["expressions"] = tuple(new if new is old else _keep_name(old, new) for old, new in pairs)
     return replace(select, **clauses)
 
 
-def _named(old: Node, new: Node) -> Node:
-    """What a column is called does not change."""
+def _keep_name(old: Node, new: Node) -> Node:
+    """Gives a changed output column its old name."""
     return new if isinstance(new, Alias) else Alias(new, result_column_name(old))
 
 
-def _tokenizer(index: SkipIndex) -> str:
+def _tokenizer_text(index: SkipIndex) -> str:
     name, *arguments = index.arguments
     if name == "splitByString":
         return f"{name}([{', '.join(quote_string(str(separator)) for separator in arguments)}])"

@@ -1,6 +1,6 @@
-"""What a long list of literals is in DuckDB: written in place while it is short, else a scan of its own.
+"""Long lists of literals: written in place while short, else a scan of their own.
 
-DuckDB plans a constant in its text about as fast as a row of a table is read a thousand times; so a list of more than
+DuckDB plans a constant in its text about as fast as it reads a thousand rows of a table. So a list of more than
 ``MAX_INLINED_LITERALS`` goes there as Arrow data, beside the tables.
 """
 
@@ -33,7 +33,7 @@ MAX_INLINED_LITERALS = 5000
 
 @dataclass(frozen=True)
 class _ListRelation:
-    """A table of one column ``v``."""
+    """A table with one column ``v``."""
 
     schema: TableSchema
     table: pa.Table
@@ -43,12 +43,15 @@ class _ListRelation:
 
 
 def is_inlined(compiler: ExpressionCompiling, node: LiteralList) -> bool:
-    """Whether the list stands in the text. Where there is no query, or inside a lambda, there are no scans."""
+    """Tells whether the list is written into the statement.
+
+    Without a query, and inside a lambda, there are no scans.
+    """
     return len(node.values) <= MAX_INLINED_LITERALS or compiler.query is None or bool(compiler.names.lambdas)
 
 
 def list_members(node: LiteralList) -> tuple[Node, ...]:
-    """The list as a tree."""
+    """Returns the members as syntax trees."""
     if node.is_of_tuples:
         rows = zip(*(column.to_pylist() for column in node.values.flatten()), strict=True)
         return tuple([Function("tuple", tuple([Literal(value) for value in row])) for row in rows])
@@ -56,13 +59,16 @@ def list_members(node: LiteralList) -> tuple[Node, ...]:
 
 
 def list_bounds(node: LiteralList) -> tuple[Node, Node]:
-    """The least and the greatest member."""
+    """Returns the least and the greatest member."""
     both = pc.min_max(node.values)
     return Literal(both["min"].as_py()), Literal(both["max"].as_py())
 
 
 def compile_list(compiler: ExpressionCompiling, node: LiteralList) -> Typed:
-    """The list as a value: an array, or a tuple if it was in round brackets."""
+    """Compiles the list as a value: an array, or a tuple if it was in round brackets.
+
+    Raises ``UserError`` 168 for a tuple that is too large.
+    """
     if not node.is_array:
         if len(node.values) > MAX_INLINED_LITERALS:
             raise UserError("TOO_BIG_AST", f"A tuple of {len(node.values)} elements is too large")
@@ -77,21 +83,21 @@ def compile_list(compiler: ExpressionCompiling, node: LiteralList) -> Typed:
 
 
 def element_type(node: LiteralList) -> DataType:
-    """The type of ClickHouse's array of these."""
+    """Returns the element type that ClickHouse gives an array of these members."""
     if pa.types.is_integer(node.values.type):
         return supertype([literal(bound.value).type for bound in list_bounds(node)])  # type: ignore[attr-defined]
     return FLOAT64 if pa.types.is_floating(node.values.type) else STRING
 
 
 def member_column(compiler: ExpressionCompiling, node: LiteralList) -> tuple[Typed, Fragment]:
-    """The members as a column, and the scan that has it."""
+    """Returns the members as a column, and the scan that has it."""
     type_ = element_type(node)
     name, table = scan_of_list(compiler, node.values.cast(type_.arrow), type_)
     return Typed(name, type_), table
 
 
 def scan_of_list(compiler: ExpressionCompiling, values: pa.Array, type_: DataType) -> tuple[Fragment, Fragment]:
-    """A scan of these values: its column and itself."""
+    """Adds a scan of these values; returns its column and the scan itself."""
     query = compiler.need_query()
     number = query.next_number()
     definition = Column("v", type_)

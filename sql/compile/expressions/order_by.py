@@ -1,4 +1,4 @@
-"""ORDER BY of a query or a window, in DuckDB's terms."""
+"""Compiles ORDER BY of a query or a window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from sql.typing.order_keys import order_key
 
 
 def compile_order_terms(reference: Piece, type_: DataType, item: OrderItem) -> list[Fragment]:
-    """ClickHouse puts NaN and then NULL last in both directions, or first with NULLS FIRST."""
+    """Compiles one ORDER BY term into DuckDB's terms.
+
+    ClickHouse puts NaN and then NULL last in both directions, or first with NULLS FIRST.
+    """
     bare = strip_nullable(type_)
     direction = "DESC" if item.descending else "ASC"
     nulls = "FIRST" if item.nulls_first else "LAST"

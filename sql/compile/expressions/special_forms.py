@@ -1,4 +1,4 @@
-"""Calls that are no functions: what they are given is not compiled first, or not all of it."""
+"""Special forms: calls whose arguments are not compiled first, or not all of them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from sql.typing.typed_expressions import UINT8, Typed, literal
 SpecialForm = Callable[[ExpressionCompiling, Function], Typed]
 
 
-def _exists(compiler: ExpressionCompiling, node: Function) -> Typed:
+def _compile_exists(compiler: ExpressionCompiling, node: Function) -> Typed:
     if len(node.args) != 1 or not isinstance(node.args[0], Subquery):
         raise UserError("BAD_ARGUMENTS", "EXISTS takes one subquery in brackets")
     compiled = compiler.need_query().nested(node.args[0].query, compiler)
     return Typed(fragment("EXISTS ({})", compiled.sql), UINT8, is_condition=True)
 
 
-def _array_join(compiler: ExpressionCompiling, node: Function) -> Typed:
+def _compile_array_join(compiler: ExpressionCompiling, node: Function) -> Typed:
+    """Compiles ``arrayJoin`` as a column of its own stage. Raises ``UserError`` 42, 43, 48."""
     if len(node.args) != 1:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"arrayJoin takes one argument, {len(node.args)} are given")
     value = compiler.compile(node.args[0])
@@ -36,42 +37,42 @@ def _array_join(compiler: ExpressionCompiling, node: Function) -> Typed:
             "ILLEGAL_TYPE_OF_ARGUMENT", f"Argument of arrayJoin must be an Array or a Map, not {value.type}"
         )
     if value.sql not in compiler.array_joins:
-        if not compiler.allow_array_join or compiler.layers is None:
+        if not compiler.allow_array_join or compiler.stages is None:
             raise UserError("NOT_IMPLEMENTED", "arrayJoin is not supported here")
-        before = [name for name, _ in compiler.array_joins.values()]  # every row of those has all elements of this one
-        name = compiler.layers.add(fragment("unnest({})", value.sql), "aj", before)
+        before = [name for name, _ in compiler.array_joins.values()]  # each of their rows gets all elements of this one
+        name = compiler.stages.add(fragment("unnest({})", value.sql), "aj", before)
         compiler.array_joins[value.sql] = (name, type_.inner)
     name, inner = compiler.array_joins[value.sql]
     return Typed(name, inner)
 
 
-def _to_type_name(compiler: ExpressionCompiling, node: Function) -> Typed:
+def _compile_to_type_name(compiler: ExpressionCompiling, node: Function) -> Typed:
     if len(node.args) != 1:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "toTypeName takes one argument")
     return literal(compiler.compile(node.args[0]).type.name)
 
 
-def _tuple(compiler: ExpressionCompiling, node: Function) -> Typed:
+def _compile_tuple(compiler: ExpressionCompiling, node: Function) -> Typed:
     return make_tuple([compiler.compile(arg) for arg in node.args])
 
 
-def _quantified(compiler: ExpressionCompiling, node: Function) -> Typed:
+def _refuse_quantified(compiler: ExpressionCompiling, node: Function) -> Typed:
     raise UserError(
         "NOT_IMPLEMENTED", "Comparisons with ANY or ALL of a subquery are not supported: use IN, min or max"
     )
 
 
-def _grouping(compiler: ExpressionCompiling, node: Function) -> Typed:
+def _refuse_grouping(compiler: ExpressionCompiling, node: Function) -> Typed:
     raise UserError("NOT_IMPLEMENTED", "The function grouping is not supported")
 
 
 SPECIAL_FORMS: dict[str, SpecialForm] = {
-    "exists": _exists,
+    "exists": _compile_exists,
     **dict.fromkeys(("in", "notIn", "globalIn", "globalNotIn", "nullIn"), compile_in),
-    "arrayJoin": _array_join,
-    "toTypeName": _to_type_name,
-    "tuple": _tuple,
-    "_any": _quantified,
-    "_all": _quantified,
-    "grouping": _grouping,
+    "arrayJoin": _compile_array_join,
+    "toTypeName": _compile_to_type_name,
+    "tuple": _compile_tuple,
+    "_any": _refuse_quantified,
+    "_all": _refuse_quantified,
+    "grouping": _refuse_grouping,
 }

@@ -29,11 +29,15 @@ _PICKS = frozenset({"first_value", "last_value", "nth_value"})
 
 
 def compile_window(compiler: ExpressionCompiling, node: Function) -> Typed:
+    """Compiles a call of a window function, or of an aggregate OVER a window.
+
+    Raises ``UserError`` 36, 42, 46, 48.
+    """
     if node.window is None:
         raise UserError("BAD_ARGUMENTS", f"{node.name} is a window function: it needs OVER")
-    spec = _spec(compiler, node.window)
+    spec = _resolve_window(compiler, node.window)
     node = replace(node, name=canonical_window_function_name(node.name))
-    over = fragment(" OVER ({})", _over(compiler, spec))
+    over = fragment(" OVER ({})", _compile_window_spec(compiler, spec))
     if node.nulls == "IGNORE":
         raise not_implemented(f"{node.name} … IGNORE NULLS")
     name = node.name
@@ -47,17 +51,17 @@ def compile_window(compiler: ExpressionCompiling, node: Function) -> Typed:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"ntile takes 1 argument, not {len(args)}")
         return Typed(cast(fragment("ntile({}){}", args[0].sql, over), UINT64), UINT64)
     if name in _SHIFTS:
-        return _shift(compiler, node, args, spec, over)
+        return _compile_shift(compiler, node, args, spec, over)
     if name in _PICKS:
         wanted = 2 if name == "nth_value" else 1
         if len(args) != wanted:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{name} takes {wanted} arguments, not {len(args)}")
-        # ClickHouse's are any and anyLast, which pass over NULL; nth_value counts it.
+        # In ClickHouse first_value and last_value are any and anyLast, which ignore NULL; nth_value counts it.
         beside = fragment(" IGNORE NULLS") if args[0].type.is_nullable else EMPTY
         if name == "nth_value":
             _check_offset(args[1], name, 1)
             beside = fragment(", {}", args[1].sql)
-        return _with_default(
+        return _replace_null_by_default(
             Typed(fragment("{}({}{}){}", name, args[0].sql, beside, over), strip_low_cardinality(args[0]))
         )
     if resolve_aggregate(name) is None:
@@ -66,11 +70,12 @@ def compile_window(compiler: ExpressionCompiling, node: Function) -> Typed:
 
 
 def strip_low_cardinality(value: Typed):  # type: ignore[no-untyped-def]
+    """Returns the value's type without LowCardinality; Nullable stays."""
     bare = strip_nullable(value.type)
     return make_nullable(bare) if value.type.is_nullable else bare
 
 
-def _with_default(value: Typed) -> Typed:
+def _replace_null_by_default(value: Typed) -> Typed:
     if value.type.is_nullable:
         return value
     return replace(value, sql=fragment("coalesce({}, {})", value.sql, default_value(value.type)))
@@ -83,7 +88,10 @@ def _check_offset(offset: Typed, name: str, least: int) -> None:
         )
 
 
-def _shift(compiler: ExpressionCompiling, node: Function, args: list[Typed], spec: WindowSpec, over: Fragment) -> Typed:
+def _compile_shift(
+    compiler: ExpressionCompiling, node: Function, args: list[Typed], spec: WindowSpec, over: Fragment
+) -> Typed:
+    """Compiles lag, lead and their InFrame variants. Raises ``UserError`` 36, 42, 48."""
     if not 1 <= len(args) <= 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes one to three arguments")
     whole = spec.frame.endswith("UNBOUNDED FOLLOWING") and "UNBOUNDED PRECEDING" in spec.frame
@@ -98,7 +106,7 @@ def _shift(compiler: ExpressionCompiling, node: Function, args: list[Typed], spe
         fragment("{}({}{}){}", _SHIFTS[node.name], args[0].sql, offset, over), strip_low_cardinality(args[0])
     )
     if len(args) < 3:
-        return _with_default(shifted)
+        return _replace_null_by_default(shifted)
     type_ = supertype([shifted.type, args[2].type])
     zone = compiler.environment.zone
     sql = fragment(
@@ -112,7 +120,11 @@ def _shift(compiler: ExpressionCompiling, node: Function, args: list[Typed], spe
     return Typed(sql, type_)
 
 
-def _spec(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec:
+def _resolve_window(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec:
+    """Returns the definition of a window, with the clauses of the named window it extends.
+
+    Raises ``UserError`` 36.
+    """
     name = window if isinstance(window, str) else window.base
     if not name:
         assert isinstance(window, WindowSpec)
@@ -120,7 +132,7 @@ def _spec(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec
     base = compiler.windows.get(name)
     if not isinstance(base, WindowSpec):
         raise UserError("BAD_ARGUMENTS", f"Window '{name}' is not defined: add WINDOW {name} AS (…)")
-    base = _spec(compiler, base)
+    base = _resolve_window(compiler, base)
     if isinstance(window, str):
         return base
     return WindowSpec(
@@ -128,8 +140,11 @@ def _spec(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec
     )
 
 
-def _counted(value: Typed) -> Fragment:
-    """The key of a RANGE with an offset: the bounds of the frame may lie outside the column's type."""
+def _range_key(value: Typed) -> Fragment:
+    """Returns the key of a RANGE with an offset, wide enough for the frame's bounds.
+
+    Raises ``UserError`` 48.
+    """
     match strip_nullable(value.type):
         case IntegerType():
             return fragment("CAST({} AS HUGEINT)", value.sql)
@@ -142,18 +157,19 @@ def _counted(value: Typed) -> Fragment:
     raise not_implemented(f"A window frame RANGE with an offset over {value.type}")
 
 
-def _key(compiler: ExpressionCompiling, node: Node) -> Typed:
-    """A key of a window. DuckDB takes none that may fail: such a one is a column below."""
+def _compile_key(compiler: ExpressionCompiling, node: Node) -> Typed:
+    """Compiles a key of a window. DuckDB takes none that may fail, so such a key becomes a column below."""
     value = compiler.compile(node).plain
-    if compiler.layers is None or not value.sql.traits & (WRITE_ONCE | MACRO):
+    if compiler.stages is None or not value.sql.traits & (WRITE_ONCE | MACRO):
         return value
-    return compiler.layers.column(value, may_add=not compiler.names.lambdas)
+    return compiler.stages.column(value, may_add=not compiler.names.lambdas)
 
 
-def _over(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
+def _compile_window_spec(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
+    """Compiles PARTITION BY, ORDER BY and the frame."""
     parts: list[Piece] = []
     if spec.partition_by:
-        keys = [_key(compiler, item).sql for item in spec.partition_by]
+        keys = [_compile_key(compiler, item).sql for item in spec.partition_by]
         parts.append(fragment("PARTITION BY {}", join_fragments(", ", keys)))
     has_offset = spec.frame.startswith("RANGE") and any(word.isdigit() for word in spec.frame.split())
     if has_offset and len(spec.order_by) != 1:
@@ -165,13 +181,13 @@ def _over(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
     if spec.order_by:
         terms = []
         for item in spec.order_by:
-            value = _key(compiler, item.expression)
+            value = _compile_key(compiler, item.expression)
             sql = value.sql
             if has_offset:
-                sql = _counted(value)
+                sql = _range_key(value)
                 runs_into_nulls = value.type.is_nullable and not item.descending and not item.nulls_first
                 if runs_into_nulls and not isinstance(strip_nullable(value.type), FloatType):
-                    sql, frame = _into_nulls(compiler, sql, parts, spec.frame)
+                    sql, frame = _extend_frame_to_nulls(compiler, sql, parts, spec.frame)
             terms.extend(compile_order_terms(sql, value.type, item))
         parts.append(fragment("ORDER BY {}", join_fragments(", ", terms)))
     if frame:
@@ -179,18 +195,18 @@ def _over(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
     return join_fragments(" ", parts)
 
 
-def _into_nulls(
+def _extend_frame_to_nulls(
     compiler: ExpressionCompiling, key: Fragment, partition: Sequence[Piece], frame: str
 ) -> tuple[Fragment, Fragment]:
-    """The key and the frame of a RANGE over NULLs behind the values.
+    """Returns the key and the frame of a RANGE whose NULLs come after the values.
 
-    To ClickHouse NULL is less than any bound there. So a frame that reaches the greatest value has the NULLs too, and
-    one around NULL has the bounds of the greatest value's. Here NULL is the greatest value and one more.
+    For ClickHouse NULL is less than any bound there. So a frame that reaches the greatest value contains the NULLs too,
+    and a frame around NULL has the bounds of the greatest value's. Here the greatest value plus one replaces NULL.
     """
     greatest = fragment("max({}) OVER ({})", key, join_fragments(" ", partition))
-    if compiler.layers is not None:
-        known = compiler.layers.column(Typed(greatest, FLOAT64), may_add=False).sql
-        greatest = compiler.layers.add(greatest, "e") if known is greatest else known
+    if compiler.stages is not None:
+        known = compiler.stages.column(Typed(greatest, FLOAT64), may_add=False).sql
+        greatest = compiler.stages.add(greatest, "e") if known is greatest else known
     of_null = fragment("(coalesce({}, 0) + 1)", greatest)
     order = fragment("coalesce({}, {})", key, of_null)
     bounds = []

@@ -1,9 +1,8 @@
-"""What a query asks of a subquery or a view in its FROM, asked of the tables that this reads: they leave out parts,
-granules and rows, here or in shards.
+"""Pushes conditions into subqueries and views of FROM, to prune parts, granules and rows.
 
-Conditions come inside only to be looked at sooner; whoever wrote one computes it all the same. So what has no form
-inside stays outside. A subquery whose rows depend on each other (LIMIT, windows, aggregates of all rows) takes none;
-through GROUP BY come those on keys, which all rows of a group share.
+The surrounding query still computes the conditions, so a condition that has no form inside stays outside. A subquery
+whose rows depend on each other (LIMIT, windows, aggregates of all rows) takes no conditions. Conditions on keys pass
+through GROUP BY, because all rows of a group share the keys.
 """
 
 from __future__ import annotations
@@ -22,17 +21,20 @@ from sql.compile.shards.shard_expressions import ShardExpressionWriter
 from sql.functions.registry import canonical_function_name
 from sql.grammar.syntax_tree import Function, Identifier, Lambda, Literal, Node, Select, transform, walk
 
-_MOST_NODES = 1000
-"""Of a condition: what views make of names in each other may grow without end."""
-_OF_BLOCKS = frozenset({"rowNumberInBlock", "blockSize"})
-"""They tell of the rows that were read."""
+_MAX_NODES = 1000
+"""The largest condition that is pushed: expanded through nested views it may grow without end."""
+_BLOCK_FUNCTIONS = frozenset({"rowNumberInBlock", "blockSize"})
+"""Functions whose value depends on which rows were read."""
 _NEVER = Literal(0, "0")
 
 
 @dataclass(frozen=True, slots=True)
 class SelectPushdownTarget:
-    """One SELECT: ``outputs`` are its columns over the names of ``scope``, whose tables ``scans`` read. Those that have
-    another type in ``shown`` are converted for the query around it."""
+    """One SELECT that takes conditions.
+
+    ``outputs`` are its columns over the names of ``scope``; ``scans`` read the tables of ``scope``. Columns with
+    another type in ``shown`` are converted for the surrounding query.
+    """
 
     select: Select
     outputs: Sequence[Node]
@@ -43,22 +45,25 @@ class SelectPushdownTarget:
     statement: StatementContext
     is_grouped: bool
 
-    def showing(self, types: Sequence[DataType]) -> SelectPushdownTarget:
+    def with_types(self, types: Sequence[DataType]) -> SelectPushdownTarget:
+        """Returns the target with its columns converted to these types."""
         return replace(self, shown=types)
 
     def take(self, terms: Sequence[Node], positions: Mapping[str, int]) -> None:
+        """Takes conditions over bare names; ``positions`` maps names to output columns."""
+
         def inside(node: Node) -> Node:
             return self._output(positions[node.parts[0]]) if isinstance(node, Identifier) else node
 
-        if not self._rows_depend():
+        if not self._have_dependent_rows():
             push_conditions([transform(term, inside) for term in terms], self.scope, self.scans, self.statement)
 
     def _output(self, position: int) -> Node:
         output, shown = self.outputs[position], self.shown[position]
         return output if self.types[position] == shown else Function("CAST", (output, Literal(str(shown))))
 
-    def _rows_depend(self) -> bool:
-        """Whether a row that is left out would change another."""
+    def _have_dependent_rows(self) -> bool:
+        """Tells whether leaving out a row would change another row."""
         select, scope = self.select, self.scope
         if self.is_grouped and (select.grouping or not select.group_by):
             return True
@@ -67,17 +72,20 @@ class SelectPushdownTarget:
         nodes = [*self.outputs, *scope.aliases.values(), *(item.expression for item in select.order_by)]
         nodes += [node for node in (select.prewhere, select.where, select.having, select.qualify) if node is not None]
         calls = (part for node in nodes for part in walk(node, into_queries=False) if isinstance(part, Function))
-        return any(is_window_call(call) or canonical_function_name(call.name) in _OF_BLOCKS for call in calls)
+        return any(is_window_call(call) or canonical_function_name(call.name) in _BLOCK_FUNCTIONS for call in calls)
 
 
 def push_conditions(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], statement: StatementContext) -> None:
-    """Conditions on what FROM has, to the subqueries in it and, where they come from outside, to ``scans``."""
+    """Pushes conditions over FROM into its subqueries.
+
+    Conditions that come from outside are also added to ``scans``.
+    """
     for source in scope.sources:
         scan = next((scan for scan in scans if scan.source is source), None)
         if not source.prunable or not (source.origins or scan is not None):
             continue
         names = ShardExpressionWriter(scope, source, statement.environment)
-        given = (_understood(names.expression(term), statement) for term in terms)
+        given = (_simplify_condition(names.expression(term), statement) for term in terms)
         local = [term for term in given if term is not None]
         if scan is not None:
             around = ExpressionCompiler(Scope([source]), statement.environment, statement)
@@ -86,18 +94,21 @@ def push_conditions(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], 
             origin.take(local, source.positions)
 
 
-def _understood(term: Node | None, statement: StatementContext) -> Node | None:
-    """A condition that is worth to be looked at inside. Parameters of lambdas might mean something else there."""
+def _simplify_condition(term: Node | None, statement: StatementContext) -> Node | None:
+    """Returns a condition that is worth pushing, else ``None``.
+
+    Parameters of lambdas might mean something else inside. A constant condition is dropped if true, and ``0`` if false.
+    """
     if term is None:
         return None
-    nodes = list(islice(walk(term), _MOST_NODES + 1))
-    if len(nodes) > _MOST_NODES or any(isinstance(node, Lambda) for node in nodes):
+    nodes = list(islice(walk(term), _MAX_NODES + 1))
+    if len(nodes) > _MAX_NODES or any(isinstance(node, Lambda) for node in nodes):
         return None
     if any(isinstance(node, Identifier) for node in nodes):
         return term
-    # Of constants alone: a column of UNION, say, that tells which of its queries a row comes from.
+    # Constants alone: for example a column of a UNION that tells which of its queries a row comes from.
     try:
         value = statement.constant(ExpressionCompiler(Scope(), statement.environment, statement).compile(term))
     except UserError:
-        return None  # whoever computes it for a row tells what is wrong
+        return None  # computing it for a row will report the error
     return None if value else _NEVER

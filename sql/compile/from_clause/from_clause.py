@@ -1,4 +1,4 @@
-"""FROM: tables, subqueries, table functions and ARRAY JOIN as one DuckDB table expression and the scope's sources."""
+"""Compiles FROM: tables, subqueries, table functions and ARRAY JOIN, and fills the scope's sources."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ _HIDDEN_KINDS = ("MATERIALIZED", "ALIAS")
 
 
 class FromClause:
-    """Fills ``scope.sources``. ``filters`` are conditions that FROM itself demands (SAMPLE)."""
+    """The compiler of one FROM; it fills ``scope.sources``.
+
+    ``filters`` are conditions that FROM itself demands (SAMPLE).
+    """
 
     def __init__(self, query: StatementContext, scope: Scope, rows: ExpressionCompiler) -> None:
         self.query = query
@@ -59,33 +62,34 @@ class FromClause:
         self.filters: list[Fragment] = []
 
     def compile(self, node: Node | None) -> Fragment:
+        """Compiles a node of FROM to a DuckDB table expression. Raises ``UserError``."""
         match node:
             case None:
                 return EMPTY
             case NamedTable():
-                return self._named(node)
+                return self._compile_named(node)
             case SubqueryTable() if node.table:
-                return self._view(node)
+                return self._compile_view(node)
             case SubqueryTable(query, alias):
                 return self.derived(self.query.compile(query, self.scope.outer, self._inner_scope()), alias)
             case ResolvedTable():
-                return self._looked_up(node)
+                return self._compile_resolved(node)
             case TableFunction():
                 other = parse_remote_function(node, self.query)
                 if other is not None:
-                    return self._looked_up(ResolvedTable(other, node.alias))
+                    return self._compile_resolved(ResolvedTable(other, node.alias))
                 return compile_table_function(self, node)
             case Join():
                 return compile_join(self, node)
             case ArrayJoin():
-                return self._array_join(node)
+                return self._compile_array_join(node)
         raise UserError("NOT_IMPLEMENTED", f"{type(node).__name__} in FROM is not supported")
 
     def _inner_scope(self) -> Scope:
         return Scope(common_tables=dict(self.scope.common_tables), inherited=dict(self.scope.inherited))
 
     def add_source(self, alias: str, columns: Sequence[tuple[str, DataType]], number: int | None = None) -> Source:
-        """A source whose DuckDB columns have the standard names."""
+        """Adds a source whose DuckDB columns have the standard names."""
         number = self.query.next_number() if number is None else number
         entries = {name: SourceColumn(name, type_, column_sql(number, name)) for name, type_ in columns}
         source = Source(number, alias, entries)
@@ -93,7 +97,7 @@ class FromClause:
         return source
 
     def derived(self, compiled: CompiledQuery, alias: str, names: Sequence[str] = ()) -> Fragment:
-        """A subquery as a table."""
+        """Adds a subquery as a source, and returns it as a table."""
         number = self.query.next_number()
         columns: dict[str, SourceColumn] = {}
         positions: dict[str, int] = {}
@@ -108,7 +112,7 @@ class FromClause:
         return fragment("({}) AS t{}({})", compiled.sql, number, join_fragments(", ", labels))
 
     def relation(self, relation: StreamedRelation, alias: str) -> Fragment:
-        """What a table function reads."""
+        """Adds a scan of a relation that a table function reads."""
         number = self.query.next_number()
         known = [(column, column.default_kind in _HIDDEN_KINDS) for column in relation.schema.columns] + [
             (c, True) for c in relation.hidden
@@ -123,7 +127,8 @@ class FromClause:
         self.query.scans.append(scan)
         return scan.table
 
-    def _looked_up(self, node: ResolvedTable) -> Fragment:
+    def _compile_resolved(self, node: ResolvedTable) -> Fragment:
+        """Compiles a table that is looked up already: shards, or a merge of tables."""
         relation = node.relation
         if isinstance(relation, MergedTables):
             union = expand_views(compile_union(relation, self.query), self.query.catalog, self.query.guard)
@@ -139,7 +144,8 @@ class FromClause:
 
     # Tables -----------------------------------------------------------------------------------------------------------
 
-    def _named(self, node: NamedTable) -> Fragment:
+    def _compile_named(self, node: NamedTable) -> Fragment:
+        """Compiles a name in FROM: a WITH table, a table of ``system`` or of the catalog."""
         if node.database is None:
             common = self.scope.find_common_table(node.table)
             if common is not None:
@@ -154,14 +160,14 @@ class FromClause:
             raise UserError("NOT_IMPLEMENTED", f"View {relation.database}.{relation.name} cannot be read here")
         if isinstance(relation, ShardedRelation | MergedTables):
             database = node.database or self.query.database
-            return self._looked_up(ResolvedTable(relation.read_as(node), node.alias, database, node.table))
+            return self._compile_resolved(ResolvedTable(relation.read_as(node), node.alias, database, node.table))
         number = self.query.next_number()
         virtual: Iterable[Column] = ()
         final: FinalReading | None = None
         if isinstance(relation, PartsRelation):
             schema = relation.description.schema
             virtual = virtual_columns(
-                relation, node.database or self.query.database, node.table, self._share(relation, node)
+                relation, node.database or self.query.database, node.table, self._sample_share(relation, node)
             )
             final = plan_final_reading(relation.description, node.table, node.final, self.query.settings)
         else:
@@ -181,22 +187,23 @@ class FromClause:
         scan = Scan(source, final=final)
         self.query.scans.append(scan)
         if node.sample is not None:
-            self._sample(node, scan, node.sample_offset or Fraction(0))
+            self._add_sample(node, scan, node.sample_offset or Fraction(0))
         return scan.table
 
-    def _view(self, node: SubqueryTable) -> Fragment:
-        """It knows nothing of the query around it but what it shows."""
+    def _compile_view(self, node: SubqueryTable) -> Fragment:
+        """Compiles a view, which sees no names of the surrounding query."""
         compiled = self.query.compile(node.query)
         if node.columns:
             types = [type_ for _, type_ in node.columns]
             given = cast_columns(compiled, types, self.query.environment.zone)
-            compiled = CompiledQuery(given, node.columns, origins=compiled.origins_showing(types))
+            compiled = CompiledQuery(given, node.columns, origins=compiled.origins_with_types(types))
         sql = self.derived(compiled, node.alias)
         source = self.scope.sources[-1]
         source.database, source.table = node.database, node.table
         return sql
 
     def check_prewhere(self) -> None:
+        """Raises ``UserError`` 182 if a source does not support PREWHERE."""
         for source in self.scope.sources:
             if source.table and source.relation is None:
                 raise UserError("ILLEGAL_PREWHERE", f"Storage View (table {source.table}) does not support PREWHERE")
@@ -205,14 +212,17 @@ class FromClause:
                 raise UserError("ILLEGAL_PREWHERE", f"Table {source.table} does not support PREWHERE")
 
     @staticmethod
-    def _share(relation: PartsRelation, node: NamedTable) -> Fraction | None:
-        """What SAMPLE says, as a share of the rows."""
+    def _sample_share(relation: PartsRelation, node: NamedTable) -> Fraction | None:
+        """Returns SAMPLE as a share of the rows, or ``None``."""
         if node.sample is None or node.sample <= 1:
             return node.sample
-        return min(node.sample / _rows_of(relation), Fraction(1))
+        return min(node.sample / _count_rows(relation), Fraction(1))
 
-    def _sample(self, node: NamedTable, scan: Scan, offset: Fraction) -> None:
-        """``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range; all of it if k is 0 or 1."""
+    def _add_sample(self, node: NamedTable, scan: Scan, offset: Fraction) -> None:
+        """Compiles ``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range.
+
+        All rows are read if k is 0 or 1. Raises ``UserError`` 43, 69, 141.
+        """
         relation = scan.source.relation
         if not isinstance(relation, PartsRelation) or not relation.description.sampling_key:
             raise UserError(
@@ -222,9 +232,9 @@ class FromClause:
         type_ = strip_nullable(key.types[0])
         if not isinstance(type_, IntegerType) or type_.signed:
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The sampling key has type {type_}, but must be unsigned")
-        share = self._share(relation, node) or Fraction(0)
+        share = self._sample_share(relation, node) or Fraction(0)
         if offset > 1:
-            offset = offset / _rows_of(relation)
+            offset = offset / _count_rows(relation)
         if share == 0 or share >= 1:
             if offset:
                 raise UserError("ARGUMENT_OUT_OF_BOUND", "The OFFSET of SAMPLE needs a sample smaller than the table")
@@ -247,13 +257,14 @@ class FromClause:
 
     # ARRAY JOIN -------------------------------------------------------------------------------------------------------
 
-    def _array_join(self, node: ArrayJoin) -> Fragment:
+    def _compile_array_join(self, node: ArrayJoin) -> Fragment:
+        """Compiles ARRAY JOIN. Raises ``UserError`` 53."""
         inner = self.compile(node.source)
         number = self.query.next_number()
         columns: list[tuple[str, DataType]] = []
         elements: list[Fragment] = []
         first = EMPTY
-        for item in chain.from_iterable(map(self._of_structure, node.expressions)):
+        for item in chain.from_iterable(map(self._expand_nested, node.expressions)):
             expression = item.expression if isinstance(item, Alias) else item
             name = result_column_name(item)
             value = self.rows.compile(expression).plain
@@ -273,7 +284,7 @@ class FromClause:
                     "(CASE WHEN len({sql}) = 0 THEN [{}] ELSE {sql} END)", default_value(type_.inner), sql=sql
                 )
             elements.append(fragment("unnest({}) AS {}", sql, column_sql(number, name)))
-            self._shadow(item, expression, number, name, type_.inner)
+            self._shadow_array(item, expression, number, name, type_.inner)
             if isinstance(item, Alias) or not isinstance(expression, Identifier):
                 columns.append((name, type_.inner))
         if columns:
@@ -283,8 +294,8 @@ class FromClause:
         self.rows.compiled.clear()
         return fragment("(SELECT *, {} FROM {})", join_fragments(", ", elements), inner)
 
-    def _of_structure(self, item: Node) -> Iterator[Node]:
-        """ARRAY JOIN of a Nested structure is that of its columns."""
+    def _expand_nested(self, item: Node) -> Iterator[Node]:
+        """Yields the columns of a Nested structure in ARRAY JOIN; other items unchanged."""
         expression = item.expression if isinstance(item, Alias) else item
         columns: list[str] = []
         if isinstance(expression, Identifier) and self.scope.find_column(expression.parts) is None:
@@ -299,8 +310,8 @@ class FromClause:
             alias = f"{item.name}.{name.partition('.')[2]}" if isinstance(item, Alias) else name
             yield Alias(column, alias) if alias != name else column
 
-    def _shadow(self, item: Node, expression: Node, number: int, name: str, inner: DataType) -> None:
-        """``ARRAY JOIN arr`` without an alias: from now on ``arr`` is the element."""
+    def _shadow_array(self, item: Node, expression: Node, number: int, name: str, inner: DataType) -> None:
+        """Makes ``arr`` the element after ``ARRAY JOIN arr`` without an alias."""
         if isinstance(item, Alias):
             return
         if isinstance(expression, Identifier):
@@ -314,8 +325,8 @@ class FromClause:
                 )
 
 
-def _rows_of(relation: PartsRelation) -> int:
-    """At least one."""
+def _count_rows(relation: PartsRelation) -> int:
+    """Returns the number of rows of a table, at least one."""
     snapshot = relation.snapshot()
     try:
         return max(1, sum(part.rows for part in snapshot.parts))

@@ -1,8 +1,9 @@
-"""JOIN in all of ClickHouse's kinds and strictnesses, as DuckDB joins.
+"""Compiles JOIN in all of ClickHouse's kinds and strictnesses, as DuckDB joins.
 
 An outer join gives defaults, not NULLs (``join_use_nulls = 0``): columns of the side that may lack a row are marked
-*filled* and every reference to them puts the default in. ANY and SEMI keep one row for each key by DISTINCT ON the
-key, or, where that would change values, by a window over it."""
+*filled*, and every reference to them replaces NULL by the default. ANY and SEMI keep one row for each key by DISTINCT
+ON the key, or, where that would change values, by a window over it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from sql.compile.names.scope import Source, SourceColumn
 from sql.grammar.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
 from sql.grammar.tokens import not_implemented
 from sql.typing.casts.casts import convert_to_supertype
-from sql.typing.column_kernels.float_bits import bits_of, has_floats_inside
+from sql.typing.column_kernels.float_bits import floats_to_bits, has_floats_inside
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, join_fragments
 from sql.typing.result_types import is_date_or_time, is_number, supertype
@@ -21,6 +22,7 @@ from sql.typing.typed_expressions import Typed
 
 
 def compile_join(clause: FromClauseCompiling, node: Join) -> Fragment:
+    """Compiles a JOIN. Raises ``UserError`` 47, 48, 169, 386, 403."""
     left_sql = clause.compile(node.left)
     left = list(clause.scope.sources)
     right_sql = clause.compile(node.right)
@@ -29,9 +31,9 @@ def compile_join(clause: FromClauseCompiling, node: Join) -> Fragment:
         return fragment("{} CROSS JOIN {}", left_sql, right_sql)
     sides = _Sides(clause, left, right)
     if node.using:
-        sides.use(node.using, asof=node.strictness == "ASOF")
+        sides.add_using(node.using, asof=node.strictness == "ASOF")
     else:
-        sides.split(node.on)
+        sides.add_conditions(node.on)
     text = _JOINS[node.strictness](node, sides, left_sql, right_sql)
     _mark_filled(clause, node, left, right)
     if node.using:
@@ -40,7 +42,7 @@ def compile_join(clause: FromClauseCompiling, node: Join) -> Fragment:
 
 
 class _Sides:
-    """The condition of a join, split: equalities between the sides and everything else."""
+    """The two sides of a join and its condition, split into equalities and everything else."""
 
     def __init__(self, clause: FromClauseCompiling, left: list[Source], right: list[Source]) -> None:
         self.clause = clause
@@ -53,9 +55,10 @@ class _Sides:
         self.left_only: list[Fragment] = []
         self._using: list[tuple[Source, Source, str, Typed, Typed]] = []
 
-    def split(self, on: Node | None) -> None:
+    def add_conditions(self, on: Node | None) -> None:
+        """Splits the condition of ON."""
         for term in conjuncts(on):
-            side = self._side(term)
+            side = self._side_of(term)
             pair = self._equality(term)
             if pair is not None:
                 self.keys.append(pair)
@@ -70,7 +73,7 @@ class _Sides:
         if not isinstance(term, Function) or term.name != "equals" or len(term.args) != 2:
             return None
         first, second = term.args
-        sides = self._side(first), self._side(second)
+        sides = self._side_of(first), self._side_of(second)
         if sides == ("right", "left"):
             first, second = second, first
         elif sides != ("left", "right"):
@@ -80,15 +83,15 @@ class _Sides:
     def _key(self, left: Typed, right: Typed) -> tuple[Fragment, Fragment]:
         common = supertype([left.type, right.type])
         a, b = self._converted(left, right)
-        return bits_of(a, common), bits_of(b, common)
+        return floats_to_bits(a, common), floats_to_bits(b, common)
 
     def _converted(self, left: Typed, right: Typed) -> tuple[Fragment, Fragment]:
         common = supertype([left.type, right.type])
         zone = self.clause.query.environment.zone
         return convert_to_supertype(left, common, zone), convert_to_supertype(right, common, zone)
 
-    def _side(self, node: Node) -> str:
-        """Which side's columns an expression reads: left, right, both, or "" for none."""
+    def _side_of(self, node: Node) -> str:
+        """Returns the side whose columns an expression reads: left, right, both, or "" for none."""
         sides: set[str] = set()
         for part in walk(node):
             if isinstance(part, Subquery):
@@ -99,14 +102,15 @@ class _Sides:
                 if found is not None:
                     sides.add("left" if found[0] in self.left else "right")
                 elif target is not None:
-                    sides.add(self._side(target))
+                    sides.add(self._side_of(target))
         sides.discard("")
         return "both" if len(sides) > 1 else (sides.pop() if sides else "")
 
-    def use(self, names: tuple[str, ...], *, asof: bool) -> None:
+    def add_using(self, names: tuple[str, ...], *, asof: bool) -> None:
+        """Adds the equalities of USING. Raises ``UserError`` 47."""
         for position, name in enumerate(names):
-            first = _one_column(self.left, name, "left")
-            second = _one_column(self.right, name, "right")
+            first = _find_using_source(self.left, name, "left")
+            second = _find_using_source(self.right, name, "right")
             first.used[name] = second.used[name] = None
             a, b = (first.columns[name].merged or first.columns[name]).typed, second.columns[name].typed
             if asof and position == len(names) - 1:
@@ -117,8 +121,11 @@ class _Sides:
             self._using.append((first, second, name, a, b))
 
     def merge_using(self, node: Join) -> None:
-        """The one column that the name means without a table: the left one, or where only the right row exists, the
-        right one. Each table's own column takes the type of both."""
+        """Defines what USING's names mean without a table.
+
+        A name means the left column, or the right one where only the right row exists. Each table's own column takes
+        the common type of both.
+        """
         zone = self.clause.query.environment.zone
         lost = {"LEFT": self.right, "RIGHT": self.left}[node.kind] if node.strictness == "ANTI" else []
         for first, second, name, a, b in self._using:
@@ -127,8 +134,8 @@ class _Sides:
             common = supertype([a.type, b.type])
             left, right = convert_to_supertype(a, common, zone), convert_to_supertype(b, common, zone)
             copy.hidden = copy.copied = True
-            _retype(copy, common, _missing(common) if second in lost else right)
-            _retype(known, common, _missing(common) if first in lost else left)
+            _set_common_type(copy, common, _null_of_type(common) if second in lost else right)
+            _set_common_type(known, common, _null_of_type(common) if first in lost else left)
             if node.kind == "FULL":
                 own.merged = SourceColumn(name, known.type, fragment("coalesce({}, {})", left, right))
             elif node.kind == "RIGHT":
@@ -137,61 +144,68 @@ class _Sides:
 
     @property
     def condition(self) -> Fragment:
+        """The whole condition as SQL."""
         terms = [fragment("{} = {}", left, right) for left, right in self.keys]
         return join_fragments(" AND ", [*terms, *self.left_only, *self.right_only, *self.other]) or fragment("true")
 
-    def check_nearest(self, on: Node | None) -> None:
-        """What ASOF looks for the nearest of. Raises 169 (BAD_TYPE_OF_FIELD) for a type without distances."""
+    def check_asof_types(self, on: Node | None) -> None:
+        """Checks the types of the inequality of ASOF.
+
+        Raises 169 (BAD_TYPE_OF_FIELD) for a type without distances.
+        """
         for term in conjuncts(on):
-            if self._side(term) == "both" and self._equality(term) is None and isinstance(term, Function):
+            if self._side_of(term) == "both" and self._equality(term) is None and isinstance(term, Function):
                 self._nearest += [self.clause.rows.compile(argument) for argument in term.args]
         for type_ in (strip_nullable(value.type) for value in self._nearest):
             if not (is_number(type_) or is_date_or_time(type_) or isinstance(type_, EnumType)):
                 raise UserError("BAD_TYPE_OF_FIELD", f"ASOF JOIN is not supported for the type {type_.name}")
 
-    def one_left(self, sql: Fragment) -> Fragment:
-        """The rows of the left side, one for each key."""
-        return _one_per_key(sql, self.left, [key for key, _ in self.keys], self.left_only)
+    def one_row_per_left_key(self, sql: Fragment) -> Fragment:
+        """Returns the rows of the left side, one for each key."""
+        return _keep_one_row_per_key(sql, self.left, [key for key, _ in self.keys], self.left_only)
 
-    def one_right(self, sql: Fragment) -> Fragment:
-        """The rows of the right side, one for each key."""
-        return _one_per_key(sql, self.right, [key for _, key in self.keys], self.right_only)
+    def one_row_per_right_key(self, sql: Fragment) -> Fragment:
+        """Returns the rows of the right side, one for each key."""
+        return _keep_one_row_per_key(sql, self.right, [key for _, key in self.keys], self.right_only)
 
-    def need_keys(self, what: str) -> None:
+    def require_keys(self, what: str) -> None:
+        """Raises ``UserError`` 48 unless the condition is a conjunction of equalities."""
         if not self.keys or self.other:
             raise not_implemented(f"{what} JOIN with a condition that is not a conjunction of equalities")
 
 
-def _retype(column: SourceColumn, common: DataType, sql: Fragment) -> None:
+def _set_common_type(column: SourceColumn, common: DataType, sql: Fragment) -> None:
     was_nullable = column.type.is_nullable
     column.sql, column.type = sql, make_nullable(common) if was_nullable else common
 
 
-def _one_column(sources: list[Source], name: str, side: str) -> Source:
+def _find_using_source(sources: list[Source], name: str, side: str) -> Source:
     for source in sources:
         if name in source.columns and not source.columns[name].hidden:
             return source
     raise UserError("UNKNOWN_IDENTIFIER", f"JOIN USING identifier '{name}' is not a column of the {side} side")
 
 
-def _all(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+def _join_all(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     return fragment("({} {} JOIN {} ON {})", left, node.kind, right, sides.condition)
 
 
-def _any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
-    sides.need_keys("ANY")
-    if sides.clause.query.settings.any_join_distinct_right_table_keys:  # of the right side alone a key has one row
-        return _all(node, sides, left, sides.one_right(right))
+def _join_any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+    sides.require_keys("ANY")
+    if sides.clause.query.settings.any_join_distinct_right_table_keys:  # only the right side keeps one row a key
+        return _join_all(node, sides, left, sides.one_row_per_right_key(right))
     if node.kind == "FULL":
         raise not_implemented("ANY FULL JOIN")
     if node.kind in ("LEFT", "INNER"):
-        right = sides.one_right(right)
+        right = sides.one_row_per_right_key(right)
     if node.kind in ("RIGHT", "INNER"):
-        left = sides.one_left(left)
-    return _all(node, sides, left, right)
+        left = sides.one_row_per_left_key(left)
+    return _join_all(node, sides, left, right)
 
 
-def _one_per_key(sql: Fragment, sources: list[Source], keys: list[Fragment], filters: list[Fragment]) -> Fragment:
+def _keep_one_row_per_key(
+    sql: Fragment, sources: list[Source], keys: list[Fragment], filters: list[Fragment]
+) -> Fragment:
     where = fragment(" WHERE {}", join_fragments(" AND ", filters)) if filters else EMPTY
     key = join_fragments(", ", keys)
     if any(has_floats_inside(column.type) for source in sources for column in source.columns.values()):
@@ -199,16 +213,16 @@ def _one_per_key(sql: Fragment, sources: list[Source], keys: list[Fragment], fil
     return fragment("(SELECT DISTINCT ON ({}) * FROM {}{})", key, sql, where)
 
 
-def _semi(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
-    sides.need_keys("SEMI")
+def _join_semi(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+    sides.require_keys("SEMI")
     if node.kind == "LEFT":
-        right = sides.one_right(right)
+        right = sides.one_row_per_right_key(right)
     else:
-        left = sides.one_left(left)
+        left = sides.one_row_per_left_key(left)
     return fragment("({} INNER JOIN {} ON {})", left, right, sides.condition)
 
 
-def _anti(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+def _join_anti(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     lost = sides.right if node.kind == "LEFT" else sides.left
     text = (
         fragment("({} ANTI JOIN {} ON {})", left, right, sides.condition)
@@ -217,26 +231,26 @@ def _anti(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragmen
     )
     for source in lost:  # the rows of this side do not exist
         for column in source.columns.values():
-            column.sql = _missing(column.type)
+            column.sql = _null_of_type(column.type)
     return text
 
 
-def _missing(type_: DataType) -> Fragment:
+def _null_of_type(type_: DataType) -> Fragment:
     return fragment("CAST(NULL AS {})", duckdb_type(type_))
 
 
-def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+def _join_asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     if node.kind not in ("LEFT", "INNER"):
         raise not_implemented(f"ASOF {node.kind} JOIN")
     if len(sides.other) != 1:
         raise UserError(
             "INVALID_JOIN_ON_EXPRESSION", "ASOF JOIN needs equalities and exactly one inequality (<, <=, >, >=)"
         )
-    sides.check_nearest(node.on)
+    sides.check_asof_types(node.on)
     return fragment("({} ASOF {}JOIN {} ON {})", left, "LEFT " if node.kind == "LEFT" else "", right, sides.condition)
 
 
-_JOINS = {"ALL": _all, "ANY": _any, "SEMI": _semi, "ANTI": _anti, "ASOF": _asof}
+_JOINS = {"ALL": _join_all, "ANY": _join_any, "SEMI": _join_semi, "ANTI": _join_anti, "ASOF": _join_asof}
 
 
 def _mark_filled(clause: FromClauseCompiling, node: Join, left: list[Source], right: list[Source]) -> None:

@@ -1,8 +1,9 @@
-"""GROUP BY: which aggregates a SELECT needs, and expressions over groups.
+"""GROUP BY: collects the aggregates that a SELECT needs, and compiles expressions over groups.
 
-The grouped query is a subquery that computes keys ``k<n>`` and aggregates ``a<n>``; everything after it (SELECT,
-HAVING, ORDER BY, windows) is compiled by :class:`GroupExpressionCompiler`, which finds a key by its SQL in the rows'
-terms and replaces it, and an aggregate by its call."""
+The grouped query is a subquery that computes keys ``k<n>`` and aggregates ``a<n>``. Everything after it (SELECT,
+HAVING, ORDER BY, windows) is compiled by :class:`GroupExpressionCompiler`. It replaces a key, found by its SQL over the
+rows, and an aggregate, found by its call, by these columns.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +18,17 @@ from sql.compile.heavy_expressions import ExpressionStages
 from sql.compile.names.scope import SourceColumn
 from sql.compile.short_string_codes import decode_string
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Lambda, Literal, Node, Select, Star, Subquery
-from sql.typing.column_kernels.float_bits import bits_of, of_bits
+from sql.typing.column_kernels.float_bits import bits_to_floats, floats_to_bits
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
 from sql.typing.typed_expressions import Typed
 
 
 class GroupExpressionCompiler(ExpressionCompiler):
-    """Compiles over the columns of the grouped subquery. ``rows`` compiles what stands inside aggregates."""
+    """The compiler of expressions over the columns of the grouped subquery.
+
+    ``rows`` compiles the arguments of aggregates.
+    """
 
     def __init__(
         self, rows: ExpressionCompiler, keys: list[Typed], number: int, *, grouped: bool, rollup: bool
@@ -36,12 +40,12 @@ class GroupExpressionCompiler(ExpressionCompiler):
         self._rollup = rollup
         self.keys: dict[Fragment, Typed] = {}
         self.key_columns: list[tuple[Fragment, Fragment]] = []
-        """What each key is over the rows, and its name."""
+        """Each key's SQL over the rows, and its name."""
         self.aggregates: dict[Fragment, Typed] = {}
         self.aggregate_sql: list[Fragment] = []
-        self.layers = ExpressionStages(rows.need_query().next_number)
+        self.stages = ExpressionStages(rows.need_query().next_number)
         self.calls: list[tuple[Function, Typed]] = []
-        """The aggregates of ``aggregate_sql``: their calls, and what they are over the rows."""
+        """The aggregates of ``aggregate_sql``: their calls, and their values over the rows."""
         self._arguments: dict[int, list[Typed]] = {}
         self.names = rows.names
         self.compiled = CompiledExpressionCache(self.names, self.guard)
@@ -49,27 +53,31 @@ class GroupExpressionCompiler(ExpressionCompiler):
         self._subquery_keys: list[tuple[Node, Typed]] = []
         self.windows = rows.windows
         self.allow_windows = rows.allow_windows
-        # DuckDB groups by one dictionary at its best.
+        # DuckDB is fastest when it groups by a single dictionary.
         codable = len(keys) > 1 or not all(isinstance(key.type, LowCardinalityType) for key in keys)
         for key in keys:
             self._add_key(key, codable)
 
     def _add_key(self, key: Typed, codable: bool) -> None:
+        """Adds a key; a string key may be replaced by its code."""
         if key.number in self.keys:
             return
         name = leaf(f'"k{self.number}_{len(self.key_columns)}"')
-        reference = of_bits(name, key.type)
+        reference = bits_to_floats(name, key.type)
         if self._rollup and not key.type.is_nullable:
-            # A key that is rolled up has its type's default, not NULL.
+            # In ClickHouse a rolled up key has its type's default, not NULL.
             reference = fragment("coalesce({}, {})", reference, default_value(key.type))
         code = string_code(self.rows, key.sql) if codable else None
         if code is not None:
             reference = decode_string(name)
-        self.key_columns.append((code or bits_of(key.number, key.type), name))
+        self.key_columns.append((code or floats_to_bits(key.number, key.type), name))
         self.keys[key.number] = Typed(reference, key.type)
 
-    def know_keys(self, nodes: list[Node], keys: list[Typed]) -> None:
-        """A key with a subquery inside is known by its tree: compiled again, it would be other SQL."""
+    def remember_subquery_keys(self, nodes: list[Node], keys: list[Typed]) -> None:
+        """Remembers keys that contain a subquery by their tree.
+
+        Compiled again, such a key would be other SQL.
+        """
         for node, key in zip(nodes, keys, strict=True):
             expression = self.scope.aliases.get(node.parts[0], node) if isinstance(node, Identifier) else node
             if isinstance(expression, Alias):
@@ -92,20 +100,20 @@ class GroupExpressionCompiler(ExpressionCompiler):
         return super()._compile(node)
 
     def _has_groups(self, node: Node) -> bool:
-        """Whether the expression can only be computed from groups; each is looked through once."""
+        """Tells whether a node can only be computed from groups; the answer is cached."""
         known = self._needs_groups.get(id(node))
         if known is None:
             known = self._needs_groups[id(node)] = (node, expression_contains(node, _needs_groups, self.scope))
         return known[1]
 
     def _from_rows(self, node: Node) -> Typed | None:
-        """The key this expression is, or itself if it is constant."""
-        self.rows.allow_array_join = False  # a new one would give the groups more rows, and not their results
+        """Returns the key that an expression equals, or the expression if it is constant."""
+        self.rows.allow_array_join = False  # a new one would multiply the rows of groups, not their results
         try:
             value = self.rows.compile(node)
         except UserError:
             if self.names.lambdas or self.scope.outer is not None or expression_contains(node, joins_array, self.scope):
-                return None  # a lambda's argument, or a name of the query around
+                return None  # a lambda's argument, or a name of the surrounding query
             raise
         finally:
             self.rows.allow_array_join = True
@@ -117,6 +125,7 @@ class GroupExpressionCompiler(ExpressionCompiler):
         return None
 
     def column(self, source: object, column: SourceColumn) -> Typed:
+        """Returns the key that a column is. Raises ``UserError`` 215 if it is none."""
         value = self.rows.column(source, column)
         if value.number in self.keys:
             return self.keys[value.number]
@@ -127,17 +136,22 @@ class GroupExpressionCompiler(ExpressionCompiler):
         )
 
     def arguments(self, node: Function) -> list[Typed]:
-        """The arguments of one of ``calls`` as they were compiled. In ``sum(a) AS a`` the inner ``a`` is the column."""
+        """Returns the compiled arguments of one of ``calls``.
+
+        In ``sum(a) AS a`` the inner ``a`` is the column.
+        """
         return self._arguments[id(node)]
 
-    def name_of_aggregate(self, position: int) -> Fragment:
+    def aggregate_column(self, position: int) -> Fragment:
+        """Returns the column of the aggregate at ``position``."""
         return leaf(f'"a{self.number}_{position}"')
 
     def aggregate(self, node: Function) -> Typed:
+        """Compiles an aggregate; equal ones share a column of the grouped subquery."""
         value = compile_aggregate(self.rows, node, empty_possible=not self.is_grouped)
         known = self.aggregates.get(value.sql)
         if known is None:
-            name = self.name_of_aggregate(len(self.aggregate_sql))
+            name = self.aggregate_column(len(self.aggregate_sql))
             self.aggregate_sql.append(fragment("{} AS {}", value.number, name))
             self.calls.append((node, value))
             self._arguments[id(node)] = [self.rows.compile(arg).plain for arg in node.args if not isinstance(arg, Star)]
@@ -147,6 +161,7 @@ class GroupExpressionCompiler(ExpressionCompiler):
 
 
 def joins_array(node: Node) -> bool:
+    """Tells whether a node is a call of ``arrayJoin``."""
     return isinstance(node, Function) and node.name == "arrayJoin"
 
 
@@ -163,7 +178,7 @@ def _needs_groups(node: Node) -> bool:
 
 
 def has_aggregates(select: Select, rows: ExpressionCompiler) -> bool:
-    """Whether the SELECT groups without GROUP BY (``SELECT count() FROM t``)."""
+    """Tells whether the SELECT has aggregates outside WHERE (``SELECT count() FROM t``)."""
     roots = [*select.expressions, *(item.expression for item in select.order_by)]
     if select.having is not None:
         roots.append(select.having)

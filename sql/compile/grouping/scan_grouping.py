@@ -1,19 +1,20 @@
-"""``SELECT a, count(), sum(x) FROM t GROUP BY a``: a scan that gives groups of rows in place of rows.
+"""Lets a scan return groups of rows instead of rows: ``SELECT a, count(), sum(x) FROM t GROUP BY a``.
 
-What a scan decodes at once are many thousand rows, and where the keys are few, or come in runs, as those of a table's
-order do, these are a few groups (``sql.run.scans.scan_grouping``): DuckDB sees those. A group has the values of the
-columns that the statement uses as such (in keys, conditions, distinct counts), and of each aggregate what it needs of
-the group's rows: a *part*, of which the statement makes the whole. Rows that are alike may come in any number of
-groups, down to each by itself.
+A scan decodes many thousand rows at once. Where the keys are few, or come in runs, as in a table's order, these rows
+are a few groups (``sql.run.scans.scan_grouping``), and DuckDB sees only those. A group has the values of the columns
+that the statement uses directly (in keys, conditions, distinct counts). For each aggregate it has a *partial aggregate*
+of its rows, from which the statement makes the whole. Equal rows may come in any number of groups, down to one group
+for each row.
 
-It is done where the outermost SELECT groups the rows of the one table that it reads, and each of its aggregates is
+It is done where the outermost SELECT groups the rows of the one table that it reads. Each of its aggregates must be
 
-- count, or sum, avg, min or max of a column of whole numbers; sum or avg of floats; min or max of dates;
-- a distinct count: for it rows that are alike may come once.
+- count, or sum, avg, min or max of a column of integers; sum or avg of floats; min or max of dates;
+- a distinct count: for it equal rows may come once.
 
-The first rows show whether the groups are fewer; if not, the query is begun anew over rows (``sql.run.query_engine``).
+The first rows show whether the groups are fewer than the rows; if not, the query is started again over rows
+(``sql.run.query_engine``).
 
-Invariant: the part ``k`` of scan ``n`` has the name ``"<n>+<k>"``, which nothing else in a statement has.
+Invariant: the partial aggregate ``k`` of scan ``n`` has the name ``"<n>+<k>"``, which nothing else in a statement has.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
 from sql.typing.typed_expressions import FLOAT64, INT64, Typed, cast, float_literal_text, quote_identifier
 
 _AVERAGED_BITS = 32
-"""ClickHouse's sum of wider numbers wraps around before it is divided."""
+"""Widest integers that are averaged: ClickHouse's sum of wider ones wraps around before it is divided."""
 
 
 def group_in_scan(select: Select, groups: GroupExpressionCompiler, scans: Sequence[Scan]) -> list[Fragment] | None:
-    """The aggregates of the grouped subquery as what they make of groups, which the scan gives from now on; ``None``
-    where it shall give rows."""
+    """Makes the scan return groups, and returns the aggregates over them.
+
+    Returns ``None`` where the scan must return rows.
+    """
     source = select.source
     if len(scans) != 1 or not isinstance(source, NamedTable) or source.sample is not None:
         return None
@@ -49,27 +52,27 @@ def group_in_scan(select: Select, groups: GroupExpressionCompiler, scans: Sequen
     if select.grouping in ("ROLLUP", "CUBE") or groups.scope.correlated or not groups.calls:
         return None
     if any(isinstance(node, Function) and is_random(node.name) for node in walk(select)):
-        return None  # it would be one value for all rows of a group
+        return None  # a group would have one value for all its rows
     if not is_parts_relation(scan.source.relation) or not scan.source.prunable:
         return None
-    parts = _Parts(scan, groups)
-    wholes = [parts.whole(node, value) for node, value in groups.calls]
+    parts = _PartialAggregates(scan, groups)
+    wholes = [parts.merge(node, value) for node, value in groups.calls]
     if not all(wholes):
         return None
     scan.parts.update(parts.found)
-    return [fragment("{} AS {}", whole, groups.name_of_aggregate(i)) for i, whole in enumerate(wholes) if whole]
+    return [fragment("{} AS {}", whole, groups.aggregate_column(i)) for i, whole in enumerate(wholes) if whole]
 
 
 def drop_unused_columns(scan: Scan, sql: Fragment) -> None:
-    """Columns of which the statement has only parts of aggregates are not given as such."""
+    """Stops a scan from returning columns that the statement reads only as partial aggregates."""
     read = {node for node in sql.nodes() if not node.parts} if scan.parts else set()
     for part in scan.parts.values():
         if part.column in scan.source.used and scan.source.columns[part.column].sql not in read:
             scan.source.used.pop(part.column)
 
 
-class _Parts:
-    """Collects what the aggregates need of a group's rows."""
+class _PartialAggregates:
+    """The partial aggregates that the aggregates of a SELECT need."""
 
     def __init__(self, scan: Scan, groups: GroupExpressionCompiler) -> None:
         self.found: dict[str, PartialAggregate] = {}
@@ -81,8 +84,8 @@ class _Parts:
             if definition.default_kind not in EXPRESSIONS and name not in VIRTUAL_COLUMNS
         }
 
-    def whole(self, node: Function, value: Typed) -> Fragment | None:
-        """The aggregate, ``value`` over rows, over groups."""
+    def merge(self, node: Function, value: Typed) -> Fragment | None:
+        """Returns an aggregate over groups, or ``None``; ``value`` is the aggregate over rows."""
         call = resolve_aggregate(node.name)
         if call is None or call.conditional or call.or_null or call.or_default or node.filter is not None:
             return None
@@ -94,44 +97,45 @@ class _Parts:
         if call.distinct or node.distinct:
             return None
         if call.rule.name == "count" and not any(argument.type.is_nullable for argument in arguments):
-            return self._count("", value)
+            return self._merge_count("", value)
         if len(arguments) != 1 or arguments[0].sql not in self._columns:
             return None
-        return self._of_column(call.rule, self._columns[arguments[0].sql], arguments[0].type, value)
+        return self._merge_column(call.rule, self._columns[arguments[0].sql], arguments[0].type, value)
 
-    def _of_column(self, rule: Rule, column: str, given: DataType, value: Typed) -> Fragment | None:
+    def _merge_column(self, rule: Rule, column: str, given: DataType, value: Typed) -> Fragment | None:
+        """Returns an aggregate of one column over groups, or ``None``."""
         bare = strip_nullable(given)
         bits = bare.bits if isinstance(bare, IntegerType) else 0
         is_number = 0 < bits <= 64
         if rule.name == "count":
-            return self._count(column, value)
+            return self._merge_count(column, value)
         if rule.name == "sum" and (is_number or isinstance(bare, FloatType)):
-            return self._same(rule, column, value)
+            return self._merge_same(rule, column, value)
         if rule.name in ("min", "max") and (is_number or isinstance(bare, DateType)):
-            return self._same(rule, column, value)
+            return self._merge_same(rule, column, value)
         if rule.name == "avg" and (isinstance(bare, FloatType) or 0 < bits <= _AVERAGED_BITS):
-            total = fragment("sum({})", self._part("sum", column, self._sum_type(bare)))
-            count = fragment("sum({})", self._part("count", column, INT64))
+            total = fragment("sum({})", self._add_part("sum", column, self._sum_type(bare)))
+            count = fragment("sum({})", self._add_part("count", column, INT64))
             mean = fragment("({} / {})", cast(total, FLOAT64), cast(count, FLOAT64))
             return (
                 mean if value.type.is_nullable else fragment("coalesce({}, {})", mean, float_literal_text(float("nan")))
             )
         return None
 
-    def _count(self, column: str, value: Typed) -> Fragment:
-        total = fragment("sum({})", self._part("count", column, INT64))
+    def _merge_count(self, column: str, value: Typed) -> Fragment:
+        total = fragment("sum({})", self._add_part("count", column, INT64))
         return cast(fragment("coalesce({}, {})", total, default_value(value.type)), value.type)
 
-    def _same(self, rule: Rule, column: str, value: Typed) -> Fragment | None:
-        """The aggregate of parts is that of rows."""
-        part = Typed(self._part(rule.name, column, value.type), value.type)
+    def _merge_same(self, rule: Rule, column: str, value: Typed) -> Fragment | None:
+        """Returns an aggregate whose partial aggregates are merged by the same function."""
+        part = Typed(self._add_part(rule.name, column, value.type), value.type)
         whole = build_aggregate(rule, [part], self._groups.environment, empty_possible=not self._groups.is_grouped)
         return whole.number if whole.type == value.type else None
 
     def _sum_type(self, given: DataType) -> DataType:
         return IntegerType(64, given.signed) if isinstance(given, IntegerType) else FLOAT64
 
-    def _part(self, function: str, column: str, type_: DataType) -> Fragment:
+    def _add_part(self, function: str, column: str, type_: DataType) -> Fragment:
         part = PartialAggregate(function, column, strip_nullable(type_).arrow)
         for name, known in self.found.items():
             if known == part:

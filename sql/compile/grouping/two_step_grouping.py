@@ -1,18 +1,20 @@
-"""GROUP BY in two steps: ``SELECT a, b, count(), uniqExact(u) FROM t GROUP BY a, b`` becomes a count of each
-(a, b, u), and then a sum of those counts and a count of the ``u`` for each (a, b).
+"""GROUP BY in two steps, for distinct counts beside other aggregates.
 
-DuckDB gathers distinct values beside the groups, so it hashes and compares the keys of every row twice, and that is
-what such a query costs when the keys are strings. In two steps every row is looked up once. The first step keeps the
-other aggregates for every distinct value, which costs more than it saves when the keys are cheap, the values nearly
-all distinct or the aggregates many. So it is done only where
+The query is of the form ``SELECT a, b, count(), uniqExact(u) FROM t GROUP BY a, b``. The first step counts the rows of
+each (a, b, u). The second sums those counts and counts the ``u`` for each (a, b).
 
-- at least two keys are strings, and neither ROLLUP nor a correlated subquery is there;
+DuckDB collects distinct values beside the groups, so it hashes and compares the keys of every row twice. That dominates
+the query's cost when the keys are strings. In two steps every row is looked up once. The first step keeps the other
+aggregates for every distinct value. That costs more than it saves when the keys are cheap, the values nearly all
+distinct or the aggregates many. So it is done only where
+
+- at least two keys are strings, and there is neither ROLLUP nor a correlated subquery;
 - every distinct count is of the same single argument, which is not a key itself;
-- the others, one to ``_MOST_OTHERS``, are count, sum, min, max or avg of whole numbers, without FILTER, -If or
-  DISTINCT: the same from parts as from rows. Sums of floats are not, nor is ``any``, which would come from other rows.
+- the others, one to ``_MAX_OTHERS``, are count, sum, min, max or avg of integers, without FILTER, -If or DISTINCT.
 
-A NULL argument makes a group of the first step like any value, so the others see its rows; the second step does not
-count it.
+Partial results of those give the same as all rows. Sums of floats do not, nor does ``any``, which would come from other
+rows. A NULL argument makes a group of the first step like any value, so the others see its rows; the second step does
+not count it.
 """
 
 from __future__ import annotations
@@ -27,35 +29,38 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments, 
 from sql.typing.integer_conversions import wrap_to_64_bits
 from sql.typing.typed_expressions import FLOAT64, Typed, cast
 
-_LEAST_STRING_KEYS = 2
-_MOST_OTHERS = 4
+_MIN_STRING_KEYS = 2
+_MAX_OTHERS = 4
 _WRAPPED_BITS = 64
-"""ClickHouse's sum of as wide numbers wraps around before it is divided."""
-_OF_PARTS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
-"""Which aggregate of the parts is the aggregate of all rows."""
+"""ClickHouse's sum of integers of this width wraps around before it is divided."""
+_MERGES = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+"""The aggregate that merges the partial results of each aggregate."""
 
 
 def group_in_two_steps(groups: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment | None:
-    """The grouped subquery of ``rows_sql`` (FROM and WHERE) in two steps, or ``None`` where one step is better."""
-    names = {_counted(groups, node) for node, _ in groups.calls}
+    """Returns the grouped subquery of ``rows_sql`` (FROM and WHERE) in two steps.
+
+    Returns ``None`` where one step is better.
+    """
+    names = {_distinct_argument(groups, node) for node, _ in groups.calls}
     counted = next(iter(names - {None}), None)
-    others = sum(_counted(groups, node) is None for node, _ in groups.calls)
-    if counted is None or len(names) != 2 or others > _MOST_OTHERS or not _worth_it(groups, counted):
+    others = sum(_distinct_argument(groups, node) is None for node, _ in groups.calls)
+    if counted is None or len(names) != 2 or others > _MAX_OTHERS or not _is_worth_it(groups, counted):
         return None
-    steps = _Steps(groups, counted)
+    steps = _TwoSteps(groups, counted)
     if not all(steps.add(node, value) for node, value in groups.calls):
         return None
     return steps.sql(rows_sql)
 
 
-def _worth_it(groups: GroupExpressionCompiler, counted: Fragment) -> bool:
+def _is_worth_it(groups: GroupExpressionCompiler, counted: Fragment) -> bool:
     texts = [key for key in groups.keys.values() if isinstance(strip_nullable(key.type), (StringType, FixedStringType))]
-    return len(texts) >= _LEAST_STRING_KEYS and counted not in groups.keys and not groups.scope.correlated
+    return len(texts) >= _MIN_STRING_KEYS and counted not in groups.keys and not groups.scope.correlated
 
 
-def _counted(groups: GroupExpressionCompiler, node: Function) -> Fragment | None:
-    """The one argument whose distinct values the call counts, if that is what it does."""
-    call = _unconditional(node)
+def _distinct_argument(groups: GroupExpressionCompiler, node: Function) -> Fragment | None:
+    """Returns the single argument of a call that counts distinct values, else ``None``."""
+    call = _resolve_unconditional(node)
     if call is None or len(node.args) != 1:
         return None
     distinct = call.distinct or node.distinct
@@ -67,23 +72,26 @@ def _counted(groups: GroupExpressionCompiler, node: Function) -> Fragment | None
     return argument.sql
 
 
-def _unconditional(node: Function) -> CombinedAggregate | None:
+def _resolve_unconditional(node: Function) -> CombinedAggregate | None:
     call = resolve_aggregate(node.name)
     return None if call is None or call.conditional or call.or_null or node.filter is not None else call
 
 
-class _Steps:
-    """Collects the columns of both steps; the first step's are ``u<n>`` (the counted value) and ``p<n>_<i>``."""
+class _TwoSteps:
+    """The columns of both steps.
+
+    The first step's are ``u<n>`` (the counted value) and ``p<n>_<i>`` (partial results).
+    """
 
     def __init__(self, groups: GroupExpressionCompiler, counted: Fragment) -> None:
         self._groups = groups
-        self._counted = counted
+        self._distinct_argument = counted
         self._value = leaf(f'"u{groups.number}"')
         self._parts: list[Fragment] = []
         self._totals: list[Fragment] = []
 
     def add(self, node: Function, value: Typed) -> bool:
-        """Whether the call can be computed in two steps; ``value`` is its result over rows."""
+        """Adds a call, whose result over rows is ``value``. Returns whether two steps can compute it."""
         total = self._total(node, value)
         if total is None:
             return False
@@ -91,9 +99,10 @@ class _Steps:
         return True
 
     def _total(self, node: Function, value: Typed) -> Fragment | None:
-        if _counted(self._groups, node) == self._counted:
+        """Returns an aggregate's SQL in the second step, or ``None``."""
+        if _distinct_argument(self._groups, node) == self._distinct_argument:
             return fragment("CAST(count({}) AS UBIGINT)", self._value)
-        call = _unconditional(node)
+        call = _resolve_unconditional(node)
         if call is None or call.distinct or node.distinct:
             return None
         arguments = self._groups.arguments(node)
@@ -102,7 +111,7 @@ class _Steps:
             return None
         if call.rule.name == "avg" and isinstance(bare[0], IntegerType):
             return self._average(arguments[0].sql, bare[0])
-        rule = find_aggregate(_OF_PARTS.get(call.rule.name, ""))
+        rule = find_aggregate(_MERGES.get(call.rule.name, ""))
         if rule is None or (rule.name == "sum" and bare and isinstance(bare[0], FloatType)):
             return None
         total = build_aggregate(rule, [Typed(self._part(value.number), value.type)], self._groups.environment)
@@ -121,8 +130,9 @@ class _Steps:
         return name
 
     def sql(self, rows_sql: Fragment) -> Fragment:
+        """Returns the grouped subquery."""
         keys = self._groups.key_columns
-        counted = string_code(self._groups.rows, self._counted) or self._counted
+        counted = string_code(self._groups.rows, self._distinct_argument) or self._distinct_argument
         named = [fragment("{} AS {}", key, name) for key, name in [*keys, (counted, self._value)]]
         first = join_fragments(", ", [*named, *self._parts])
         by = join_fragments(", ", [key for key, _ in keys])

@@ -1,1 +1,1 @@
-"""What a name in a query means."""
+"""Resolution of names, asterisks and virtual columns in queries."""

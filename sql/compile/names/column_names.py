@@ -1,4 +1,4 @@
-"""The name of a result column without an alias: the expression in ClickHouse's canonical spelling."""
+"""Names of result columns without an alias: the expression in ClickHouse's canonical spelling."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMES = {"trim": "trimBoth", "ltrim": "trimLeft", "rtrim": "trimRight"}
 
 
 def result_column_name(node: Node) -> str:
-    """The name of a column of the result."""
+    """Returns the name of a result column."""
     if isinstance(node, Alias):
         return node.name
     if isinstance(node, Identifier):
@@ -34,7 +34,7 @@ def result_column_name(node: Node) -> str:
     return canonical_text(node)
 
 
-def _literal(node: Literal) -> str:
+def _literal_text(node: Literal) -> str:
     value = node.value
     if value is None:
         return "NULL"
@@ -43,12 +43,12 @@ def _literal(node: Literal) -> str:
     if isinstance(value, str):
         return quote_string(value)
     if isinstance(value, float):
-        return _float(value)
+        return _float_text(value)
     return str(value)
 
 
-def _float(value: float) -> str:
-    """Shortest digits; a point behind whole numbers; an exponent below 1e-6 and from 1e21 on."""
+def _float_text(value: float) -> str:
+    """Formats a float: shortest digits, a point after integers, an exponent below 1e-6 and from 1e21 on."""
     if value != value or abs(value) == float("inf"):
         return str(value)
     digits = Decimal(repr(value))
@@ -61,16 +61,16 @@ def _float(value: float) -> str:
 
 
 def canonical_text(node: Node) -> str:
-    """The text of an expression: functions in prefix form, one spelling for equal expressions."""
+    """Returns an expression's text with functions in prefix form; equal expressions have equal texts."""
     match node:
         case Literal():
-            return _literal(node)
+            return _literal_text(node)
         case LiteralList(values) if node.is_of_tuples:
             rows = zip(*(column.to_pylist() for column in values.flatten()), strict=True)
-            tuples = ["(" + ", ".join([_literal(Literal(value)) for value in row]) + ")" for row in rows]
+            tuples = ["(" + ", ".join([_literal_text(Literal(value)) for value in row]) + ")" for row in rows]
             return f"({', '.join(tuples)})"
         case LiteralList(values, is_array):
-            inner = ", ".join([_literal(Literal(value)) for value in values.to_pylist()])
+            inner = ", ".join([_literal_text(Literal(value)) for value in values.to_pylist()])
             return f"[{inner}]" if is_array else f"({inner})"
         case Identifier(parts):
             return ".".join(quote_identifier_if_needed(part) for part in parts)
@@ -88,11 +88,12 @@ def canonical_text(node: Node) -> str:
         case Star():
             return "*"
         case Function():
-            return _function(node)
+            return _function_text(node)
     return type(node).__name__
 
 
-def _function(node: Function) -> str:
+def _function_text(node: Function) -> str:
+    """Returns the canonical text of a call."""
     if node.name == "array" or (node.name == "tuple" and node.args):
         inner = ", ".join(canonical_text(arg) for arg in node.args)
         return f"[{inner}]" if node.name == "array" else f"({inner})"
@@ -105,23 +106,23 @@ def _function(node: Function) -> str:
     params = "" if node.params is None else f"({', '.join(canonical_text(item) for item in node.params)})"
     text = f"{name}{params}({', '.join(canonical_text(arg) for arg in args)})"
     if node.window is not None:
-        text += f" OVER {_window(node.window)}"
+        text += f" OVER {_window_text(node.window)}"
     return text
 
 
-def _window(window: WindowSpec | str) -> str:
+def _window_text(window: WindowSpec | str) -> str:
     if isinstance(window, str):
         return window
     parts = [window.base] if window.base else []
     if window.partition_by:
         parts.append("PARTITION BY " + ", ".join(canonical_text(item) for item in window.partition_by))
     if window.order_by:
-        parts.append("ORDER BY " + ", ".join(_order(item) for item in window.order_by))
+        parts.append("ORDER BY " + ", ".join(_order_text(item) for item in window.order_by))
     if window.frame:
         parts.append(window.frame)
     return f"({' '.join(parts)})"
 
 
-def _order(item: OrderItem) -> str:
+def _order_text(item: OrderItem) -> str:
     nulls = "" if item.nulls_first is None else f" NULLS {'FIRST' if item.nulls_first else 'LAST'}"
     return f"{canonical_text(item.expression)} {'DESC' if item.descending else 'ASC'}{nulls}"

@@ -1,4 +1,4 @@
-"""``*``, ``t.*``, ``COLUMNS('…')`` with EXCEPT, REPLACE and APPLY: written out as the columns they stand for."""
+"""Expands ``*``, ``t.*`` and ``COLUMNS('…')``, with EXCEPT, REPLACE and APPLY, to columns."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ from sql.grammar.syntax_tree import (
 
 
 def expand_stars_in_calls(select: Select, scope: Scope) -> Select:
-    """The SELECT without those that stand in calls, but for ``count(*)``, and without those that become calls."""
+    """Expands the asterisks in calls, but for ``count(*)``, and those with APPLY."""
     clauses: dict[str, Any] = {}
     for name in _CLAUSES:
         value = getattr(select, name)
         given = value if isinstance(value, tuple) else (value,) if value is not None else ()
         if any(_needs_expansion(node, name) for node in given):
-            changed = tuple(transform(node, lambda part: _expanded(part, scope), into_queries=False) for node in given)
+            changed = tuple(
+                transform(node, lambda part: _expand_in_call(part, scope), into_queries=False) for node in given
+            )
             changed = tuple(expand_stars(changed, scope)) if name in _LISTS else changed
             clauses[name] = changed if isinstance(value, tuple) else changed[0]
     return replace(select, **clauses) if clauses else select
@@ -51,50 +53,51 @@ def _needs_expansion(node: Node, clause: str) -> bool:
     return any(isinstance(part, Star) for part in walk(node, into_queries=False))
 
 
-def _expanded(node: Node, scope: Scope) -> Node:
+def _expand_in_call(node: Node, scope: Scope) -> Node:
     if not isinstance(node, Function) or node.name.lower() == "count":
         return node
     return replace(node, args=tuple(expand_stars(node.args, scope)))
 
 
 def expand_stars(nodes: Sequence[Node], scope: Scope) -> list[Node]:
-    """The nodes, with columns in the places of stars."""
+    """Replaces asterisks among the nodes by columns. Raises ``UserError`` 36, 47."""
     result: list[Node] = []
     for node in nodes:
         if isinstance(node, Star):
-            result.extend(_columns(node, scope))
-        elif isinstance(node, OrderItem) and isinstance(node.expression, Star):  # what is left of a tuple of it
-            result.extend(replace(node, expression=column) for column in _columns(node.expression, scope))
+            result.extend(_expand_star(node, scope))
+        elif isinstance(node, OrderItem) and isinstance(node.expression, Star):  # from ORDER BY (*)
+            result.extend(replace(node, expression=column) for column in _expand_star(node.expression, scope))
         else:
             result.append(node)
     return result
 
 
-def _columns(star: Star, scope: Scope) -> list[Node]:
-    columns = [(_name_of(node), node) for node in star.columns] or _columns_of_tables(star, scope)
+def _expand_star(star: Star, scope: Scope) -> list[Node]:
+    columns = [(_column_name(node), node) for node in star.columns] or _table_columns(star, scope)
     for kind, argument in star.modifiers:
-        columns = _modified(columns, kind, argument)
-        if kind == "apply":  # from here on they are called otherwise
+        columns = _apply_modifier(columns, kind, argument)
+        if kind == "apply":  # later modifiers see the names of the calls
             columns = [(result_column_name(node), node) for _, node in columns]
     return [node for _, node in columns]
 
 
-def _name_of(node: Node) -> str:
+def _column_name(node: Node) -> str:
     match node:
         case Alias(_, name) | Identifier((*_, name)):
             return name
     raise UserError("BAD_ARGUMENTS", "COLUMNS takes names of columns, or a regular expression of them")
 
 
-def _columns_of_tables(star: Star, scope: Scope) -> list[tuple[str, Node]]:
+def _table_columns(star: Star, scope: Scope) -> list[tuple[str, Node]]:
+    """Returns the columns of ``*`` or ``t.*``, with their names. Raises ``UserError`` 36, 47."""
     sources = scope.named(star.qualifier)
     if not sources:
         if star.qualifier:
             raise UserError("UNKNOWN_IDENTIFIER", f"No table {'.'.join(star.qualifier)!r} in FROM for its .*")
         raise UserError("BAD_ARGUMENTS", "An asterisk needs a FROM")
-    chosen = _matching(star.pattern, [name for source in sources for name in source.columns])
+    chosen = _match_names(star.pattern, [name for source in sources for name in source.columns])
     merged = [] if star.qualifier else list(dict.fromkeys(name for names in reversed(scope.using) for name in names))
-    named = _named_before(scope)
+    named = _names_to_qualify(scope)
     columns: list[tuple[str, Node]] = []
     for source in sources:
         for name, column in source.columns.items():
@@ -102,15 +105,18 @@ def _columns_of_tables(star: Star, scope: Scope) -> list[tuple[str, Node]]:
                 continue
             if chosen is None or name in chosen:
                 is_merged = name in merged
-                shown = name if is_merged or name not in named[source.number] else _qualified(source, name)
+                shown = name if is_merged or name not in named[source.number] else _qualify(source, name)
                 columns.append((name, StarColumn(source.number, name, shown, is_merged)))
-    # What USING merges comes first, that of the outer joins before that of the inner ones.
+    # Columns merged by USING come first, those of outer joins before those of inner joins.
     columns.sort(key=lambda column: merged.index(column[0]) if column[0] in merged else len(merged))
     return columns
 
 
-def _matching(pattern: str | None, names: Iterable[str]) -> set[str] | None:
-    """Those that RE2 finds the pattern in, in linear time; ``None`` without a pattern."""
+def _match_names(pattern: str | None, names: Iterable[str]) -> set[str] | None:
+    """Returns the names that match the pattern, in linear time (RE2); ``None`` without a pattern.
+
+    Raises ``UserError`` 427.
+    """
     if pattern is None:
         return None
     known = pa.array(names, pa.string())
@@ -123,9 +129,11 @@ def _matching(pattern: str | None, names: Iterable[str]) -> set[str] | None:
     return set(known.filter(found).to_pylist())
 
 
-def _named_before(scope: Scope) -> dict[int, set[str]]:
-    """For every source the names that must be qualified in it: those that a source before it has, and with three
-    sources and more all that are repeated."""
+def _names_to_qualify(scope: Scope) -> dict[int, set[str]]:
+    """Returns for every source the names that must be qualified in it.
+
+    These are the names that an earlier source has, and with three sources or more all repeated names.
+    """
     own = [
         (source.number, {name for name, column in source.columns.items() if not column.hidden or column.copied})
         for source in scope.sources
@@ -142,21 +150,21 @@ def _named_before(scope: Scope) -> dict[int, set[str]]:
     return result
 
 
-def _qualified(source: Source, name: str) -> str:
+def _qualify(source: Source, name: str) -> str:
     return f"{source.alias or source.table}.{name}"
 
 
-def _modified(columns: list[tuple[str, Node]], kind: str, argument: Any) -> list[tuple[str, Node]]:
+def _apply_modifier(columns: list[tuple[str, Node]], kind: str, argument: Any) -> list[tuple[str, Node]]:
     known = {name for name, _ in columns}
     if kind.startswith("except"):
-        names = set(_matching(argument, known) or ()) if kind == "except matching" else set(argument)
+        names = set(_match_names(argument, known) or ()) if kind == "except matching" else set(argument)
         _check_strict(kind, names - known)
         return [(name, node) for name, node in columns if name not in names]
     if kind.startswith("replace"):
         changes = {item.name: item for item in argument if isinstance(item, Alias)}
         _check_strict(kind, changes.keys() - known)
         return [(name, changes.get(name, node)) for name, node in columns]
-    return [(name, _applied(argument, node)) for name, node in columns]
+    return [(name, _apply_change(argument, node)) for name, node in columns]
 
 
 def _check_strict(kind: str, unknown: set[str]) -> None:
@@ -165,7 +173,7 @@ def _check_strict(kind: str, unknown: set[str]) -> None:
         raise UserError("BAD_ARGUMENTS", f"{kind.upper()} names what is no column of the asterisk: {shown}")
 
 
-def _applied(change: object, node: Node) -> Node:
+def _apply_change(change: object, node: Node) -> Node:
     inner = node.expression if isinstance(node, Alias) else node
     if isinstance(change, Identifier):
         return Function(change.parts[-1], (inner,))

@@ -1,8 +1,9 @@
-"""What names mean inside one SELECT: the columns of its FROM, its aliases, its lambdas, and the query around it.
+"""Names inside one SELECT: the columns of its FROM, its aliases, and the surrounding query.
 
-Every source of rows (a table, a subquery, an array join) has a number unique in the whole statement, and its column
-``c`` is called ``"<number>.c"`` in DuckDB (``column_label``). So a reference needs no qualifier, is never ambiguous,
-and survives being wrapped into further subqueries."""
+Every source of rows (a table, a subquery, an array join) has a number that is unique in the statement. Its column ``c``
+is called ``"<number>.c"`` in DuckDB (``column_label``). So a reference needs no qualifier, is never ambiguous, and
+survives being wrapped into further subqueries.
+"""
 
 from __future__ import annotations
 
@@ -25,32 +26,38 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
 from sql.typing.typed_expressions import Typed, column_label, quote_identifier
 
 NAME_COLUMNS = ("_part", "_partition_id")
-"""What the name of a part says."""
+"""Virtual columns whose values follow from the name of a part."""
 VIRTUAL = "VIRTUAL"
 EXPRESSIONS = ("ALIAS", VIRTUAL)
-"""The kinds of columns that are their expressions."""
+"""The kinds of columns that are expressions and are not stored."""
 VIRTUAL_COLUMNS = (*NAME_COLUMNS, BLOCK_NUMBER, PART_OFFSET, ROW_EXISTS)
 
 
 @dataclass(slots=True)
 class SourceColumn:
-    """``filled``: a join may lack the row, and then the column has its type's default."""
+    """One column of a source.
+
+    ``filled``: a join may lack the row, and then the column has its type's default.
+    """
 
     name: str
     type: DataType
     sql: Fragment
     definition: TableColumn | None = None
-    """Of a table's column: an ALIAS has an expression instead of data."""
+    """The definition of a table's column; an ALIAS has an expression instead of data."""
     filled: bool = False
     hidden: bool = False
     """Not part of ``*``: MATERIALIZED, ALIAS and virtual columns, and the right side's copy of a USING column."""
     copied: bool = False
     """The right side's copy of a USING column: part of its table's own ``t.*``."""
     merged: SourceColumn | None = None
-    """Of the left side's USING column: what its name means without a table, if that is not the column itself."""
+    """For the left side's USING column: what the bare name means, if that is not the column itself."""
 
     def lose_row(self, *, use_nulls: bool) -> None:
-        """From now on the row may be missing: NULL (``use_nulls``) or the type's default stands for it."""
+        """Marks that the row may be missing from now on.
+
+        NULL (``use_nulls``) or the type's default then stands for the value.
+        """
         if use_nulls:
             self.type = make_nullable(self.type)
         self.filled = True
@@ -59,6 +66,7 @@ class SourceColumn:
 
     @property
     def typed(self) -> Typed:
+        """The column's value, with the default for a missing row."""
         if self.filled and not self.type.is_nullable:
             return Typed(fragment("coalesce({}, {})", self.sql, default_value(self.type)), self.type)
         return Typed(self.sql, self.type)
@@ -79,29 +87,29 @@ class Source:
     """Whether WHERE may drop rows of this source before the joins."""
     sample: tuple[str, str] = ("", "")
     origins: Sequence[PushdownTarget] = ()
-    """Of a subquery: where its rows come from."""
+    """For a subquery: the SELECTs that its rows come from."""
     positions: Mapping[str, int] = field(default_factory=dict)
-    """Of a subquery: which of its columns has a name."""
+    """For a subquery: the positions of its columns, by name."""
 
     def is_called(self, qualifier: Sequence[str]) -> bool:
-        """Whether ``qualifier`` is the alias or, without one, the table or the database and the table."""
+        """Tells whether ``qualifier`` is the alias or, without one, ``table`` or ``database.table``."""
         if len(qualifier) == 1:
             return qualifier[0] == (self.alias or self.table)
         return not self.alias and self.is_table(qualifier)
 
     def is_table(self, qualifier: Sequence[str]) -> bool:
-        """Whether ``qualifier`` is the table or the database and the table, whatever its alias."""
+        """Tells whether ``qualifier`` is ``table`` or ``database.table``, whatever the alias."""
         return tuple(qualifier) in ((self.table,), (self.database, self.table))
 
 
 @lru_cache(4096)
 def column_sql(number: int, name: str) -> Fragment:
-    """The column of a source. Most are those of the last statements: they begin with the same numbers."""
+    """Returns a source's column. It is cached, because numbers begin anew with every statement."""
     return leaf(quote_identifier(column_label(number, name)))
 
 
 def table_source(schema: TableSchema) -> Source:
-    """The columns of one table alone, as source 0."""
+    """Returns a table with its columns as source 0."""
     columns = {
         column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
         for column in schema.columns
@@ -110,35 +118,39 @@ def table_source(schema: TableSchema) -> Source:
 
 
 class PushdownTarget(Protocol):
-    """A SELECT in FROM, as conditions of the query around it reach it
-    (``sql.compile.from_clause.condition_pushdown``)."""
+    """A SELECT in FROM that takes conditions (``sql.compile.from_clause.condition_pushdown``)."""
 
-    def showing(self, types: Sequence[DataType]) -> PushdownTarget:
-        """With its columns converted to these types."""
+    def with_types(self, types: Sequence[DataType]) -> PushdownTarget:
+        """Returns the target with its columns converted to these types."""
 
     def take(self, terms: Sequence[Node], positions: Mapping[str, int]) -> None:
-        """Conditions over bare names, which are those of the columns at these positions."""
+        """Takes conditions over bare names; ``positions`` maps names to output columns."""
 
 
 class ExpressionContext(Protocol):
-    """What is known where an expression stands."""
+    """The names and functions known where an expression stands."""
 
     @property
-    def scope(self) -> Scope: ...
+    def scope(self) -> Scope:
+        """The names of the SELECT."""
 
     @property
-    def environment(self) -> Environment: ...
+    def environment(self) -> Environment:
+        """The time zone, constants and clock of the statement."""
 
     def resolve(self, parts: tuple[str, ...]) -> Typed | None:
-        """What a name means, ``None`` when it means nothing."""
+        """Returns what a name means, or ``None``."""
 
     def compile(self, node: Node) -> Typed:
-        """An expression there."""
+        """Compiles an expression."""
 
 
 @dataclass(slots=True)
 class Scope:
-    """The names of one SELECT. ``outer`` is the query around it; ``correlated`` once a name came from there."""
+    """The names of one SELECT.
+
+    ``outer`` is the surrounding query; ``correlated`` is set once a name came from there.
+    """
 
     sources: list[Source] = field(default_factory=list)
     aliases: dict[str, Node] = field(default_factory=dict)
@@ -146,19 +158,25 @@ class Scope:
     outer: ExpressionContext | None = None
     correlated: bool = False
     inherited: dict[str, Node] = field(default_factory=dict)
-    """The ``WITH expression AS name`` of the queries around: visible in subqueries of FROM too."""
+    """The ``WITH expression AS name`` of the surrounding queries, visible in subqueries of FROM too."""
     using: list[tuple[str, ...]] = field(default_factory=list)
     """The columns of each USING, those of the outer joins last."""
 
     def named(self, qualifier: tuple[str, ...]) -> list[Source]:
-        """The sources that a qualifier means; all for none. An alias hides no table, but goes before one."""
+        """Returns the sources that a qualifier means, all for an empty one.
+
+        An alias hides no table, but wins over one.
+        """
         if not qualifier:
             return self.sources
         called = [source for source in self.sources if source.is_called(qualifier)]
         return called or [source for source in self.sources if source.is_table(qualifier)]
 
     def find_column(self, parts: tuple[str, ...]) -> tuple[Source, SourceColumn, tuple[str, ...]] | None:
-        """The column a name means and the rest of the name (a tuple path). The first of several sources counts."""
+        """Finds the column of a name; the first of several sources wins.
+
+        Returns its source, the column and the rest of the name, a path into a tuple; or ``None``.
+        """
         for split in range(len(parts) - 1, -1, -1):
             qualifier, name, rest = parts[:split], parts[split], parts[split + 1 :]
             if split > 2:
@@ -176,6 +194,7 @@ class Scope:
         return None
 
     def find_common_table(self, name: str) -> tuple[CommonTable, Scope] | None:
+        """Finds a WITH table by name, here and in the surrounding queries."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.common_tables:
@@ -185,7 +204,7 @@ class Scope:
 
 
 def open_inner_scope(outer: ExpressionContext | None, scope: Scope | None) -> Scope:
-    """The scope of a SELECT that sees the names around an expression, or the common tables of the query around it."""
+    """Returns the scope of a SELECT inside an expression (``outer``) or inside FROM (``scope``)."""
     inner = Scope(outer=outer)
     if scope is not None:
         inner.common_tables.update(scope.common_tables)
@@ -194,7 +213,7 @@ def open_inner_scope(outer: ExpressionContext | None, scope: Scope | None) -> Sc
 
 
 def collect_aliases(nodes: Sequence[Node]) -> dict[str, Node]:
-    """All ``expression AS name`` of these trees, not looking into subqueries."""
+    """Returns all ``expression AS name`` of these trees, without subqueries. Raises ``UserError`` 179."""
     aliases: dict[str, Node] = {}
     for root in nodes:
         for node in walk(root, into_queries=False):

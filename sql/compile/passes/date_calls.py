@@ -1,4 +1,4 @@
-"""``DATE_ADD(DAY, 3, d)`` is ``d + toIntervalDay(3)``, and so are its other spellings."""
+"""Rewrites ``DATE_ADD(DAY, 3, d)`` and its variants as ``d + toIntervalDay(3)``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ _SIGNS = {
 
 
 def rewrite(query: Query, given: Mapping[str, str]) -> Query:
+    """Rewrites all such calls of a query."""
     result = transform(query, rewrite_call)
     assert isinstance(result, Query)
     return result
 
 
 def rewrite_call(node: Node) -> Node:
+    """Rewrites one call; other nodes are returned unchanged."""
     if not isinstance(node, Function) or node.name.lower() not in _SIGNS:
         return node
     operator = _SIGNS[node.name.lower()]

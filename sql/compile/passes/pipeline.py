@@ -1,4 +1,4 @@
-"""Rewrites of the tree before names are resolved: one a module, run in this order."""
+"""Runs the rewrites of the tree before names are resolved, in a fixed order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PASSES: tuple[Callable[[Query, Mapping[str, str]], Query], ...] = (
 
 
 def run_passes(query: Query, given: Mapping[str, str]) -> Query:
-    """The query after all passes. ``given`` are the values of query parameters."""
+    """Returns the query after all passes; ``given`` are the values of query parameters."""
     for step in PASSES:
         query = step(query, given)
     return query

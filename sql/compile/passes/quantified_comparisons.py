@@ -1,5 +1,7 @@
-"""``x = ANY (SELECT …)`` is ``x IN``, ``x != ALL (SELECT …)`` is ``x NOT IN``; the others need min or max and are
-refused."""
+"""Rewrites ``x = ANY (SELECT …)`` as ``x IN`` and ``x != ALL (SELECT …)`` as ``x NOT IN``.
+
+The other quantified comparisons are not supported, and are refused later.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,13 @@ _SETS = {("equals", "_any"): "in", ("notEquals", "_all"): "notIn"}
 
 
 def rewrite(query: Query, given: Mapping[str, str]) -> Query:
-    result = transform(query, _change)
+    """Rewrites all such comparisons of a query."""
+    result = transform(query, _rewrite_node)
     assert isinstance(result, Query)
     return result
 
 
-def _change(node: Node) -> Node:
+def _rewrite_node(node: Node) -> Node:
     if isinstance(node, Function) and len(node.args) == 2 and isinstance(node.args[1], Function):
         name = _SETS.get((node.name, node.args[1].name))
         if name is not None:

@@ -1,7 +1,7 @@
-r"""``{name:Type}`` becomes the parameter's value, read as a value of its type.
+r"""Replaces ``{name:Type}`` by the parameter's value, parsed as a value of its type.
 
-Text is in escaped form, as in TabSeparated (``a\tb`` is three characters); arrays, tuples and maps are literals, in
-which nothing but values may stand. Source: ClickHouse documentation, "Query parameters".
+Texts are escaped as in TabSeparated (``a\tb`` is three characters). Arrays, tuples and maps are literals that contain
+nothing but values. Source: ClickHouse documentation, "Query parameters".
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _LITERAL_FUNCTIONS = frozenset({"array", "tuple", "map"})
 
 
 def rewrite(query: Query, given: Mapping[str, str]) -> Query:
+    """Replaces all parameters of a query. Raises ``UserError`` 25, 456, 457."""
+
     def change(node: Node) -> Node:
         return parameter_value(node, given) if isinstance(node, Parameter) else node
 
@@ -33,7 +35,10 @@ def rewrite(query: Query, given: Mapping[str, str]) -> Query:
 
 
 def parameter_value(parameter: Parameter, given: Mapping[str, str]) -> Node:
-    """Raises 456 (UNKNOWN_QUERY_PARAMETER), 457 for a text that is no such value."""
+    """Returns the value of a parameter as a tree.
+
+    Raises 456 (UNKNOWN_QUERY_PARAMETER), 457 for an invalid text, 25 for an invalid escape.
+    """
     if parameter.name not in given:
         name = parameter.name
         raise UserError("UNKNOWN_QUERY_PARAMETER", f"Substitution `{name}` is not set: pass param_{name}")
@@ -46,24 +51,24 @@ def parameter_value(parameter: Parameter, given: Mapping[str, str]) -> Node:
     bare = type_.inner if isinstance(type_, NullableType) else type_
     if isinstance(bare, IntegerType):
         if not _INTEGER.match(text):
-            raise _bad(parameter, text)
+            raise _invalid_value_error(parameter, text)
         number = int(text)
         if not bare.minimum <= number <= bare.maximum:
-            raise _bad(parameter, text)
-        if type_ is bare and _literal_type_is(number, bare):
+            raise _invalid_value_error(parameter, text)
+        if type_ is bare and _is_literal_type(number, bare):
             return Literal(number, text)
         return Function("CAST", (Literal(number, text), Literal(parameter.type)))
     if isinstance(bare, ArrayType | TupleType | MapType):
-        return Function("CAST", (_literal_of(parameter, text), Literal(parameter.type)))
-    value = _unescaped(parameter, text)
+        return Function("CAST", (_parse_composite(parameter, text), Literal(parameter.type)))
+    value = _unescape(parameter, text)
     return (
         Literal(value) if isinstance(type_, StringType) else Function("CAST", (Literal(value), Literal(parameter.type)))
     )
 
 
-def _unescaped(parameter: Parameter, text: str) -> str:
+def _unescape(parameter: Parameter, text: str) -> str:
     if _BARE_SEPARATOR.match(text):
-        raise _bad(parameter, text, " (tabs and line feeds must be escaped)")
+        raise _invalid_value_error(parameter, text, " (tabs and line feeds must be escaped)")
     if "\\" not in text:
         return text
     if (len(text) - len(text.rstrip("\\"))) % 2:
@@ -73,15 +78,15 @@ def _unescaped(parameter: Parameter, text: str) -> str:
     return str(unescape(pa.array([text]))[0])
 
 
-def _literal_of(parameter: Parameter, text: str) -> Node:
-    """An array, tuple or map of literals. Anything else would be code from outside."""
+def _parse_composite(parameter: Parameter, text: str) -> Node:
+    """Parses an array, tuple or map of literals. Anything else would be code injection, and is refused."""
     if text[:1] == "{":
         return Literal(text)
     if text[:1] not in ("[", "("):
-        raise _bad(parameter, text)
+        raise _invalid_value_error(parameter, text)
     tree = parse_expression(text)
     if not _is_value(tree):
-        raise _bad(parameter, text)
+        raise _invalid_value_error(parameter, text)
     return tree
 
 
@@ -91,11 +96,11 @@ def _is_value(node: Node) -> bool:
     return isinstance(node, Literal)
 
 
-def _literal_type_is(number: int, type_: IntegerType) -> bool:
+def _is_literal_type(number: int, type_: IntegerType) -> bool:
     return integer_literal_type(number) == type_
 
 
-def _bad(parameter: Parameter, text: str, reason: str = "") -> UserError:
+def _invalid_value_error(parameter: Parameter, text: str, reason: str = "") -> UserError:
     return UserError(
         "BAD_QUERY_PARAMETER",
         f"Value {text[:200]!r} cannot be parsed as {parameter.type} for query parameter '{parameter.name}'{reason}",

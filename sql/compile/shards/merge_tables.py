@@ -1,7 +1,8 @@
-"""Several tables read as one (``ENGINE = Merge``, ``merge(…)``): a union of SELECTs, each with what WHERE says of it.
+"""Several tables read as one (``ENGINE = Merge``, ``merge(…)``): a union of SELECTs.
 
-A column that one of them lacks has its type's default there, one of another type is converted. ``_table`` and
-``_database`` are constants of each SELECT, so that a condition on them leaves tables out.
+Each SELECT gets the conditions of WHERE. A column that one table lacks has its type's default there; a column of
+another type is converted. ``_table`` and ``_database`` are constants of each SELECT, so a condition on them leaves
+tables out.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ TABLE, DATABASE = "_table", "_database"
 
 @dataclass(frozen=True, slots=True)
 class MergedTable:
-    """``is_merged``: it reads others itself, whose names count."""
+    """One of the tables. ``is_merged``: it reads other tables itself, and ``_table`` names those."""
 
     database: str
     table: str
@@ -52,24 +53,27 @@ class MergedTable:
 
 @dataclass(frozen=True)
 class MergedTables:
-    """The tables, with the schema of each; ``schema`` is that of all. ``None`` of ``columns`` are all."""
+    """The tables, their common ``schema``, and the columns to read; ``columns`` ``None`` means all."""
 
     schema: TableSchema
     tables: tuple[MergedTable, ...]
     columns: frozenset[str] | None = None
     where: tuple[Node, ...] = ()
     source: NamedTable = _PLAIN
-    """Has what is said of FINAL and SAMPLE."""
+    """Carries FINAL and SAMPLE."""
 
     def read_as(self, table: NamedTable) -> MergedTables:
+        """Returns the tables with the FINAL and SAMPLE of ``table``, as written in FROM."""
         return replace(self, source=table)
 
     @property
     def hidden(self) -> Sequence[Column]:
+        """The virtual columns ``_table`` and ``_database``, unless the schema has them."""
         return [Column(name, _NAME) for name in (TABLE, DATABASE) if name not in self.schema]
 
     @property
     def read_columns(self) -> list[Column]:
+        """The columns that the query reads, at least one."""
         every = [*self.schema.columns, *self.hidden]
         chosen = [column for column in every if self.columns is None or column.name in self.columns]
         return chosen or every[:1]
@@ -78,7 +82,10 @@ class MergedTables:
 def with_pushed_conditions(
     tables: MergedTables, select: Select, named: ResolvedTable, statement: StatementContext
 ) -> MergedTables:
-    """The only table of a SELECT: of the columns that it mentions, and what of its WHERE each table can look at."""
+    """Returns the tables with the columns and conditions of a SELECT that reads only them.
+
+    Conditions that a table cannot check by itself are left out.
+    """
     columns = {
         column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
         for column in [*tables.schema.columns, *tables.hidden]
@@ -91,10 +98,10 @@ def with_pushed_conditions(
     terms = [term for node in (select.prewhere, select.where) for term in conjuncts(node)]
     found = [names.expression(term) for term in terms]
     where = tuple(term for term in found if term is not None and not any(isinstance(p, Lambda) for p in walk(term)))
-    return replace(tables, where=where, columns=_mentioned(select, tables))
+    return replace(tables, where=where, columns=_find_mentioned_columns(select, tables))
 
 
-def _mentioned(select: Select, tables: MergedTables) -> frozenset[str] | None:
+def _find_mentioned_columns(select: Select, tables: MergedTables) -> frozenset[str] | None:
     words: set[str] = set()
     for node in walk(select):
         if isinstance(node, Star):
@@ -107,8 +114,8 @@ def _mentioned(select: Select, tables: MergedTables) -> frozenset[str] | None:
 
 
 def compile_union(tables: MergedTables, statement: StatementContext) -> Query:
-    """The rows of all, with the columns that are read."""
-    found = (_select(tables, table, statement) for table in tables.tables)
+    """Returns a query of the rows of all tables, with the columns that are read."""
+    found = (_compile_table(tables, table, statement) for table in tables.tables)
     selects = [select for select in found if select is not None]
     if not selects:
         items = tuple(Alias(_default(column), column.name) for column in tables.read_columns)
@@ -116,9 +123,9 @@ def compile_union(tables: MergedTables, statement: StatementContext) -> Query:
     return selects[0] if len(selects) == 1 else Union(tuple(selects), ("UNION ALL",) * (len(selects) - 1))
 
 
-def _select(tables: MergedTables, table: MergedTable, statement: StatementContext) -> Select | None:
-    """``None`` where a condition that names no column of the table does not hold."""
-    own = _own_columns(tables, table)
+def _compile_table(tables: MergedTables, table: MergedTable, statement: StatementContext) -> Select | None:
+    """Returns the SELECT of one table; ``None`` if a condition without its columns is false."""
+    own = _column_replacer(tables, table)
     terms = []
     for term in tables.where:
         mine = transform(term, own)
@@ -135,7 +142,7 @@ def _select(tables: MergedTables, table: MergedTable, statement: StatementContex
     )
 
 
-def _own_columns(tables: MergedTables, table: MergedTable) -> Callable[[Node], Node]:
+def _column_replacer(tables: MergedTables, table: MergedTable) -> Callable[[Node], Node]:
     constants = {} if table.is_merged else {TABLE: table.table, DATABASE: table.database}
 
     def own(node: Node) -> Node:

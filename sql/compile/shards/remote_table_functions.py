@@ -1,5 +1,4 @@
-"""The table functions that read other tables, of other servers (``remote``, ``cluster``, ``clusterAllReplicas``) or of
-this one (``merge``).
+"""Table functions that read other tables: ``remote``, ``cluster``, ``clusterAllReplicas``, ``merge``.
 
 ::
 
@@ -35,7 +34,10 @@ _SYSTEM_ONE = NamedTable("system", "one")
 
 @dataclass(frozen=True, slots=True)
 class RemoteFunction:
-    """``servers`` are addresses or the name of a cluster, ``table`` what each of them reads."""
+    """The arguments of ``remote``, ``cluster`` or ``clusterAllReplicas``.
+
+    ``servers`` are addresses or the name of a cluster; ``table`` is what each of them reads.
+    """
 
     name: str
     servers: str
@@ -47,7 +49,11 @@ class RemoteFunction:
 
 @dataclass(frozen=True, slots=True)
 class MergeFunction:
-    """``database`` is a name, or a regular expression, as ``tables`` is; ``None``: that of the session."""
+    """The arguments of ``merge``.
+
+    ``database`` is a name, or a regular expression if ``is_pattern``; ``None`` is the session's. ``tables`` is a
+    regular expression.
+    """
 
     database: str | None
     is_pattern: bool
@@ -55,19 +61,25 @@ class MergeFunction:
 
 
 def parse_remote_function(node: TableFunction, statement: StatementContext) -> StreamedRelation | MergedTables | None:
-    """``None`` for a function that is none of these. Raises 42, 36."""
+    """Returns the relation of such a table function; ``None`` for any other function.
+
+    Raises ``UserError`` 36, 42.
+    """
     if node.name not in SHARD_FUNCTIONS:
         return None
-    arguments = _Arguments(node, statement)
-    return statement.catalog.other_tables(arguments.merged() if node.name == "merge" else arguments.parsed())
+    arguments = _FunctionArguments(node, statement)
+    return statement.catalog.other_tables(arguments.parse_merge() if node.name == "merge" else arguments.parse_remote())
 
 
 @dataclass
-class _Arguments:
+class _FunctionArguments:
+    """The arguments of one call, to be parsed."""
+
     node: TableFunction
     statement: StatementContext
 
-    def parsed(self) -> RemoteFunction:
+    def parse_remote(self) -> RemoteFunction:
+        """Parses ``remote``, ``cluster`` and ``clusterAllReplicas``. Raises ``UserError`` 36, 42."""
         name, args = self.node.name, list(self.node.args)
         if not 1 <= len(args) <= 6 or (name == "remote" and len(args) < 2):
             raise UserError(
@@ -75,18 +87,19 @@ class _Arguments:
                 f"{name} takes {'addresses' if name == 'remote' else 'a cluster'}, database and table"
                 f"{', user, password' if name == 'remote' else ''} and a sharding key, not {len(args)} arguments",
             )
-        servers = self._text(args.pop(0))
-        table = self._table(args) if args else _SYSTEM_ONE
+        servers = self._text_argument(args.pop(0))
+        table = self._take_table(args) if args else _SYSTEM_ONE
         credentials: list[str] = []
         while name == "remote" and args and isinstance(args[0], Literal) and len(credentials) < 2:
-            credentials.append(self._text(args.pop(0)))
+            credentials.append(self._text_argument(args.pop(0)))
         key = args.pop(0) if args else None
         if args:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{name} has arguments behind its sharding key")
         user, password = (*credentials, "default", "")[:2] if len(credentials) != 1 else (credentials[0], "")
         return RemoteFunction(name, servers, table, user, password, key)
 
-    def merged(self) -> MergeFunction:
+    def parse_merge(self) -> MergeFunction:
+        """Parses ``merge``. Raises ``UserError`` 36, 42."""
         args = self.node.args
         if not 1 <= len(args) <= 2:
             raise UserError(
@@ -94,31 +107,31 @@ class _Arguments:
                 "Table function 'merge' requires from 1 to 2 parameters: a database, and a regular expression for "
                 f"names of tables; {len(args)} are given",
             )
-        tables = self._text(args[-1])
+        tables = self._text_argument(args[-1])
         if len(args) == 1:
             return MergeFunction(None, False, tables)
         first = args[0]
         if isinstance(first, Function) and first.name.upper() == "REGEXP" and len(first.args) == 1:
-            return MergeFunction(self._text(first.args[0]), True, tables)
-        return MergeFunction(self._text(first), False, tables)
+            return MergeFunction(self._text_argument(first.args[0]), True, tables)
+        return MergeFunction(self._text_argument(first), False, tables)
 
-    def _table(self, args: list[Node]) -> Node:
-        """Takes what names the table."""
+    def _take_table(self, args: list[Node]) -> Node:
+        """Removes the arguments that name the table, and returns the table."""
         first = args.pop(0)
         if isinstance(first, Function) and first.name == "view" and isinstance(first.args[0], Subquery):
             return SubqueryTable(first.args[0].query)
         if isinstance(first, Function) and first.name != "currentDatabase":
             return TableFunction(first.name, first.args)
-        text = self._text(first)
+        text = self._text_argument(first)
         if "." in text:
             database, _, table = text.partition(".")
             return NamedTable(database, table)
         if not args:
             return NamedTable(None, text)
-        return NamedTable(text, self._text(args.pop(0)))
+        return NamedTable(text, self._text_argument(args.pop(0)))
 
-    def _text(self, node: Node) -> str:
-        """A constant, or a bare word."""
+    def _text_argument(self, node: Node) -> str:
+        """Returns a constant or a bare word as a text. Raises ``UserError`` 36."""
         if isinstance(node, Identifier):
             return ".".join(node.parts)
         rows = ExpressionCompiler(Scope(), self.statement.environment, self.statement)

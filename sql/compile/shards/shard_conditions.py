@@ -1,4 +1,4 @@
-"""Scans of tables of shards: of what WHERE says, the shards hear what they can compute."""
+"""Sends a scan's conditions to the shards, as far as they can compute them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sql.compile.shards.sharded_relation import ShardedRelation
 
 
 def push_conditions_to_shards(scan: Scan) -> None:
-    """Has only rows sent that the conditions leave: they are looked at here too."""
+    """Sends the scan's conditions to the shards; they are checked here as well."""
     relation = scan.source.relation
     if not isinstance(relation, ShardedRelation) or not scan.conditions:
         return

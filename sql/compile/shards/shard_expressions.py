@@ -1,6 +1,7 @@
-"""Expressions of a query as another server can compute them: over the bare columns of one table, aliases spelled out.
+"""Rewrites expressions for another server: over the bare columns of one table, with aliases expanded.
 
-What would mean something else there (chance, the server itself, the query around) has no such form.
+Expressions that would mean something else there (random values, the server itself, the surrounding query) have no such
+form.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sql.grammar.syntax_tree import (
     StarColumn,
 )
 
-_OF_THE_SERVER = frozenset(
+_SERVER_FUNCTIONS = frozenset(
     {
         "rand", "rand32", "rand64", "randCanonical", "randConstant", "generateUUIDv4", "randomString",
         "randomFixedString", "randomPrintableASCII", "hostName", "currentDatabase", "currentUser", "version", "uptime",
@@ -36,37 +37,40 @@ _OF_THE_SERVER = frozenset(
         "exists", "_any", "_all",
     }
 )  # fmt: skip
-"""Not the same everywhere, not one value a row, or more than expressions."""
+"""Functions that depend on the server or on chance, do not give one value a row, or have side effects."""
 
-_MOST_NODES = 100_000
-"""That are looked at for one SELECT."""
+_MAX_NODES = 100_000
+"""Nodes that may be rewritten for one SELECT."""
 
 
 class NotShardableError(Exception):
-    """There is no such form."""
+    """The expression has no form that another server can compute."""
 
 
 class ShardExpressionWriter:
-    """The names of one SELECT as one of its sources knows them."""
+    """A rewriter of one SELECT's expressions over the columns of one of its sources."""
 
     def __init__(self, scope: Scope, source: Source, environment: Environment) -> None:
         self._scope = scope
         self._source = source
         self._environment = environment
         self._expanding: list[str] = []
-        self._left = _MOST_NODES
+        self._left = _MAX_NODES
         self.parameters: list[Sequence[str]] = []
-        """Of the lambdas around."""
+        """The parameters of the surrounding lambdas."""
 
     def expression(self, node: Node) -> Node | None:
-        """``None`` where there is no such form."""
+        """Returns the rewritten expression, or ``None`` if there is no such form."""
         try:
-            return self.local(node)
+            return self.rewrite(node)
         except NotShardableError:
             return None
 
-    def local(self, node: Node) -> Node:
-        """Raises :class:`NotShardableError`, also where aliases made of each other grow too large."""
+    def rewrite(self, node: Node) -> Node:
+        """Returns the rewritten expression.
+
+        Raises :class:`NotShardableError`, also where aliases made of each other grow too large.
+        """
         self._left -= 1
         if self._left < 0:
             raise NotShardableError
@@ -76,7 +80,7 @@ class ShardExpressionWriter:
             case Alias(expression, name):
                 self.enter(name)
                 try:
-                    return self.local(expression)
+                    return self.rewrite(expression)
                 finally:
                     self.leave()
             case Identifier(parts):
@@ -86,7 +90,7 @@ class ShardExpressionWriter:
             case Lambda(parameters, body):
                 self.parameters.append(parameters)
                 try:
-                    return Lambda(parameters, self.local(body))
+                    return Lambda(parameters, self.rewrite(body))
                 finally:
                     self.parameters.pop()
             case Function():
@@ -94,10 +98,11 @@ class ShardExpressionWriter:
         raise NotShardableError
 
     def order(self, item: OrderItem) -> OrderItem:
-        return replace(item, expression=self.local(item.expression))
+        """Rewrites an ORDER BY item. Raises :class:`NotShardableError`."""
+        return replace(item, expression=self.rewrite(item.expression))
 
     def alias(self, parts: tuple[str, ...]) -> Node | None:
-        """What the name stands for, if it is an alias. To be looked at inside :meth:`expanded`."""
+        """Returns the expression of an alias, or ``None``; it must be used between enter and leave."""
         name = parts[0]
         is_qualified = len(parts) > 1 and bool(self._scope.named(parts[:1]))
         if name not in self._scope.aliases or name in self._expanding or is_qualified:
@@ -105,12 +110,15 @@ class ShardExpressionWriter:
         return self._scope.aliases[name]
 
     def is_parameter(self, name: str) -> bool:
+        """Tells whether a surrounding lambda has a parameter of this name."""
         return any(name in parameters for parameters in self.parameters)
 
     def enter(self, name: str) -> None:
+        """Marks an alias as being expanded: inside its expression the name means something else."""
         self._expanding.append(name)
 
     def leave(self) -> None:
+        """Ends the expansion of the last alias."""
         self._expanding.pop()
 
     def _identifier(self, parts: tuple[str, ...]) -> Node:
@@ -120,7 +128,7 @@ class ShardExpressionWriter:
         if target is not None:
             self.enter(parts[0])
             try:
-                return _path(self.local(target), parts[1:])
+                return _follow_path(self.rewrite(target), parts[1:])
             finally:
                 self.leave()
         found = self._scope.find_column(parts)
@@ -132,25 +140,26 @@ class ShardExpressionWriter:
         definition = column.definition
         if definition is not None and definition.default_kind == "ALIAS":
             own = ShardExpressionWriter(Scope([self._source]), self._source, self._environment)
-            value = own.local(parse_expression(definition.default_expression))
-            return _path(Function("CAST", (value, Literal(str(definition.type)))), rest)
-        return _path(Identifier((column.name,)), rest)
+            value = own.rewrite(parse_expression(definition.default_expression))
+            return _follow_path(Function("CAST", (value, Literal(str(definition.type)))), rest)
+        return _follow_path(Identifier((column.name,)), rest)
 
     def _function(self, node: Function) -> Node:
+        """Rewrites a call. Raises :class:`NotShardableError`."""
         name = canonical_function_name(node.name)
         if name in ("now", "today", "yesterday") and not node.args:
             return self._moment(name)
         is_set = name in ("in", "notIn", "globalIn", "globalNotIn")
-        if node.window is not None or name in _OF_THE_SERVER or is_aggregate_call(node):
+        if node.window is not None or name in _SERVER_FUNCTIONS or is_aggregate_call(node):
             raise NotShardableError
         if find_rule(name) is None and not is_set and name != "tuple":
-            raise NotShardableError  # special forms of this server
+            raise NotShardableError  # special forms may need this server's context
         if is_set:
             name = {"globalIn": "in", "globalNotIn": "notIn"}.get(name, name)
-        return replace(node, name=name, args=tuple(self.local(arg) for arg in node.args))
+        return replace(node, name=name, args=tuple(self.rewrite(arg) for arg in node.args))
 
     def _moment(self, name: str) -> Node:
-        """All shards get the time of this query."""
+        """Returns the time of this query as a constant, the same for all shards."""
         now = self._environment.now
         if name == "now":
             return Function("toDateTime", (Literal(int(now)),))
@@ -159,7 +168,7 @@ class ShardExpressionWriter:
         return Function("toDate", (Literal(day.isoformat()),))
 
 
-def _path(value: Node, names: Sequence[str]) -> Node:
+def _follow_path(value: Node, names: Sequence[str]) -> Node:
     for name in names:
         value = Function("tupleElement", (value, Literal(name)))
     return value

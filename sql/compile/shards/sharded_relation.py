@@ -1,4 +1,4 @@
-"""What the compiler sees of a table whose rows lie in shards, on other servers: it answers queries over each."""
+"""Interface of tables whose rows lie in shards on other servers, as the compiler sees them."""
 
 from __future__ import annotations
 
@@ -11,38 +11,45 @@ from sql.grammar.syntax_tree import NamedTable, Node, OrderItem, Select
 from sql.relations import StreamedRelation
 
 SHARD_NUMBER = "_shard_num"
-"""The column that tells of a row which shard it comes from; in what a shard is asked, its number."""
+"""Virtual column: the number of a row's shard. In the query sent to a shard, that shard's number."""
 
 
 @runtime_checkable
 class ShardedRelation(StreamedRelation, Protocol):
-    """Expressions that it is given name nothing but its columns, bare."""
+    """A table in shards. Expressions given to it name only its columns, without qualifiers."""
 
     @property
-    def shard_count(self) -> int: ...
+    def shard_count(self) -> int:
+        """The number of shards."""
 
     @property
     def remote_table(self) -> Node:
-        """What each shard reads."""
+        """The table that each shard reads."""
 
     def read_as(self, table: NamedTable) -> ShardedRelation:
-        """With FINAL and SAMPLE of what stands in FROM."""
+        """Returns the relation with the FINAL and SAMPLE of ``table``, as written in FROM."""
 
     def narrowed(
         self, where: Sequence[Node], order_by: Sequence[OrderItem] = (), limit: int | None = None
     ) -> ShardedRelation:
-        """Of the rows for which these hold; with ``limit``, at least the first so many in this order."""
+        """Returns the relation limited to rows for which the conditions hold.
+
+        With ``limit`` each shard sends at least its first rows in this order, and need not send more.
+        """
 
     def answering(self, select: Select, columns: Sequence[Column]) -> StreamedRelation:
-        """The rows of all shards' answers to a query, which says nothing of FROM."""
+        """Returns all shards' answers to a query without FROM."""
 
     def knows(self, table: NamedTable) -> bool:
-        """Whether this names the same on this server and on the shards, and is no table of the session alone."""
+        """Tells whether ``table`` names the same table on this server and on the shards.
+
+        A table of the session alone does not count.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTable(Node):
-    """What stands in FROM once it has been looked up."""
+    """A table in FROM after it has been looked up."""
 
     relation: Any = field(hash=False)
     alias: str = ""

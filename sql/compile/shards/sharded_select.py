@@ -1,8 +1,8 @@
-"""SELECT over one table of shards: what each shard computes, and the query that is left for this server.
+"""Splits a SELECT over one table of shards into the shards' part and the part of this server.
 
-Pushed are conditions, groups with parts of aggregates, and ORDER BY with LIMIT. A set of ``IN (SELECT …)`` is each
-shard's own, as ClickHouse has it, where it reads tables that every server has; with GLOBAL, and where it reads tables
-of shards (``distributed_product_mode``), it is made here, once. Joins are made here.
+Conditions, groups with partial aggregates, and ORDER BY with LIMIT are sent to the shards. The set of an ``IN (SELECT
+…)`` is computed by each shard, as in ClickHouse, if it reads tables that every server has. With GLOBAL, or if it reads
+tables of shards (``distributed_product_mode``), it is computed here, once. Joins are computed here.
 """
 
 from __future__ import annotations
@@ -44,33 +44,38 @@ _SETS = {"in": "in", "notIn": "notIn", "globalIn": "in", "globalNotIn": "notIn"}
 _GLOBAL = ("globalIn", "globalNotIn")
 
 Describe = Callable[[Query], Sequence[Column]]
-"""The columns of a query's result. Raises what is wrong with it."""
+"""Returns the columns of a query's result. Raises ``UserError`` for whatever is wrong with it."""
 
 
 def rewrite_over_shards(select: Select, scope: Scope, statement: StatementContext, describe: Describe) -> Select:
-    """The same SELECT where its FROM has no table of shards."""
+    """Rewrites a SELECT over a table of shards; other SELECTs are returned unchanged.
+
+    Raises ``UserError`` 288 (DISTRIBUTED_IN_JOIN_SUBQUERY_DENIED).
+    """
     known = {table.name for table in select.common_tables}
     main = select.source
     while isinstance(main, Join | ArrayJoin):
         main = main.left if isinstance(main, Join) else main.source
-    named = _looked_up(main, known, scope, statement)
+    named = _resolve_table(main, known, scope, statement)
     if named is None:
         return select
     relation = named.relation
     if isinstance(relation, MergedTables):
         if main is select.source:
             named = replace(named, relation=with_pushed_conditions(relation, select, named, statement))
-        return _with_source(select, named)
+        return _replace_main_table(select, named)
     if relation.shard_count > 1:
         _check_joins(select.source, known, scope, statement)
         _check_sets(select, known, scope, statement)
     if isinstance(select.source, Join | ArrayJoin):
-        return _with_source(select, named)
-    return _Rewriting(select, relation, named, scope, statement, describe).rewritten()
+        return _replace_main_table(select, named)
+    return _ShardedSelect(select, relation, named, scope, statement, describe).rewrite()
 
 
-def _looked_up(source: Node | None, known: set[str], scope: Scope, statement: StatementContext) -> ResolvedTable | None:
-    """What stands for a table of shards or of other tables."""
+def _resolve_table(
+    source: Node | None, known: set[str], scope: Scope, statement: StatementContext
+) -> ResolvedTable | None:
+    """Resolves a table of shards or a merge of tables; ``None`` for any other source."""
     relation: object = None
     if isinstance(source, NamedTable):
         is_common = source.database is None and (
@@ -87,13 +92,18 @@ def _looked_up(source: Node | None, known: set[str], scope: Scope, statement: St
     return None
 
 
-def _sharded(source: Node | None, known: set[str], scope: Scope, statement: StatementContext) -> ShardedRelation | None:
-    found = _looked_up(source, known, scope, statement)
+def _find_sharded_relation(
+    source: Node | None, known: set[str], scope: Scope, statement: StatementContext
+) -> ShardedRelation | None:
+    found = _resolve_table(source, known, scope, statement)
     return found.relation if found is not None and isinstance(found.relation, ShardedRelation) else None
 
 
-def _with_source(select: Select, named: ResolvedTable) -> Select:
-    """The main table looked up once: what it is may be known to another server alone."""
+def _replace_main_table(select: Select, named: ResolvedTable) -> Select:
+    """Puts the resolved main table into FROM, so that it is looked up only once.
+
+    What the table is may be known to another server alone.
+    """
 
     def put(source: Node | None) -> Node:
         if isinstance(source, Join):
@@ -108,7 +118,7 @@ def _check_joins(source: Node | None, known: set[str], scope: Scope, statement: 
         if isinstance(source, Join):
             tables = [node for node in walk(source.right) if isinstance(node, NamedTable | TableFunction)]
             if not source.is_global and any(_is_sharded(table, known, scope, statement) for table in tables):
-                _deny_product(statement)
+                _check_product_mode(statement)
             source = source.left
         else:
             source = source.source
@@ -120,18 +130,18 @@ def _check_sets(select: Select, known: set[str], scope: Scope, statement: Statem
             if isinstance(call, Function) and call.name in ("in", "notIn") and isinstance(call.args[-1], Subquery):
                 tables = [node for node in walk(call.args[-1]) if isinstance(node, NamedTable | TableFunction)]
                 if any(_is_sharded(table, known, scope, statement) for table in tables):
-                    _deny_product(statement)
+                    _check_product_mode(statement)
 
 
 def _is_sharded(table: Node, known: set[str], scope: Scope, statement: StatementContext) -> bool:
-    """A name that is not known here is of something else (a common table of the subquery)."""
+    """Tells whether a table lies in shards; unknown names (a common table of the subquery) do not."""
     try:
-        return _sharded(table, known, scope, statement) is not None
+        return _find_sharded_relation(table, known, scope, statement) is not None
     except UserError:
         return False
 
 
-def _deny_product(statement: StatementContext) -> None:
+def _check_product_mode(statement: StatementContext) -> None:
     if statement.settings.distributed_product_mode == "deny":
         raise UserError(
             "DISTRIBUTED_IN_JOIN_SUBQUERY_DENIED",
@@ -142,7 +152,9 @@ def _deny_product(statement: StatementContext) -> None:
 
 
 @dataclass
-class _Rewriting:
+class _ShardedSelect:
+    """One SELECT over a table of shards, being rewritten."""
+
     select: Select
     relation: ShardedRelation
     named: ResolvedTable
@@ -150,19 +162,20 @@ class _Rewriting:
     statement: StatementContext
     describe: Describe
 
-    def rewritten(self) -> Select:
+    def rewrite(self) -> Select:
+        """Returns the SELECT for this server over a relation that asks the shards."""
         select = self.select
-        names = self._names()
+        names = self._expression_writer()
         terms = [term for node in (select.prewhere, select.where) for term in conjuncts(node)]
         pushed: list[Node] = []
         left: list[Node] = []
         is_whole = True
         for term in terms:
-            of_shards, has_set = self._of_shards(term, names)
+            of_shards, has_set = self._push_condition(term, names)
             if of_shards is not None:
                 pushed.append(of_shards)
             if of_shards is None or not has_set:
-                left.append(term)  # where both know, both look: what is left out costs nothing
+                left.append(term)  # checked on both sides: rows that a shard leaves out cost nothing here
             is_whole &= of_shards is not None
         relation = self.relation.narrowed(pushed)
         columns = [*relation.schema.names, *(column.name for column in relation.hidden)]
@@ -173,11 +186,12 @@ class _Rewriting:
             answer: StreamedRelation = relation.answering(asked, self.describe(replace(asked, source=source)))
             return replace(whole, source=ResolvedTable(answer, "", self.named.database, self.named.table))
         if is_whole:
-            relation = self._first_rows(relation, names)
+            relation = self._limit_shards(relation, names)
         where = left[0] if len(left) == 1 else Function("and", tuple(left)) if left else None
         return replace(select, source=replace(self.named, relation=relation), prewhere=None, where=where)
 
-    def _names(self) -> ShardExpressionWriter:
+    def _expression_writer(self) -> ShardExpressionWriter:
+        """Returns the writer of conditions and keys over the table's columns."""
         relation, named, select = self.relation, self.named, self.select
         columns = {
             column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
@@ -193,15 +207,15 @@ class _Rewriting:
 
     # WHERE ------------------------------------------------------------------------------------------------------------
 
-    def _of_shards(self, term: Node, names: ShardExpressionWriter) -> tuple[Node | None, bool]:
-        """The condition as the shards compute it, and whether a set of it is theirs."""
+    def _push_condition(self, term: Node, names: ShardExpressionWriter) -> tuple[Node | None, bool]:
+        """Returns the condition as the shards compute it, or ``None``, and whether its set is theirs."""
         if isinstance(term, Function) and term.name in _SETS and len(term.args) == 2:
-            query = self._query_of_set(term.args[1], names)
+            query = self._find_set_query(term.args[1], names)
             if query is not None:
-                return self._with_set(term, query, names), True
+                return self._push_set(term, query, names), True
         return names.expression(term), False
 
-    def _query_of_set(self, node: Node, names: ShardExpressionWriter) -> Query | None:
+    def _find_set_query(self, node: Node, names: ShardExpressionWriter) -> Query | None:
         if isinstance(node, Subquery):
             return node.query
         if not isinstance(node, Identifier) or len(node.parts) > 2 or names.expression(node) is not None:
@@ -209,7 +223,8 @@ class _Rewriting:
         *database, table = node.parts
         return Select((Star(),), source=NamedTable(database[0] if database else None, table))
 
-    def _with_set(self, term: Function, query: Query, names: ShardExpressionWriter) -> Node | None:
+    def _push_set(self, term: Function, query: Query, names: ShardExpressionWriter) -> Node | None:
+        """Returns an IN whose set each shard computes, or ``None``."""
         known = {node.name for node in walk(query) if isinstance(node, CommonTable)}
         tables = [node for node in walk(query) if isinstance(node, NamedTable | TableFunction)]
         sharded = [table for table in tables if _is_sharded(table, known, self.scope, self.statement)]
@@ -223,18 +238,21 @@ class _Rewriting:
             return None
         try:
             self.describe(query)
-            own = transform(query, lambda node: self._own_table(node, known))
+            own = transform(query, lambda node: self._rename_table(node, known))
         except (UserError, NotShardableError):
-            return None  # of the query around, or of the session alone
+            return None  # it needs the surrounding query, or tables of this session
         return Function(_SETS[term.name], (value, Subquery(own)))  # type: ignore[arg-type]
 
-    def _own_table(self, node: Node, known: set[str]) -> Node:
-        """A table of a set as the shards call it."""
+    def _rename_table(self, node: Node, known: set[str]) -> Node:
+        """Returns a table of a set under the name that the shards use.
+
+        Raises :class:`NotShardableError`.
+        """
         if isinstance(node, TableFunction) and parse_remote_function(node, self.statement) is None:
             return node
         if not isinstance(node, NamedTable) or (node.database is None and node.table in known):
             return node
-        relation = _sharded(node, known, self.scope, self.statement)
+        relation = _find_sharded_relation(node, known, self.scope, self.statement)
         if relation is not None:
             remote = relation.remote_table
             if not isinstance(remote, NamedTable):
@@ -247,8 +265,11 @@ class _Rewriting:
 
     # ORDER BY and LIMIT -----------------------------------------------------------------------------------------------
 
-    def _first_rows(self, relation: ShardedRelation, names: ShardExpressionWriter) -> ShardedRelation:
-        """Of each shard so many rows as could be the first ones of all, where they are taken as they are."""
+    def _limit_shards(self, relation: ShardedRelation, names: ShardExpressionWriter) -> ShardedRelation:
+        """Limits each shard to as many rows as could be the first ones of all.
+
+        That is possible only if the rows are returned as they are.
+        """
         select = self.select
         counts = (select.limit, select.offset or Literal(0))
         if not all(isinstance(count, Literal) and type(count.value) is int and count.value >= 0 for count in counts):
@@ -263,12 +284,12 @@ class _Rewriting:
         if is_other or any(call.window is not None or call.name in ("arrayJoin", "unnest") for call in calls):
             return relation
         try:
-            order: Sequence[OrderItem] = [names.order(self._positional(item)) for item in select.order_by]
+            order: Sequence[OrderItem] = [names.order(self._resolve_position(item)) for item in select.order_by]
         except NotShardableError:
             return relation
         return relation.narrowed((), order, sum(count.value for count in counts if isinstance(count, Literal)))
 
-    def _positional(self, item: OrderItem) -> OrderItem:
+    def _resolve_position(self, item: OrderItem) -> OrderItem:
         node = item.expression
         if isinstance(node, Literal) and type(node.value) is int:
             if not 1 <= node.value <= len(self.select.expressions):

@@ -177,17 +177,17 @@ def _chunk_table(
     dialect.check(chunk, first_row, len(fields))
     # An empty field of a Nullable column with an expression takes it, \N does not: then only the empty ones are read
     # as null, and \N is told by its text.
-    told_apart = {field.name for field in fields if field is not None and _takes_expression(field, dialect)}
-    raw = _split_fields(chunk, names, first_row, dialect, only_empty=bool(told_apart))
+    make_names_distinct = {field.name for field in fields if field is not None and _takes_expression(field, dialect)}
+    raw = _split_fields(chunk, names, first_row, dialect, only_empty=bool(make_names_distinct))
     arrays, kept = [], []
     for name, field in zip(names, fields, strict=True):
         if field is None:
             continue
         values = raw.column(name).combine_chunks()
-        if field.name in told_apart:
+        if field.name in make_names_distinct:
             arrays.append(pc.is_null(values))
             kept.append(MISSING + field.name)
-        if told_apart:
+        if make_names_distinct:
             values = pc.if_else(pc.equal(values, b"\\N"), None, values)
         arrays.append(_field_values(values, field, first_row, dialect, options))
         kept.append(field.name)

@@ -1,4 +1,4 @@
-"""Sorting arrays and what is computed from all their elements: sums, extremes, differences."""
+"""Array functions over all elements: sorting, sums, extremes, differences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sql.typing.result_types import is_number as is_numeric
 from sql.typing.typed_expressions import FLOAT64, Typed, cast
 
 
-def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
+def _build_sort(name: str, descending: bool) -> Callable[[Call], Typed]:
     direction = "DESC" if descending else "ASC"
 
     def build(call: Call) -> Typed:
@@ -41,7 +41,7 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
                 return Typed(
                     scan_array(sql, call.args[0], lambda own: finish(own, own.values), type_.arrow, is_plain), type_
                 )
-            if descending and isinstance(strip_nullable(type_.inner), FloatType):  # NaN is last both ways
+            if descending and isinstance(strip_nullable(type_.inner), FloatType):  # NaN is last in both directions
                 known = fragment("list_sort(list_filter({}, lambda q: NOT isnan(q)), 'DESC')", items)
                 rest = fragment("list_filter({}, lambda q: q IS NULL OR isnan(q))", items)
                 return Typed(fragment("list_concat({}, list_sort({}, 'ASC', 'NULLS LAST'))", known, rest), type_)
@@ -65,12 +65,12 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
     return build
 
 
-define("arraySort", _sorted("arraySort", False), (1, None), nulls=False)
-define("arrayReverseSort", _sorted("arrayReverseSort", True), (1, None), nulls=False)
+define("arraySort", _build_sort("arraySort", False), (1, None), nulls=False)
+define("arrayReverseSort", _build_sort("arrayReverseSort", True), (1, None), nulls=False)
 
 
-class _Values:
-    """The values to aggregate: the lambda's, or the array's own."""
+class _AggregatedValues:
+    """The values to aggregate: the results of a lambda, or the array's own elements."""
 
     def __init__(self, call: Call) -> None:
         self._name = call.name
@@ -86,24 +86,26 @@ class _Values:
             self._flat = None if mapped.body.is_condition else mapped.flat
 
     def scanned(self, result: Typed, finish: scans.Finish, *, applies: bool = True) -> Typed:
-        """The result, which a scan computes of numbers as ``finish`` says if that ``applies``."""
+        """Adds a scan kernel to a result over numbers, with ``finish`` as its last step, if ``applies``."""
         flat = self._flat if applies and is_number(self.inner) else None
         return replace(result, sql=scans.scan_lambda(result.sql, flat, self._name, finish, result.type.arrow))
 
 
 @function("arraySum", (1, None), nulls=False)
 def array_sum(call: Call) -> Typed:
-    values = _Values(call)
+    """Compiles ``arraySum``. Integers wrap around at 64 bits."""
+    values = _AggregatedValues(call)
     type_ = sum_result(strip_nullable(values.inner))
     total = fragment("coalesce(list_sum({}), 0)", values.sql)
     sql = wrap_to_64_bits(total, type_) if isinstance(type_, IntegerType) else cast(total, type_)
-    finish = scans.sum_arrays if isinstance(type_, IntegerType) else scans.float_total
+    finish = scans.sum_arrays if isinstance(type_, IntegerType) else scans.sum_floats
     return values.scanned(Typed(sql, type_), finish)
 
 
 @function("arrayAvg", (1, None), nulls=False)
 def array_avg(call: Call) -> Typed:
-    values = _Values(call)
+    """Compiles ``arrayAvg``. Raises ``UserError`` 43."""
+    values = _AggregatedValues(call)
     if not is_numeric(values.inner):
         raise call.wrong_type(0, "an array of numbers")
     mean = fragment("coalesce(list_avg({}), 0.0::DOUBLE)", values.sql)
@@ -120,20 +122,20 @@ def array_avg(call: Call) -> Typed:
 
 @function("arrayProduct", (1, None), nulls=False)
 def array_product(call: Call) -> Typed:
-    """The product of an array. Integers wrap around at 64 bits; that of an empty array is 0."""
-    values = _Values(call)
+    """Compiles ``arrayProduct``. Integers wrap around at 64 bits; an empty array gives 0."""
+    values = _AggregatedValues(call)
     inner = strip_nullable(values.inner)
     if not is_numeric(inner):
         raise call.wrong_type(0, "an array of numbers")
     if not is_integer(inner):
-        # A Decimal has no zero below zero.
+        # A Decimal has no negative zero.
         product = "list_product({0}) + 0.0::DOUBLE" if isinstance(inner, DecimalType) else "list_product({0})"
         template = f"(CASE WHEN len({{0}}) > 0 THEN {product} ELSE 0.0::DOUBLE END)"
         found = Typed(bind_value(values.sql, "factors", lambda v: fragment(template, v)), FLOAT64)
         return values.scanned(found, scans.reduce_arrays(np.multiply, np.float64, pa.float64()))
     signed = bool_as_integer(inner).signed
     wide, low = ("HUGEINT", "pando_low_signed") if signed else ("UHUGEINT", "pando_low_unsigned_wide")
-    narrow = "BIGINT" if signed else "UBIGINT"  # of which DuckDB makes the nearest float, but not of 128 bits
+    narrow = "BIGINT" if signed else "UBIGINT"  # DuckDB rounds 64-bit integers to the nearest float, 128-bit ones not
 
     def product_of(factors: Fragment) -> Fragment:
         product = fragment(
@@ -149,9 +151,9 @@ def array_product(call: Call) -> Typed:
     return values.scanned(found, scans.reduce_arrays(np.multiply, np.int64 if signed else np.uint64, pa.float64()))
 
 
-def _list_extreme(name: str, operator: np.ufunc) -> Callable[[Call], Typed]:
+def _build_extreme(name: str, operator: np.ufunc) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        values = _Values(call)
+        values = _AggregatedValues(call)
         inner = values.inner
         bare = inner.inner if isinstance(inner, NullableType) else inner
         if isinstance(bare, FloatType):
@@ -166,13 +168,14 @@ def _list_extreme(name: str, operator: np.ufunc) -> Callable[[Call], Typed]:
     return build
 
 
-define("arrayMin", _list_extreme("list_min", np.fmin), (1, None), nulls=False)
-define("arrayMax", _list_extreme("list_max", np.fmax), (1, None), nulls=False)
+define("arrayMin", _build_extreme("list_min", np.fmin), (1, None), nulls=False)
+define("arrayMax", _build_extreme("list_max", np.fmax), (1, None), nulls=False)
 
 
 @function("arrayCumSum", (1, None), nulls=False)
 def array_cum_sum(call: Call) -> Typed:
-    values = _Values(call)
+    """Compiles ``arrayCumSum``: the sum of the elements up to each one."""
+    values = _AggregatedValues(call)
     inner = sum_result(strip_nullable(values.inner))
     type_ = ArrayType(inner)
     template = "list_transform({0}, lambda x, i: list_sum(list_slice({0}, 1, i)))"
@@ -182,7 +185,8 @@ def array_cum_sum(call: Call) -> Typed:
 
 @function("arrayDifference", (1, None), nulls=False)
 def array_difference(call: Call) -> Typed:
-    values = _Values(call)
+    """Compiles ``arrayDifference``: each element minus the one before it; 0 for the first."""
+    values = _AggregatedValues(call)
     inner = values.inner
     type_ = ArrayType(difference_type(bool_as_integer(inner), bool_as_integer(inner)) if is_integer(inner) else inner)
     bare = strip_nullable(inner)
@@ -201,6 +205,7 @@ def array_difference(call: Call) -> Typed:
 
 @function("arrayCompact", 1)
 def array_compact(call: Call) -> Typed:
+    """Compiles ``arrayCompact``: drops elements that equal the one before them."""
     template = "list_filter({0}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({0}, i - 1))"
     type_ = array_type(call)
     kept = bind_value(call.args[0].sql, "repeated", lambda v: fragment(template, v))

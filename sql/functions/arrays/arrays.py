@@ -1,4 +1,4 @@
-"""Arrays. Indices count from 1, from the end if negative; out of range gives the default."""
+"""Array functions. Indexes count from 1, from the end if negative; out of range gives the default."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from sql.functions.list_kernels.array_search import (
     row_arrays,
     scan_array,
 )
-from sql.functions.maps_and_tuples.maps_and_tuples import make_tuple, map_element, zip_checked
+from sql.functions.maps_and_tuples.maps_and_tuples import make_tuple, map_element, zip_arrays_of_equal_size
 from sql.functions.registry import Call, define, function
 from sql.typing.casts.casts import convert_to_supertype
-from sql.typing.column_kernels.float_bits import bits_of, of_bits
+from sql.typing.column_kernels.float_bits import bits_to_floats, floats_to_bits
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.result_types import bool_as_integer, is_integer, supertype
@@ -40,6 +40,7 @@ from sql.typing.typed_expressions import NOTHING, UINT32, UINT64, Typed, cast
 
 
 def array_type(call: Call, position: int = 0) -> ArrayType:
+    """Returns the argument's Array type without Nullable. Raises ``UserError`` 43."""
     type_ = strip_nullable(call.args[position].type)
     if not isinstance(type_, ArrayType):
         raise call.wrong_type(position, "Array")
@@ -48,6 +49,7 @@ def array_type(call: Call, position: int = 0) -> ArrayType:
 
 @function("array", (0, None), nulls=False)
 def make_array(call: Call) -> Typed:
+    """Compiles ``array(…)`` or ``[…]``. The elements are kept for functions that look at constants."""
     if not call.args:
         return Typed(fragment("CAST([] AS INTEGER[])"), ArrayType(NOTHING), elements=())
     inner = supertype(arg.type for arg in call.args)
@@ -70,6 +72,7 @@ for _name in (
 
 @function("emptyArrayToSingle", 1)
 def empty_array_to_single(call: Call) -> Typed:
+    """Compiles ``emptyArrayToSingle``: an empty array becomes one default value."""
     type_ = array_type(call)
     if type_.inner == NOTHING:
         raise UserError("NOT_IMPLEMENTED", "emptyArrayToSingle has no value for an array of type Nothing")
@@ -80,17 +83,18 @@ def empty_array_to_single(call: Call) -> Typed:
 
 @function("replicate", (2, None), nulls=False)
 def array_replicate(call: Call) -> Typed:
+    """Compiles ``replicate(value, array)``: the value as often as the array has elements."""
     value, array = call.args[:2]
     for position in range(1, len(call.args)):
         if not isinstance(call.args[position].type, ArrayType):
             raise call.wrong_type(position, "Array")
-    size = memory_guards.guarded_size(fragment("CAST(len({}) AS BIGINT)", array.sql), _weight(value))
+    size = memory_guards.guarded_size(fragment("CAST(len({}) AS BIGINT)", array.sql), _value_bytes(value))
     sql = fragment("list_transform(range({}), lambda n: {})", size, value.sql)
     return Typed(cast(sql, ArrayType(value.type)), ArrayType(value.type))
 
 
-def _weight(value: Typed) -> Fragment:
-    """The bytes of it."""
+def _value_bytes(value: Typed) -> Fragment:
+    """Returns the SQL of the value's size in bytes."""
     if isinstance(strip_nullable(value.type), (ArrayType, MapType, StringType, TupleType)):
         return fragment("CAST(16 + coalesce(strlen(CAST({} AS VARCHAR)), 0) AS BIGINT)", value.sql)
     return fragment("16")
@@ -98,6 +102,7 @@ def _weight(value: Typed) -> Fragment:
 
 @function("arrayElement", 2)
 def array_element(call: Call) -> Typed:
+    """Compiles ``array[index]`` and ``map[key]``. Raises ``UserError`` 43, and 135 for the index 0."""
     value, index = call.args
     if isinstance(value.type, MapType):
         return map_element(call, value, index)
@@ -106,49 +111,52 @@ def array_element(call: Call) -> Typed:
         raise call.wrong_type(1, "an integer")
     if index.value == 0:
         raise UserError("ZERO_ARRAY_OR_TUPLE_INDEX", "Array indices are 1-based: 0 is no index")
-    found = _extracted(value, index)
+    found = _extract_element(value, index)
     return Typed(found if inner.is_nullable else fragment("coalesce({}, {})", found, default_value(inner)), inner)
 
 
 @function("arrayElementOrNull", 2)
 def array_element_or_null(call: Call) -> Typed:
-    return Typed(_extracted(*call.args), make_nullable(array_type(call).inner))
+    """Compiles ``arrayElementOrNull``: NULL where the index is out of range."""
+    return Typed(_extract_element(*call.args), make_nullable(array_type(call).inner))
 
 
-def _extracted(array: Typed, index: Typed) -> Fragment:
-    """Of an index beyond Int64 there is none."""
+def _extract_element(array: Typed, index: Typed) -> Fragment:
+    """Returns the SQL of an element. An index beyond Int64 finds none."""
     how = "TRY_CAST" if bool_as_integer(strip_nullable(index.type)) == UINT64 else "CAST"
     return fragment(f"list_extract({{}}, {how}({{}} AS BIGINT))", array.sql, index.sql)
 
 
 @function("range", (1, 3))
 def number_range(call: Call) -> Typed:
+    """Compiles ``range([start,] end[, step])``, with a memory check for large results."""
     for position, arg in enumerate(call.args):
         if not is_integer(arg.type):
             raise call.wrong_type(position, "an integer")
     inner = supertype(arg.type for arg in call.args)
     numbers = [fragment("CAST({} AS BIGINT)", arg.sql) for arg in call.args]
-    if not all(map(_is_few, call.args)):
+    if not all(map(_has_few_elements, call.args)):
         numbers = _guarded_range(call.args[0], numbers)
     return Typed(cast(fragment("range({})", join_fragments(", ", numbers)), ArrayType(inner)), ArrayType(inner))
 
 
-_FEW = 10_000
-"""Elements that are never too many."""
+_MAX_UNGUARDED_ELEMENTS = 10_000
+"""Ranges up to this many elements need no memory check."""
 
 
-def _is_few(number: Typed) -> bool:
+def _has_few_elements(number: Typed) -> bool:
     if number.is_literal:
-        return isinstance(number.value, int) and abs(number.value) <= _FEW
+        return isinstance(number.value, int) and abs(number.value) <= _MAX_UNGUARDED_ELEMENTS
     return isinstance(number.type, IntegerType) and number.type.bits == 8
 
 
 _RANGE = memory_guards.SizeLimit(
     "ARGUMENT_OUT_OF_BOUND", 500_000_000, True,
-    "A call to function range would produce {size} array elements, which is greater than the allowed maximum of {most}",
+    "A call to function range would produce {size} array elements, "
+    "which is greater than the allowed maximum of {maximum}",
 )  # fmt: skip
 _RESIZE = memory_guards.SizeLimit(
-    "TOO_LARGE_ARRAY_SIZE", 1 << 30, False, "Too large array size: {size}, maximum: {most}"
+    "TOO_LARGE_ARRAY_SIZE", 1 << 30, False, "Too large array size: {size}, maximum: {maximum}"
 )  # fmt: skip
 
 
@@ -166,17 +174,18 @@ def _guarded_range(first: Typed, numbers: list[Fragment]) -> list[Fragment]:
 
 @function("arrayConcat", (1, None))
 def array_concat(call: Call) -> Typed:
+    """Compiles ``arrayConcat(…)``."""
     type_ = supertype(array_type(call, position) for position in range(len(call.args)))
     zone = call.environment.zone
-    return Typed(_joined([convert_to_supertype(arg, type_, zone) for arg in call.args]), type_)
+    return Typed(_concatenate([convert_to_supertype(arg, type_, zone) for arg in call.args]), type_)
 
 
-def _joined(arrays: list[Fragment]) -> Fragment:
-    """DuckDB's functions for this take three times as long."""
+def _concatenate(arrays: list[Fragment]) -> Fragment:
+    """Concatenates arrays with ``flatten``; DuckDB's own concatenation takes three times as long."""
     return fragment("flatten([{}])", join_fragments(", ", arrays)) if len(arrays) > 1 else arrays[0]
 
 
-def _pushed(call: Call) -> tuple[Fragment, Fragment, ArrayType]:
+def _pushed_arguments(call: Call) -> tuple[Fragment, Fragment, ArrayType]:
     inner = supertype([array_type(call).inner, call.args[1].type])
     zone = call.environment.zone
     return (
@@ -188,17 +197,19 @@ def _pushed(call: Call) -> tuple[Fragment, Fragment, ArrayType]:
 
 @function("arrayPushBack", 2, nulls=False)
 def array_push_back(call: Call) -> Typed:
-    array, value, type_ = _pushed(call)
-    return Typed(_joined([array, fragment("[{}]", value)]), type_)
+    """Compiles ``arrayPushBack(array, value)``."""
+    array, value, type_ = _pushed_arguments(call)
+    return Typed(_concatenate([array, fragment("[{}]", value)]), type_)
 
 
 @function("arrayPushFront", 2, nulls=False)
 def array_push_front(call: Call) -> Typed:
-    array, value, type_ = _pushed(call)
-    return Typed(_joined([fragment("[{}]", value), array]), type_)
+    """Compiles ``arrayPushFront(array, value)``."""
+    array, value, type_ = _pushed_arguments(call)
+    return Typed(_concatenate([fragment("[{}]", value), array]), type_)
 
 
-def _same(template: str, compute: Each) -> Callable[[Call], Typed]:
+def _build_same_type(template: str, compute: Each) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         type_ = array_type(call)
         return Typed(
@@ -208,13 +219,14 @@ def _same(template: str, compute: Each) -> Callable[[Call], Typed]:
     return build
 
 
-define("arrayReverse", _same("list_reverse({})", array_search.reverse_elements), 1)
-define("arrayPopBack", _same("{}[1:-2]", array_search.drop_last), 1)
-define("arrayPopFront", _same("{}[2:]", array_search.drop_first), 1)
+define("arrayReverse", _build_same_type("list_reverse({})", array_search.reverse_elements), 1)
+define("arrayPopBack", _build_same_type("{}[1:-2]", array_search.drop_last), 1)
+define("arrayPopFront", _build_same_type("{}[2:]", array_search.drop_first), 1)
 
 
 @function("arrayFlatten", 1)
 def array_flatten(call: Call) -> Typed:
+    """Compiles ``arrayFlatten``, which removes one level of nesting."""
     flat, inner = fragment("flatten({})", call.args[0].sql), array_type(call).inner
     if isinstance(inner, ArrayType):
         flat = scan_array(flat, call.args[0], array_slices.flatten_arrays, inner.arrow, is_plain)
@@ -223,19 +235,21 @@ def array_flatten(call: Call) -> Typed:
 
 @function("arrayDistinct", 1)
 def array_distinct(call: Call) -> Typed:
-    """Each value once, in the order of first appearance; NULL is left out."""
+    """Compiles ``arrayDistinct``: each value once, in order of first appearance, without NULL."""
     inner = array_type(call).inner
-    value = bits_of(call.args[0].sql, ArrayType(inner))
+    value = floats_to_bits(call.args[0].sql, ArrayType(inner))
     kept = fragment("list_filter({value}, lambda x, i: x IS NOT NULL AND list_position({value}, x) = i)", value=value)
     type_ = ArrayType(inner.inner if isinstance(inner, NullableType) else inner)
     return Typed(
-        scan_array(of_bits(kept, type_), call.args[0], array_search.distinct_elements, type_.arrow, is_discrete), type_
+        scan_array(bits_to_floats(kept, type_), call.args[0], array_search.distinct_elements, type_.arrow, is_discrete),
+        type_,
     )
 
 
 @function("arrayUniq", 1)
 def array_uniq(call: Call) -> Typed:
-    value = bits_of(call.args[0].sql, array_type(call))
+    """Compiles ``arrayUniq(array)``: the number of different elements, NULL included."""
+    value = floats_to_bits(call.args[0].sql, array_type(call))
     count = fragment("list_unique({})", value)
     if array_type(call).inner.is_nullable:
         has_null = fragment("len(list_filter({}, lambda q: q IS NULL)) > 0", value)
@@ -246,6 +260,7 @@ def array_uniq(call: Call) -> Typed:
 
 @function("arrayEnumerate", 1)
 def array_enumerate(call: Call) -> Typed:
+    """Compiles ``arrayEnumerate(array)``: [1, 2, …, length]."""
     array_type(call)
     numbers, type_ = fragment("range(1, len({}) + 1)", call.args[0].sql), ArrayType(UINT32)
     return Typed(
@@ -255,7 +270,10 @@ def array_enumerate(call: Call) -> Typed:
 
 @function("arraySlice", (2, 3), nulls=False)
 def array_slice(call: Call) -> Typed:
-    """A NULL for the place is the first, one for the length all the rest."""
+    """Compiles ``arraySlice(array, offset[, length])``.
+
+    A NULL offset means the first element, a NULL length all the rest.
+    """
     array, *others = call.args
     if array.type.is_nullable:
         return array
@@ -277,6 +295,7 @@ def _slice_bound(number: Typed, absent: Fragment) -> Fragment:
 
 @function("arrayResize", (2, 3))
 def array_resize(call: Call) -> Typed:
+    """Compiles ``arrayResize(array, size[, fill])``, with a memory check."""
     type_ = array_type(call)
     fill = convert_to_supertype(call.args[2], type_.inner) if len(call.args) > 2 else default_value(type_.inner)
     size = memory_guards.guarded_size_for(call.args[1], fragment("CAST({} AS BIGINT)", call.args[1].sql), 16, _RESIZE)
@@ -287,20 +306,22 @@ def array_resize(call: Call) -> Typed:
 
 @function("arrayZip", (1, None))
 def array_zip(call: Call) -> Typed:
+    """Compiles ``arrayZip(…)``: an array of tuples. Arrays of different sizes give error 190."""
     inner = [array_type(call, position).inner for position in range(len(call.args))]
     parts = [Typed(fragment("z[{}]", position), type_) for position, type_ in enumerate(inner, 1)]
     body = make_tuple(parts)
-    arrays = zip_checked(call.args, call.name)
+    arrays = zip_arrays_of_equal_size(call.args, call.name)
     sql = fragment("list_transform({}, lambda z: {})", arrays, body.sql)
     return Typed(array_slices.zip_arrays(sql, call.args, inner, call.name), ArrayType(body.type))
 
 
 @function("arrayIntersect", (1, None))
 def array_intersect(call: Call) -> Typed:
+    """Compiles ``arrayIntersect(…)``."""
     type_ = supertype(array_type(call, position) for position in range(len(call.args)))
-    first, *others = (bits_of(convert_to_supertype(arg, type_), type_) for arg in call.args)
+    first, *others = (floats_to_bits(convert_to_supertype(arg, type_), type_) for arg in call.args)
     text = fragment("list_distinct({})", first)
     for other in others:
         text = fragment("list_intersect({}, {})", text, other)
     assert isinstance(type_, ArrayType)
-    return Typed(intersect_arrays(of_bits(text, type_), call.args, type_.inner), type_)
+    return Typed(intersect_arrays(bits_to_floats(text, type_), call.args, type_.inner), type_)

@@ -1,6 +1,7 @@
-"""``accurateCast``, its OrNull and OrDefault kinds, and ``toTOrDefault``.
+"""``accurateCast``, its OrNull and OrDefault variants, and ``toTOrDefault``.
 
-A value that the type does not hold exactly is an error, NULL or the default."""
+A value that the type does not hold exactly gives an error, NULL or the default.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +40,14 @@ from sql.typing.result_types import is_number, is_string
 from sql.typing.texts.text_or_null import SPELLED, value_or_null
 from sql.typing.typed_expressions import Typed, cast, float_literal_text, string_literal
 
-# From the year 0 to 9999.
-_BORDERS: dict[type[DataType], tuple[int, int]] = {
+# Lowest and highest number that is converted; for Date32 the years 0 to 9999.
+_LIMITS: dict[type[DataType], tuple[int, int]] = {
     DateType: (0, 4294967295), DateTimeType: (0, 4294967295), Date32Type: (-719528, 253402300799),
 }  # fmt: skip
 
 
-def accurate_or_null(call: Call, value: Typed, target: DataType) -> Fragment:
-    """The value in ``target``, NULL where it is not exactly that."""
+def cast_exactly_or_null(call: Call, value: Typed, target: DataType) -> Fragment:
+    """Returns the SQL of a value in ``target``; NULL where it cannot be converted exactly."""
     source, zone = strip_nullable(value.type), call.environment.zone
     value = Typed(value.number, source)
     if isinstance(source, StringType) and isinstance(target, SPELLED):
@@ -54,16 +55,19 @@ def accurate_or_null(call: Call, value: Typed, target: DataType) -> Fragment:
     if isinstance(source, StringType) and isinstance(target, BoolType):
         return fragment("pando_try_bool({})", value.sql)
     if is_number(source) and is_number(target):
-        return _number(call, value, target)
-    if is_number(source) and type(target) in _BORDERS and not isinstance(source, DecimalType):
-        return _counted(value, target, zone)
-    if _is_never(source, target):
+        return _cast_number(call, value, target)
+    if is_number(source) and type(target) in _LIMITS and not isinstance(source, DecimalType):
+        return _cast_counted(value, target, zone)
+    if _is_always_null(source, target):
         return cast("NULL", target)
     return cast_to(value, target, zone)
 
 
-def _is_never(source: DataType, target: DataType) -> bool:
-    """Pairs without a conversion whose every value is NULL; others are refused."""
+def _is_always_null(source: DataType, target: DataType) -> bool:
+    """Tells whether ClickHouse answers NULL for every value of this pair of types.
+
+    Other pairs without a conversion are refused.
+    """
     if isinstance(target, (IPv4Type, IPv6Type, UUIDType)):
         return isinstance(source, (IntegerType, FloatType, BoolType))
     if isinstance(source, (ArrayType, MapType, TupleType, UUIDType, IPv4Type, IPv6Type)):
@@ -77,9 +81,9 @@ def _is_never(source: DataType, target: DataType) -> bool:
     )
 
 
-def _counted(value: Typed, target: DataType, zone: str) -> Fragment:
-    """Days or seconds: whole ones, within the borders."""
-    low, high = _BORDERS[type(target)]
+def _cast_counted(value: Typed, target: DataType, zone: str) -> Fragment:
+    """Converts a number of days or seconds; NULL for fractions and numbers out of range."""
+    low, high = _LIMITS[type(target)]
     if isinstance(value.type, BoolType):
         return cast_to(value, target, zone)
     known = fragment("{} BETWEEN {} AND {}", value.sql, low, high)
@@ -88,7 +92,7 @@ def _counted(value: Typed, target: DataType, zone: str) -> Fragment:
     return fragment("(CASE WHEN {} THEN {} END)", known, cast_to(value, target, zone))
 
 
-def _number(call: Call, value: Typed, target: DataType) -> Fragment:
+def _cast_number(call: Call, value: Typed, target: DataType) -> Fragment:
     source, sql, engine = value.type, value.sql, duckdb_type(target)
     match source, target:
         case FloatType(), IntegerType():
@@ -122,7 +126,7 @@ def _number(call: Call, value: Typed, target: DataType) -> Fragment:
     return cast_to(value, target, call.environment.zone)
 
 
-def _target(call: Call) -> DataType:
+def _target_type(call: Call) -> DataType:
     target = parse_type_argument(call.args[1], call.name)
     if isinstance(target, LowCardinalityType):
         raise UserError("NOT_IMPLEMENTED", f"{call.name} to {target} is not supported")
@@ -131,21 +135,26 @@ def _target(call: Call) -> DataType:
 
 @function("accurateCastOrNull", 2, nulls=False)
 def accurate_cast_or_null(call: Call) -> Typed:
-    target = _target(call)
+    """Compiles ``accurateCastOrNull(value, type)``. Raises ``UserError`` 43, 48."""
+    target = _target_type(call)
     if isinstance(target, (ArrayType, MapType)):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {target} cannot be inside Nullable type")
-    return Typed(accurate_or_null(call, call.args[0], strip_nullable(target)), make_nullable(target))
+    return Typed(cast_exactly_or_null(call, call.args[0], strip_nullable(target)), make_nullable(target))
 
 
 @function("accurateCast", 2, nulls=False)
 def accurate_cast(call: Call) -> Typed:
-    value, target = call.args[0], _target(call)
+    """Compiles ``accurateCast(value, type)``; inexact values give error 6 or 70 at run time.
+
+    Raises ``UserError`` 48.
+    """
+    value, target = call.args[0], _target_type(call)
     if isinstance(target, (ArrayType, MapType, TupleType)):
         raise UserError("NOT_IMPLEMENTED", f"{call.name} to {target} is not supported")
     code = 6 if is_string(value.type) else 70
     message = f"pando:{code}:Value in column {value.type} cannot be safely converted into type {target}"
     failure = cast(fragment("error({})", string_literal(message)), target)
-    exact = fragment("coalesce({}, {})", accurate_or_null(call, value, strip_nullable(target)), failure)
+    exact = fragment("coalesce({}, {})", cast_exactly_or_null(call, value, strip_nullable(target)), failure)
     if not value.type.is_nullable:
         return Typed(exact, target)
     missing = cast("NULL", target)
@@ -156,12 +165,13 @@ def accurate_cast(call: Call) -> Typed:
 
 @function("accurateCastOrDefault", (2, 3), nulls=False)
 def accurate_cast_or_default(call: Call) -> Typed:
-    return _or_default(call, _target(call), 2)
+    """Compiles ``accurateCastOrDefault(value, type[, default])``. Raises ``UserError`` 36, 48."""
+    return _cast_or_default(call, _target_type(call), 2)
 
 
-def _or_default(call: Call, target: DataType, position: int) -> Typed:
-    """Also of numbers: the default where the value is not exactly one of the type."""
-    default = _first_day(target)
+def _cast_or_default(call: Call, target: DataType, position: int) -> Typed:
+    """Returns the value in ``target``; the default where it cannot be converted exactly."""
+    default = _type_default(target)
     if len(call.args) > position:
         given = call.args[position]
         if given.type != target:
@@ -170,14 +180,14 @@ def _or_default(call: Call, target: DataType, position: int) -> Typed:
                 f"{call.name}: the default must be {target} like the result, not {given.type}: convert it",
             )
         default = given.sql
-    return Typed(fragment("coalesce({}, {})", accurate_or_null(call, call.args[0], target), default), target)
+    return Typed(fragment("coalesce({}, {})", cast_exactly_or_null(call, call.args[0], target), default), target)
 
 
 def _to_or_default(target: DataType) -> Callable[[Call], Typed]:
-    return lambda call: _or_default(call, target, 1)
+    return lambda call: _cast_or_default(call, target, 1)
 
 
-def _first_day(target: DataType) -> Fragment:
+def _type_default(target: DataType) -> Fragment:
     return fragment("DATE '1900-01-01'") if isinstance(target, Date32Type) else default_value(target)
 
 

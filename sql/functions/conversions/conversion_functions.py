@@ -1,4 +1,4 @@
-"""CAST, ``toT``, ``toTOrZero``, ``toTOrNull``, toString, toDecimal…, toFixedString, toUUID, reinterpretation."""
+"""Conversions: CAST, ``toT``, ``toTOrZero``, ``toTOrNull``, Decimals, IP addresses, intervals."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ _INTEGERS = [IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in
 
 @function("CAST _CAST", 2, nulls=False)
 def cast_exact(call: Call) -> Typed:
-    """``CAST(x AS T)``: T is exactly what is named, so a NULL in a type that is not Nullable is an error."""
+    """Compiles ``CAST(x AS T)``. A NULL in a T that is not Nullable is an error."""
     value, target = call.args[0], parse_type_argument(call.args[1], "CAST")
     return explicit_cast(call, value, target)
 
 
 def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
+    """Converts a value to ``target`` as CAST does; integer and decimal literals are folded."""
     target = with_source_zone(target, strip_nullable(value.type))
     if value.type == target:
         return value
@@ -63,12 +64,15 @@ def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
         if known is not None and (not target.is_nullable or known == int(value.value)):
             return Typed(cast(str(known), bare), target, known)
     if isinstance(strip_nullable(target), DecimalType) and value.is_literal and call.node is not None:
-        value = _written_decimal(call, value)
+        value = _literal_digits(call, value)
     return Typed(cast_checked(value, target, call.environment.zone), target)
 
 
-def _written_decimal(call: Call, value: Typed) -> Typed:
-    """``1.1::Decimal(9, 2)`` takes the digits as they are written, not those of the nearest float."""
+def _literal_digits(call: Call, value: Typed) -> Typed:
+    """Returns a float literal as the text that was written.
+
+    ``1.1::Decimal(9, 2)`` takes these digits, not those of the nearest float.
+    """
     node = call.node.args[0] if call.node is not None else None
     if isinstance(node, Literal) and node.text and isinstance(node.value, float) and "e" not in node.text.lower():
         return Typed(string_literal(node.text.replace("_", "")), STRING, node.text, True)
@@ -77,6 +81,7 @@ def _written_decimal(call: Call, value: Typed) -> Typed:
 
 @function("toString", (1, 2))
 def to_string(call: Call) -> Typed:
+    """Compiles ``toString(value[, timezone])``. Raises ``UserError`` 43."""
     value = call.args[0]
     if len(call.args) == 2:
         zone = call.constant_zone(1)
@@ -89,14 +94,14 @@ def to_string(call: Call) -> Typed:
     return Typed(cast_to(value, STRING, call.environment.zone), STRING)
 
 
-def _converted(call: Call, value: Typed, target: DataType, zone: str) -> Typed:
-    """A wrong text in a Nullable is NULL."""
+def _convert(call: Call, value: Typed, target: DataType, zone: str) -> Typed:
+    """Converts a value; an invalid text in a Nullable gives NULL."""
     if call.is_nullable and is_string(value.type):
         return Typed(value_or_null(value, target, zone), target)
     return Typed(cast_to(value, target, zone), target)
 
 
-def _to(target: DataType) -> Callable[[Call], Typed]:
+def _build_conversion(target: DataType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         zone = call.constant_zone(1)
@@ -109,12 +114,12 @@ def _to(target: DataType) -> Callable[[Call], Typed]:
             return Typed(cast(str(value.value), target), target, value.value)
         if isinstance(target, FloatType) and isinstance(value.value, (int, float)) and abs(value.value) < 1e38:
             return Typed(cast(value.sql, target), target)
-        return _converted(call, value, target, zone or call.environment.zone)
+        return _convert(call, value, target, zone or call.environment.zone)
 
     return build
 
 
-def _or(target: DataType, kind: str) -> Callable[[Call], Typed]:
+def _build_conversion_or(target: DataType, kind: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if not is_string(value.type):
@@ -129,9 +134,9 @@ def _or(target: DataType, kind: str) -> Callable[[Call], Typed]:
 
 
 for _type in [*_INTEGERS, FloatType(32), FloatType(64)]:
-    define(f"to{_type.name}", _to(_type), 1)
+    define(f"to{_type.name}", _build_conversion(_type), 1)
     for _kind in ("Zero", "Null"):
-        define(f"to{_type.name}Or{_kind}", _or(_type, _kind), 1)
+        define(f"to{_type.name}Or{_kind}", _build_conversion_or(_type, _kind), 1)
 for _type, _name in (
     (DateType(), "Date"),
     (UUIDType(), "UUID"),
@@ -140,39 +145,43 @@ for _type, _name in (
     (IPv6Type(), "IPv6"),
 ):
     for _kind in ("Zero", "Null"):
-        define(f"to{_name}Or{_kind}", _or(_type, _kind), 1)
-define("toDate DATE", _to(DateType()), (1, 2))
-define("toDate32", _to(Date32Type()), 1)
-define("toBool", _to(BOOL), 1)
-define("toUUID", _to(UUIDType()), 1)
-define("toIPv4", _to(IPv4Type()), 1)
-define("toIPv6", _to(IPv6Type()), 1)
+        define(f"to{_name}Or{_kind}", _build_conversion_or(_type, _kind), 1)
+define("toDate DATE", _build_conversion(DateType()), (1, 2))
+define("toDate32", _build_conversion(Date32Type()), 1)
+define("toBool", _build_conversion(BOOL), 1)
+define("toUUID", _build_conversion(UUIDType()), 1)
+define("toIPv4", _build_conversion(IPv4Type()), 1)
+define("toIPv6", _build_conversion(IPv6Type()), 1)
 
 
 @function("toDateTime timestamp", (1, 2))
 def to_date_time(call: Call) -> Typed:
+    """Compiles ``toDateTime(value[, timezone])``."""
     zone = call.constant_zone(1)
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
         zone = value.type.timezone
-    return _converted(call, value, DateTimeType(zone), call.environment.zone)
+    return _convert(call, value, DateTimeType(zone), call.environment.zone)
 
 
-def _date_time_or(kind: str) -> Callable[[Call], Typed]:
-    return lambda call: _or(DateTimeType(call.constant_zone(1)), kind)(call)
+def _build_date_time_or(kind: str) -> Callable[[Call], Typed]:
+    return lambda call: _build_conversion_or(DateTimeType(call.constant_zone(1)), kind)(call)
 
 
-def _date_time64_or(kind: str) -> Callable[[Call], Typed]:
-    return lambda call: _or(DateTime64Type(call.constant_precision(1), call.constant_zone(2)), kind)(call)
+def _build_date_time64_or(kind: str) -> Callable[[Call], Typed]:
+    return lambda call: _build_conversion_or(DateTime64Type(call.constant_precision(1), call.constant_zone(2)), kind)(
+        call
+    )
 
 
 for _kind in ("Zero", "Null"):
-    define(f"toDateTimeOr{_kind}", _date_time_or(_kind), (1, 2))
-    define(f"toDateTime64Or{_kind}", _date_time64_or(_kind), (2, 3))
+    define(f"toDateTimeOr{_kind}", _build_date_time_or(_kind), (1, 2))
+    define(f"toDateTime64Or{_kind}", _build_date_time64_or(_kind), (2, 3))
 
 
 @function("toDateTime64", (2, 3))
 def to_date_time64(call: Call) -> Typed:
+    """Compiles ``toDateTime64(value, precision[, timezone])``."""
     zone = call.constant_zone(2)
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
@@ -183,15 +192,17 @@ def to_date_time64(call: Call) -> Typed:
 
 @function("toDateTime32", (1, 2))
 def to_date_time32(call: Call) -> Typed:
+    """Compiles ``toDateTime32``, another name for ``toDateTime``."""
     return to_date_time(call)
 
 
 @function("toUnixTimestamp", (1, 2))
 def to_unix_timestamp(call: Call) -> Typed:
+    """Compiles ``toUnixTimestamp(value[, timezone])``. Raises ``UserError`` 43."""
     value = call.args[0]
     zone = call.constant_zone(1) or call.environment.zone
     if is_string(value.type):
-        value = _converted(call, value, DateTimeType(), zone)
+        value = _convert(call, value, DateTimeType(), zone)
     if not is_date_or_time(value.type):
         raise call.wrong_type(0, "Date, DateTime or String")
     if isinstance(value.type, (DateType, Date32Type)):
@@ -206,32 +217,33 @@ def _decimal_type(call: Call, width: int) -> DecimalType:
     return DecimalType(width, scale)
 
 
-def _decimal(width: int) -> Callable[[Call], Typed]:
+def _build_decimal(width: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         target = _decimal_type(call, width)
         value = call.args[0]
         if value.is_literal and call.node is not None:
-            value = _written_decimal(call, value)
-        return _converted(call, value, target, call.environment.zone)
+            value = _literal_digits(call, value)
+        return _convert(call, value, target, call.environment.zone)
 
     return build
 
 
-def _decimal_or(width: int, kind: str) -> Callable[[Call], Typed]:
+def _build_decimal_or(width: int, kind: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        return _or(_decimal_type(call, width), kind)(call)
+        return _build_conversion_or(_decimal_type(call, width), kind)(call)
 
     return build
 
 
 for _width, _bits in ((9, 32), (18, 64), (38, 128)):
-    define(f"toDecimal{_bits}", _decimal(_width), 2)
-    define(f"toDecimal{_bits}OrNull", _decimal_or(_width, "Null"), 2)
-    define(f"toDecimal{_bits}OrZero", _decimal_or(_width, "Zero"), 2)
+    define(f"toDecimal{_bits}", _build_decimal(_width), 2)
+    define(f"toDecimal{_bits}OrNull", _build_decimal_or(_width, "Null"), 2)
+    define(f"toDecimal{_bits}OrZero", _build_decimal_or(_width, "Zero"), 2)
 
 
 @function("toFixedString", 2)
 def to_fixed_string(call: Call) -> Typed:
+    """Compiles ``toFixedString(text, length)``."""
     type_ = FixedStringType(call.constant_int(1))
     return Typed(cast_to(call.args[0], type_, call.environment.zone), type_)
 
@@ -241,6 +253,7 @@ _NEVER_LOW_CARDINALITY = (ArrayType, MapType, TupleType, DecimalType, EnumType, 
 
 @function("toLowCardinality", 1, nulls=False)
 def to_low_cardinality(call: Call) -> Typed:
+    """Compiles ``toLowCardinality(value)``. Raises ``UserError`` 43."""
     value = call.args[0]
     if isinstance(strip_nullable(value.type), _NEVER_LOW_CARDINALITY):
         raise call.wrong_type(0, "numbers, strings or times")
@@ -249,21 +262,25 @@ def to_low_cardinality(call: Call) -> Typed:
 
 @function("materialize", 1, nulls=False)
 def materialize(call: Call) -> Typed:
+    """Compiles ``materialize(value)``: the same value, but not known to be constant."""
     return Typed(call.args[0].sql, call.args[0].type)
 
 
 @function("identity", 1, nulls=False)
 def identity(call: Call) -> Typed:
+    """Compiles ``identity(value)``: the same value."""
     return Typed(call.args[0].sql, call.args[0].type)
 
 
 @function("UUIDStringToNum", 1)
 def uuid_string_to_num(call: Call) -> Typed:
+    """Compiles ``UUIDStringToNum(text)``: a FixedString(16)."""
     return Typed(uuid_of_text(call.args[0].sql), FixedStringType(16))
 
 
 @function("IPv4NumToString", 1)
 def ipv4_text(call: Call) -> Typed:
+    """Compiles ``IPv4NumToString(number)``. Raises ``UserError`` 43."""
     if not is_number(call.args[0].type) and not isinstance(call.args[0].type, IPv4Type):
         raise call.wrong_type(0, "UInt32 or IPv4")
     return Typed(cast_to(Typed(call.args[0].sql, IPv4Type()), STRING), STRING)
@@ -271,11 +288,13 @@ def ipv4_text(call: Call) -> Typed:
 
 @function("IPv4StringToNum", 1)
 def ipv4_number(call: Call) -> Typed:
+    """Compiles ``IPv4StringToNum(text)``."""
     return Typed(ipv4_of_text(call.args[0].sql), UINT32)
 
 
 @function("IPv6NumToString", 1)
 def ipv6_text(call: Call) -> Typed:
+    """Compiles ``IPv6NumToString(bytes)``. Raises ``UserError`` 43."""
     if call.args[0].type not in (IPv6Type(), FixedStringType(16)):
         raise call.wrong_type(0, "FixedString(16) or IPv6")
     return Typed(cast_to(Typed(call.args[0].sql, IPv6Type()), STRING), STRING)
@@ -283,21 +302,24 @@ def ipv6_text(call: Call) -> Typed:
 
 @function("IPv6StringToNum", 1)
 def ipv6_number(call: Call) -> Typed:
+    """Compiles ``IPv6StringToNum(text)``: a FixedString(16)."""
     return Typed(ipv6_of_text(call.args[0].sql), FixedStringType(16))
 
 
 @function("defaultValueOfTypeName", 1)
 def default_of_type_name(call: Call) -> Typed:
+    """Compiles ``defaultValueOfTypeName('T')``."""
     type_ = parse_type(call.constant_text(0))
     return Typed(default_value(type_), type_)
 
 
 @function("defaultValueOfArgumentType", 1, nulls=False)
 def default_of_argument(call: Call) -> Typed:
+    """Compiles ``defaultValueOfArgumentType(value)``."""
     return Typed(default_value(call.args[0].type), call.args[0].type)
 
 
-def _interval(unit: str) -> Callable[[Call], Typed]:
+def _build_interval(unit: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if not isinstance(value.type, (IntegerType, FloatType)) and not is_string(value.type):
@@ -314,4 +336,4 @@ def _interval(unit: str) -> Callable[[Call], Typed]:
 for _unit in (
     "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour", "Day", "Week", "Month", "Quarter", "Year",
 ):  # fmt: skip
-    define(f"toInterval{_unit}", _interval(_unit), 1)
+    define(f"toInterval{_unit}", _build_interval(_unit), 1)

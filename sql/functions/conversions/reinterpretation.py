@@ -1,6 +1,6 @@
-"""``reinterpretAsT`` and ``reinterpret``: the bytes of a value as those of another type.
+"""``reinterpretAsT`` and ``reinterpret``: read a value's bytes as a value of another type.
 
-Numbers are the little-endian bytes that ClickHouse stores; what is missing at the end is zero, what is too much is cut
+Numbers are the little-endian bytes that ClickHouse stores. Missing bytes at the end are zero; surplus bytes are cut
 off.
 """
 
@@ -37,8 +37,8 @@ from sql.typing.typed_expressions import UINT64, Typed
 _NUMBERS = (IntegerType, FloatType, BoolType, EnumType, IPv4Type, DateType, DateTimeType)
 
 
-def _bits(call: Call, value: Typed) -> Fragment:
-    """The first eight bytes as a UBIGINT."""
+def _first_eight_bytes(call: Call, value: Typed) -> Fragment:
+    """Returns the first eight bytes of a value as a UBIGINT."""
     if isinstance(value.type, StringType):
         return function_call("pando_first_bytes", function_call("encode", value.sql))
     if isinstance(value.type, FixedStringType):
@@ -48,8 +48,8 @@ def _bits(call: Call, value: Typed) -> Fragment:
     raise call.wrong_type(0, "a number, a date or a string")
 
 
-def _reinterpreted(call: Call, target: DataType) -> Typed:
-    bits = _bits(call, call.args[0])
+def _reinterpret(call: Call, target: DataType) -> Typed:
+    bits = _first_eight_bytes(call, call.args[0])
     match target:
         case IntegerType():
             return Typed(wrap_integer(bits, UINT64, target), target)
@@ -64,20 +64,21 @@ def _reinterpreted(call: Call, target: DataType) -> Typed:
     raise call.wrong_type(0, f"a value that is reinterpreted as a number or a date, not as {target}")
 
 
-def _as(target: DataType) -> Callable[[Call], Typed]:
-    return lambda call: _reinterpreted(call, target)
+def _build_reinterpretation(target: DataType) -> Callable[[Call], Typed]:
+    return lambda call: _reinterpret(call, target)
 
 
 for _type in (
     *(IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in (False, True)),
     FloatType(32), FloatType(64), DateType(), DateTimeType(),
 ):  # fmt: skip
-    define(f"reinterpretAs{_type.name}", _as(_type), 1)
+    define(f"reinterpretAs{_type.name}", _build_reinterpretation(_type), 1)
 
 
 @function("reinterpret", 2)
 def reinterpret(call: Call) -> Typed:
-    return _reinterpreted(call, parse_type(call.constant_text(1)))
+    """Compiles ``reinterpret(value, 'T')``. Raises ``UserError`` 43."""
+    return _reinterpret(call, parse_type(call.constant_text(1)))
 
 
 def _first_bytes(texts: pa.Array) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Dates and times made, formatted and parsed; the clock."""
+"""Functions that construct, format and parse dates and times, and the clock (``now``, ``today``)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from sql.typing.typed_expressions import INT64, STRING, Typed, cast, literal, st
 
 @function("toTimeZone toTimezone", 2)
 def to_time_zone(call: Call) -> Typed:
+    """Compiles ``toTimeZone(value, timezone)``: the same instant. Raises ``UserError`` 43."""
     value, zone = call.args[0], call.constant_zone(1)
     if isinstance(value.type, DateTimeType):
         return Typed(value.sql, DateTimeType(zone))
@@ -39,19 +40,21 @@ def to_time_zone(call: Call) -> Typed:
 
 @function("timeZoneOf timezoneOf", 1)
 def time_zone_of(call: Call) -> Typed:
+    """Compiles ``timeZoneOf(value)``. Raises ``UserError`` 43."""
     value = clock_argument(call)
     return literal(value.type.timezone or call.environment.zone)  # type: ignore[attr-defined]
 
 
 @function("fromUnixTimestamp FROM_UNIXTIME", (1, 3))
 def from_unix_timestamp(call: Call) -> Typed:
+    """Compiles ``fromUnixTimestamp(seconds[, format[, timezone]])``."""
     value = Typed(cast_to(call.args[0], DateTimeType(), call.environment.zone), DateTimeType())
     if len(call.args) == 1:
         return value
     return format_date_time(Call("formatDateTime", (value, *call.args[1:]), call.environment))
 
 
-def _from_unix(scale: int) -> Callable[[Call], Typed]:
+def _build_from_unix(scale: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         type_ = DateTime64Type(scale, call.constant_zone(1))
         micros = fragment("CAST({} AS BIGINT) * {}", call.args[0].sql, 10 ** (6 - scale))
@@ -60,11 +63,11 @@ def _from_unix(scale: int) -> Callable[[Call], Typed]:
     return build
 
 
-define("fromUnixTimestamp64Milli", _from_unix(3), (1, 2))
-define("fromUnixTimestamp64Micro", _from_unix(6), (1, 2))
+define("fromUnixTimestamp64Milli", _build_from_unix(3), (1, 2))
+define("fromUnixTimestamp64Micro", _build_from_unix(6), (1, 2))
 
 
-def _to_unix(step: int) -> Callable[[Call], Typed]:
+def _build_to_unix(step: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if not isinstance(value.type, DateTime64Type):
@@ -75,18 +78,20 @@ def _to_unix(step: int) -> Callable[[Call], Typed]:
     return build
 
 
-define("toUnixTimestamp64Milli", _to_unix(1000), 1)
-define("toUnixTimestamp64Micro", _to_unix(1), 1)
+define("toUnixTimestamp64Milli", _build_to_unix(1000), 1)
+define("toUnixTimestamp64Micro", _build_to_unix(1), 1)
 
 
 @function("makeDate", (2, 3))
 def make_date(call: Call) -> Typed:
-    """A date that does not exist or is outside Date's range is the first one, as in ClickHouse."""
+    """Compiles ``makeDate``; an invalid date, or one outside Date's range, gives 1970-01-01."""
     macro = "pando_make_day" if len(call.args) == 2 else "pando_make_date"
-    return Typed(function_call(macro, *[_whole(call, position) for position in range(len(call.args))]), DateType())
+    return Typed(
+        function_call(macro, *[_integer_argument(call, position) for position in range(len(call.args))]), DateType()
+    )
 
 
-def _whole(call: Call, position: int) -> Fragment:
+def _integer_argument(call: Call, position: int) -> Fragment:
     value = call.args[position]
     if not is_number(value.type):
         raise call.wrong_type(position, "a number")
@@ -95,34 +100,37 @@ def _whole(call: Call, position: int) -> Fragment:
 
 @function("makeDateTime", (6, 7))
 def make_date_time(call: Call) -> Typed:
+    """Compiles ``makeDateTime(year, month, day, hour, minute, second[, timezone])``."""
     zone = call.constant_zone(6)
-    local = function_call("pando_make_time", *[_whole(call, position) for position in range(6)])
+    local = function_call("pando_make_time", *[_integer_argument(call, position) for position in range(6)])
     return Typed(clamp_instant(zone_to_utc(local, zone or call.environment.zone)), DateTimeType(zone))
 
 
 # The clock: one moment for the whole query ----------------------------------------------------------------------------
 
 
-def _instant(call: Call) -> Fragment:
+def _current_second(call: Call) -> Fragment:
     moment = datetime.datetime.fromtimestamp(int(call.environment.now), datetime.UTC)
     return fragment("CAST('{}' AS TIMESTAMP)", f"{moment:%Y-%m-%d %H:%M:%S}")
 
 
 @function("now current_timestamp", (0, 1))
 def now(call: Call) -> Typed:
+    """Compiles ``now([timezone])``: one instant for the whole query."""
     zone = call.constant_zone(0)
-    return Typed(_instant(call), DateTimeType(zone), is_constant=True)
+    return Typed(_current_second(call), DateTimeType(zone), is_constant=True)
 
 
 @function("now64", (0, 2))
 def now64(call: Call) -> Typed:
+    """Compiles ``now64([precision[, timezone]])``: one instant for the whole query."""
     type_ = DateTime64Type(call.constant_precision(0, 3), call.constant_zone(1))
     micros = int(call.environment.now * 1_000_000)
     unit = 10 ** max(0, 6 - type_.precision)
     return Typed(cast(fragment("make_timestamp({})", micros // unit * unit), type_), type_, is_constant=True)
 
 
-def _day(call: Call, shift: int) -> Typed:
+def _current_day(call: Call, shift: int) -> Typed:
     from zoneinfo import ZoneInfo
 
     moment = datetime.datetime.fromtimestamp(call.environment.now, ZoneInfo(call.environment.zone))
@@ -131,8 +139,8 @@ def _day(call: Call, shift: int) -> Typed:
     )
 
 
-define("today curdate current_date", lambda call: _day(call, 0), 0)
-define("yesterday", lambda call: _day(call, -1), 0)
+define("today curdate current_date", lambda call: _current_day(call, 0), 0)
+define("yesterday", lambda call: _current_day(call, -1), 0)
 
 
 # Formatting and parsing -----------------------------------------------------------------------------------------------
@@ -146,7 +154,7 @@ _FORMAT = {
 _PARSE = {**_FORMAT, "f": "%f", "c": "%m", "e": "%d", "l": "%I", "k": "%H"}
 
 
-def _translated(call: Call, pattern: str, table: dict[str, str]) -> str:
+def _translate_format(call: Call, pattern: str, table: dict[str, str]) -> str:
     result, position = [], 0
     while position < len(pattern):
         char = pattern[position]
@@ -164,7 +172,11 @@ def _translated(call: Call, pattern: str, table: dict[str, str]) -> str:
 
 @function("formatDateTime DATE_FORMAT", (2, 3))
 def format_date_time(call: Call) -> Typed:
-    pattern = _translated(call, call.constant_text(1), _FORMAT)
+    """Compiles ``formatDateTime(value, format[, timezone])``.
+
+    Raises ``UserError`` 48 for an unsupported specifier.
+    """
+    pattern = _translate_format(call, call.constant_text(1), _FORMAT)
     value = time_argument(call)
     if len(call.args) > 2:
         zone = call.constant_zone(2)
@@ -176,6 +188,7 @@ def format_date_time(call: Call) -> Typed:
 
 @function("dateName", (2, 3))
 def date_name(call: Call) -> Typed:
+    """Compiles ``dateName('unit', value)``. Raises ``UserError`` 48 for an unsupported unit."""
     unit = find_time_unit_or_short(call.constant_text(0))
     pattern = {"Month": "%B", "Day": "%-d", "Year": "%Y", "Hour": "%-H", "Minute": "%-M", "Second": "%-S"}.get(
         unit or ""
@@ -192,6 +205,7 @@ def date_name(call: Call) -> Typed:
 
 @function("monthName", 1)
 def month_name(call: Call) -> Typed:
+    """Compiles ``monthName(value)``. Raises ``UserError`` 43."""
     if isinstance(call.args[0].type, Date32Type):
         raise call.wrong_type(0, "Date, DateTime or DateTime64")
     return Typed(fragment("monthname({})", local_clock(call)), STRING)
@@ -199,15 +213,20 @@ def month_name(call: Call) -> Typed:
 
 @function("parseDateTime str_to_date", (2, 3))
 def parse_date_time(call: Call) -> Typed:
+    """Compiles ``parseDateTime(text, format[, timezone])``. Raises ``UserError`` 48."""
     zone = call.constant_zone(2)
-    pattern = _translated(call, call.constant_text(1), _PARSE)
+    pattern = _translate_format(call, call.constant_text(1), _PARSE)
     local = fragment("strptime({}, {})", call.args[0].sql, string_literal(pattern))
     name = zone or call.environment.zone
     return Typed(from_zone_as_utc(local, name), DateTimeType(name))
 
 
-def _best_effort(kind: str, *, fine: bool, month_first: bool) -> Callable[[Call], Typed]:
-    """A text in one of the free spellings. ``kind`` is what stands for a wrong one (``Null``, ``Zero``), or nothing."""
+def _build_best_effort(kind: str, *, fine: bool, month_first: bool) -> Callable[[Call], Typed]:
+    """Builds a ``parseDateTimeBestEffort`` function.
+
+    ``kind`` says what an invalid text gives: ``Null``, ``Zero``, or an error if empty. ``fine``: the result is a
+    DateTime64. ``month_first``: texts are in the American order.
+    """
 
     def build(call: Call) -> Typed:
         if not is_string(call.args[0].type):
@@ -235,12 +254,12 @@ for _kind in ("", "Null", "Zero"):
     for _order in ("", "US"):
         define(
             f"parseDateTimeBestEffort{_order}{_suffix}",
-            _best_effort(_kind, fine=False, month_first=bool(_order)),
+            _build_best_effort(_kind, fine=False, month_first=bool(_order)),
             (1, 2),
         )
         define(
             f"parseDateTime64BestEffort{_order}{_suffix}",
-            _best_effort(_kind, fine=True, month_first=bool(_order)),
+            _build_best_effort(_kind, fine=True, month_first=bool(_order)),
             (1, 3),
             low_cardinality=False,
         )

@@ -1,7 +1,8 @@
-"""Adding to dates and times, and differences.
+"""Adds units to dates and times, and counts units between them.
 
-Calendar units (day and longer) move the wall clock of the value's zone; clock units move the instant. A Date with a
-clock unit becomes a DateTime."""
+Calendar units (day and longer) move the wall clock in the value's zone; clock units move the instant. A Date with a
+clock unit added becomes a DateTime.
+"""
 
 from __future__ import annotations
 
@@ -42,30 +43,32 @@ UTC_ZONE_NAMES = ("UTC", "Etc/UTC", "GMT")
 
 
 def argument_time_zone(value: Typed, call: Call) -> str:
+    """Returns the time zone of a value's type, or the session's."""
     type_ = strip_nullable(value.type)
     return getattr(type_, "timezone", None) or call.environment.zone
 
 
 def add_default_unit(value: Typed, number: Typed, sign: int, call: Call) -> Typed:
-    """``date + n`` days, ``time + n`` seconds."""
+    """Compiles ``date + n`` (days) and ``time + n`` (seconds). Raises ``UserError`` 43."""
     if isinstance(number.type, DecimalType):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"A {number.type} cannot be added to a {value.type}: convert it")
     unit = "Day" if isinstance(value.type, (DateType, Date32Type)) else "Second"
-    return _added(call, value, number, truncate_number(number), unit, sign)
+    return _add_count(call, value, number, truncate_number(number), unit, sign)
 
 
 def truncate_number(number: Typed) -> Fragment:
-    """A number as BIGINT; the fraction of a float is cut off."""
+    """Returns a number as BIGINT, without its fraction."""
     return cast(fragment("trunc({})", number.sql) if isinstance(number.type, FloatType) else number.sql, INT64)
 
 
 def add_interval(call: Call, value: Typed, interval: Typed, sign: int) -> Typed:
+    """Adds (``sign`` 1) or subtracts (-1) an interval."""
     assert isinstance(interval.type, IntervalType)
-    return _added(call, value, interval, interval.sql, interval.type.unit, sign)
+    return _add_count(call, value, interval, interval.sql, interval.type.unit, sign)
 
 
-def _added(call: Call, value: Typed, number: Typed, count: Fragment, unit: str, sign: int) -> Typed:
-    """``count`` units of the value of ``number`` added."""
+def _add_count(call: Call, value: Typed, number: Typed, count: Fragment, unit: str, sign: int) -> Typed:
+    """Adds ``count`` units; ``number`` is the value from which ``count`` was made."""
     result = add_units(call, value, count, unit, sign)
     if (
         unit not in MICROSECONDS_BY_UNIT
@@ -77,7 +80,11 @@ def _added(call: Call, value: Typed, number: Typed, count: Fragment, unit: str, 
 
 
 def add_units(call: Call, value: Typed, count: Fragment, unit: str, sign: int) -> Typed:
-    """Dates and times of 16 and 32 bits wrap around; months before the first one give the first moment."""
+    """Adds ``count`` units to a date or time.
+
+    Types of 16 and 32 bits wrap around; adding months to a value before the epoch gives the epoch. Raises ``UserError``
+    43, 48.
+    """
     count = count if sign > 0 else fragment("(-{})", count)
     type_ = value.type
     if unit in MICROSECONDS_BY_UNIT:
@@ -104,6 +111,7 @@ def add_units(call: Call, value: Typed, count: Fragment, unit: str, sign: int) -
 
 
 def _add_clock(call: Call, value: Typed, count: Fragment, unit: str) -> Typed:
+    """Adds seconds, minutes, hours or parts of a second. Raises ``UserError`` 43."""
     type_: DataType = value.type
     step = fragment("to_microseconds({} * {})", count, MICROSECONDS_BY_UNIT[unit])
     fine = {"Millisecond": 3, "Microsecond": 6}.get(unit, 0)
@@ -127,12 +135,15 @@ def _add_clock(call: Call, value: Typed, count: Fragment, unit: str) -> Typed:
 
 
 def _add_nanoseconds(value: Typed, type_: DateTime64Type, count: Fragment, nanoseconds: int) -> Fragment:
-    """DuckDB's intervals have microseconds: the digits behind them would be lost."""
+    """Adds to a DateTime64 of more than 6 digits: DuckDB's intervals end at microseconds."""
     return fragment("make_timestamp_ns(epoch_ns({}) + {} * {})", cast(value.sql, type_), count, nanoseconds)
 
 
 def subtract_dates(call: Call, left: Typed, right: Typed) -> Typed:
-    """``a - b``: days between dates, seconds between times; those of DateTime wrap around as Int32."""
+    """Compiles ``a - b``: days between dates, seconds between times. Raises ``UserError`` 43.
+
+    The seconds between DateTimes wrap around as Int32.
+    """
     if isinstance(left.type, DateType) and isinstance(right.type, DateType):
         return Typed(cast(fragment("({} - {})", left.sql, right.sql), INT32), INT32)
     times = (DateTimeType, DateTime64Type)
@@ -157,18 +168,18 @@ def subtract_dates(call: Call, left: Typed, right: Typed) -> Typed:
 # Functions ------------------------------------------------------------------------------------------------------------
 
 
-def _add(unit: str, sign: int) -> Callable[[Call], Typed]:
+def _build_add(unit: str, sign: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        value = _as_time(call, 0, reads_text=True) if len(call.args) == 2 else _in_zone(call)
+        value = _time_argument(call, 0, reads_text=True) if len(call.args) == 2 else _with_zone_argument(call)
         if not is_number(call.args[1].type):
             raise call.wrong_type(1, "a number")
-        return _added(call, value, call.args[1], truncate_number(call.args[1]), unit, sign)
+        return _add_count(call, value, call.args[1], truncate_number(call.args[1]), unit, sign)
 
     return build
 
 
-def _in_zone(call: Call) -> Typed:
-    """The time, as the zone of the third argument shows it."""
+def _with_zone_argument(call: Call) -> Typed:
+    """Returns the time with the zone of the third argument. Raises ``UserError`` 43."""
     value = call.args[0]
     if not is_string(call.args[2].type):
         raise call.wrong_type(2, "a time zone")
@@ -182,7 +193,7 @@ def _in_zone(call: Call) -> Typed:
     raise call.wrong_type(0, "DateTime")
 
 
-def _as_time(call: Call, position: int, *, reads_text: bool = False) -> Typed:
+def _time_argument(call: Call, position: int, *, reads_text: bool = False) -> Typed:
     value = call.args[position]
     if reads_text and is_string(value.type):
         type_ = DateTime64Type(3)
@@ -193,8 +204,8 @@ def _as_time(call: Call, position: int, *, reads_text: bool = False) -> Typed:
 
 
 for _unit in (*MICROSECONDS_BY_UNIT, *DAYS_BY_UNIT, *MONTHS_BY_UNIT):
-    define(f"add{_unit}s", _add(_unit, 1), (2, 3))
-    define(f"subtract{_unit}s", _add(_unit, -1), (2, 3))
+    define(f"add{_unit}s", _build_add(_unit, 1), (2, 3))
+    define(f"subtract{_unit}s", _build_add(_unit, -1), (2, 3))
 
 
 def _add_or_subtract(sign: int) -> Callable[[Call], Typed]:
@@ -208,7 +219,7 @@ def _add_or_subtract(sign: int) -> Callable[[Call], Typed]:
             return add_interval(call, value, interval, sign)
         unit = unit_argument(call, 0)
         moved = Call(call.name, (call.args[2], call.args[1]), call.environment)
-        return _add(unit, sign)(moved)
+        return _build_add(unit, sign)(moved)
 
     return build
 
@@ -218,6 +229,7 @@ define("dateSub date_sub timestampSub timestamp_sub", _add_or_subtract(-1), (2, 
 
 
 def unit_argument(call: Call, position: int) -> str:
+    """Returns the canonical name of a unit. Raises ``UserError`` 36, 44."""
     unit = find_time_unit_or_short(call.constant_text(position))
     if unit is None:
         raise UserError("BAD_ARGUMENTS", f"{call.name} does not know the unit {call.args[position].value!r}")
@@ -226,16 +238,18 @@ def unit_argument(call: Call, position: int) -> str:
 
 @function("dateDiff date_diff DATE_DIFF TIMESTAMP_DIFF timestampDiff timestamp_diff", (3, 4))
 def date_diff(call: Call) -> Typed:
-    """The number of unit borders between two times, in their zone."""
+    """Compiles ``dateDiff('unit', a, b[, timezone])``: the borders of units between two times."""
     unit = unit_argument(call, 0)
     zone = call.constant_zone(3)
     if unit == "Hour":
-        hours = (_stable_hour(call, position, zone) for position in (2, 1))
+        hours = (_count_hours(call, position, zone) for position in (2, 1))
         return Typed(fragment("({})", join_fragments(" - ", hours)), INT64)
     if unit in MICROSECONDS_BY_UNIT:
-        first, second = (fragment("CAST({} AS TIMESTAMP)", _instant(call, position, zone)) for position in (1, 2))
+        first, second = (
+            fragment("CAST({} AS TIMESTAMP)", _argument_instant(call, position, zone)) for position in (1, 2)
+        )
     else:
-        first, second = (_local(call, position, zone) for position in (1, 2))
+        first, second = (_argument_wall_clock(call, position, zone) for position in (1, 2))
     if unit == "Week":  # weeks begin on Monday
         weeks = (fragment("pando_week(CAST(date_trunc('week', {}) AS DATE))", local) for local in (second, first))
         return Typed(fragment("CAST({} AS BIGINT)", join_fragments(" - ", weeks)), INT64)
@@ -243,19 +257,22 @@ def date_diff(call: Call) -> Typed:
     return Typed(fragment("CAST(date_diff('{}', {}, {}) AS BIGINT)", engine, first, second), INT64)
 
 
-def _stable_hour(call: Call, position: int, zone: str | None) -> Fragment:
-    micros = _stable_micros(call, position, zone)
+def _count_hours(call: Call, position: int, zone: str | None) -> Fragment:
+    micros = _hour_counting_micros(call, position, zone)
     return fragment("(({0} - ({0} % {1} + {1}) % {1}) // {1})", micros, 3_600_000_000)
 
 
-def _stable_micros(call: Call, position: int, zone: str | None) -> Fragment:
-    """Hours begin where they did in the value's zone when the epoch began, as in ClickHouse."""
-    own = zone or argument_time_zone(_as_time(call, position), call)
-    return fragment("(epoch_us({}) - {})", _instant(call, position, zone), zone_epoch_offset(own) * 1000000)
+def _hour_counting_micros(call: Call, position: int, zone: str | None) -> Fragment:
+    """Returns a time in microseconds for counting hours.
+
+    As in ClickHouse, hours begin where they did in the value's zone at the epoch.
+    """
+    own = zone or argument_time_zone(_time_argument(call, position), call)
+    return fragment("(epoch_us({}) - {})", _argument_instant(call, position, zone), zone_epoch_offset(own) * 1000000)
 
 
-# Of a wall clock: the number of the unit, and how far in it is.
-_AGES = {
+# For each unit: the unit's number of a wall clock, and the position within the unit.
+_AGE_PARTS = {
     "Year": ("year({clock})", "month({clock}) * 32 + day({clock})"),
     "Quarter": ("year({clock}) * 4 + quarter({clock})", "(month({clock}) - 1) % 3 * 32 + day({clock})"),
     "Month": ("year({clock}) * 12 + month({clock})", "day({clock})"),
@@ -266,23 +283,26 @@ _AGES = {
 
 @function("age", (3, 4))
 def age(call: Call) -> Typed:
-    """Whole units between two times: the borders between their wall clocks, but for a last unit that is not full."""
+    """Compiles ``age('unit', a, b[, timezone])``: the whole units between two times.
+
+    These are the borders between the wall clocks, less one if the last unit is not complete.
+    """
     unit = unit_argument(call, 0)
     zone = call.constant_zone(3)
     if unit == "Hour":
-        later, earlier = (_stable_micros(call, position, zone) for position in (2, 1))
+        later, earlier = (_hour_counting_micros(call, position, zone) for position in (2, 1))
         return Typed(fragment("CAST(trunc(({} - {}) / 3600000000.0) AS BIGINT)", later, earlier), INT64)
-    first, second = (fragment("CAST({} AS TIMESTAMP)", _instant(call, position, zone)) for position in (1, 2))
-    if unit not in _AGES:
+    first, second = (fragment("CAST({} AS TIMESTAMP)", _argument_instant(call, position, zone)) for position in (1, 2))
+    if unit not in _AGE_PARTS:
         return Typed(fragment("CAST(date_sub('{}', {}, {}) AS BIGINT)", unit.lower(), first, second), INT64)
-    clocks = (fragment("CAST({} AS TIMESTAMP)", _local(call, position, zone)) for position in (1, 2))
+    clocks = (fragment("CAST({} AS TIMESTAMP)", _argument_wall_clock(call, position, zone)) for position in (1, 2))
     bound = fragment("struct_pack(i := {}, j := {}, l := {}, m := {})", first, second, *clocks)
-    return Typed(fragment("list_transform([{}], lambda p: {})[1]", bound, _age_of_bound(unit)), INT64)
+    return Typed(fragment("list_transform([{}], lambda p: {})[1]", bound, _age_from_pair(unit)), INT64)
 
 
-def _age_of_bound(unit: str) -> Fragment:
-    """From the instants ``p.i`` and ``p.j`` and their wall clocks ``p.l`` and ``p.m``."""
-    number, rest = _AGES[unit]
+def _age_from_pair(unit: str) -> Fragment:
+    """Computes ``age`` from the instants ``p.i`` and ``p.j`` and their wall clocks ``p.l`` and ``p.m``."""
+    number, rest = _AGE_PARTS[unit]
     of_day = f"(({rest}) * 86400000000 + pando_time_of_day({{clock}}))"
     left, right = (fragment(of_day, clock=clock) for clock in ("p.l", "p.m"))
     not_full = fragment("CASE WHEN p.i <= p.j THEN {left} > {right} ELSE {right} > {left} END", left=left, right=right)
@@ -293,16 +313,16 @@ def _age_of_bound(unit: str) -> Fragment:
     return fragment("CAST({} + {} AS BIGINT)", borders, last)
 
 
-def _instant(call: Call, position: int, zone: str | None) -> Fragment:
-    """Of a date the midnight of ``zone``."""
-    value = _as_time(call, position)
+def _argument_instant(call: Call, position: int, zone: str | None) -> Fragment:
+    """Returns a time as an instant; a date is midnight in ``zone``."""
+    value = _time_argument(call, position)
     if isinstance(value.type, (DateType, Date32Type)):
         return cast_to(value, DateTime64Type(0), zone or call.environment.zone)
     return value.sql
 
 
-def _local(call: Call, position: int, zone: str | None) -> Fragment:
-    value = _as_time(call, position)
+def _argument_wall_clock(call: Call, position: int, zone: str | None) -> Fragment:
+    value = _time_argument(call, position)
     if zone is not None and isinstance(value.type, DateTimeType):
         value = Typed(value.sql, DateTimeType(zone))
     return wall_clock(value, call.environment.zone)

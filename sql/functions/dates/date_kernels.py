@@ -1,5 +1,7 @@
-"""Dates and times moved by whole units, as scans compute them: numbers of days and seconds that wrap around, months by
-tables of days (``sql.typing.times.day_tables``)."""
+"""Scan kernels that add units to dates and times.
+
+Days and seconds are numbers that wrap around; months use tables of days (``sql.typing.times.day_tables``).
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,15 @@ _DAY_MASK, _SECOND_MASK = 65535, 4294967295
 _DAY_SECONDS = 86400
 _SECONDS = {"Second": 1, "Minute": 60, "Hour": 3600, "Day": _DAY_SECONDS, "Week": 7 * _DAY_SECONDS}
 _MONTHS = {"Month": 1, "Quarter": 3, "Year": 12}
-_MOST = 100_000
-"""Units: no number of 16 bits has more, and DuckDB moves by as many without an error."""
+_MAX_UNITS = 100_000
+"""Largest number of units: all 16-bit numbers are below it, and DuckDB can add as many without an error."""
 
 
 def add_units_in_scan(sql: Fragment, value: Typed, count: Typed, unit: str, sign: int, result: Typed) -> Fragment:
-    """``sql``, which moves a Date or a DateTime in UTC."""
+    """Adds a scan kernel to ``sql``, which adds units to a Date or a DateTime in UTC."""
     known = count.value if count.is_literal else None
     if count.is_literal:
-        if type(known) is not int or abs(known) > _MOST:
+        if type(known) is not int or abs(known) > _MAX_UNITS:
             return sql
     elif not isinstance(count.type, IntegerType) or count.type.bits > 16:
         return sql
@@ -36,9 +38,9 @@ def add_units_in_scan(sql: Fragment, value: Typed, count: Typed, unit: str, sign
         return sql
     if unit in _SECONDS:
         step = sign * _SECONDS[unit]
-        compute = partial(_by_seconds, step if isinstance(value.type, DateTimeType) else step // _DAY_SECONDS, known)
+        compute = partial(_add_seconds, step if isinstance(value.type, DateTimeType) else step // _DAY_SECONDS, known)
     elif unit in _MONTHS:
-        compute = partial(_by_months, sign * _MONTHS[unit], known)
+        compute = partial(_add_months, sign * _MONTHS[unit], known)
     else:
         return sql
     type_ = pa.date32() if isinstance(value.type, DateType) else pa.timestamp("us")
@@ -46,34 +48,34 @@ def add_units_in_scan(sql: Fragment, value: Typed, count: Typed, unit: str, sign
     return Scannable(sql, (value.sql, *columns), compute, type_)
 
 
-def _by_seconds(step: int, count: int | None, times: pa.Array, *counts: pa.Array) -> pa.Array:
-    """Or days, of dates."""
-    moments = _moments(times) + step * _counts(count, counts)
-    return _column(moments & (_DAY_MASK if pa.types.is_date32(times.type) else _SECOND_MASK), times, counts)
+def _add_seconds(step: int, count: int | None, times: pa.Array, *counts: pa.Array) -> pa.Array:
+    """Adds seconds to times, or days to dates."""
+    moments = _to_numbers(times) + step * _unit_counts(count, counts)
+    return _build_column(moments & (_DAY_MASK if pa.types.is_date32(times.type) else _SECOND_MASK), times, counts)
 
 
-def _by_months(step: int, count: int | None, times: pa.Array, *counts: pa.Array) -> pa.Array:
-    moments, is_date = _moments(times), pa.types.is_date32(times.type)
+def _add_months(step: int, count: int | None, times: pa.Array, *counts: pa.Array) -> pa.Array:
+    moments, is_date = _to_numbers(times), pa.types.is_date32(times.type)
     days = moments if is_date else moments // _DAY_SECONDS
-    there = day_tables.add_months(days, step * _counts(count, counts))
+    there = day_tables.add_months(days, step * _unit_counts(count, counts))
     if not is_date:
         there = there * _DAY_SECONDS + (moments - days * _DAY_SECONDS)
     mask = _DAY_MASK if is_date else _SECOND_MASK
-    return _column(np.where(there < 0, 0, there & mask), times, counts)
+    return _build_column(np.where(there < 0, 0, there & mask), times, counts)
 
 
-def _counts(count: int | None, counts: tuple[pa.Array, ...]) -> np.ndarray | int:
+def _unit_counts(count: int | None, counts: tuple[pa.Array, ...]) -> np.ndarray | int:
     return np.asarray(counts[0].fill_null(0)).astype(np.int64) if count is None else count
 
 
-def _moments(times: pa.Array) -> np.ndarray:
-    """Days of dates, seconds of times."""
+def _to_numbers(times: pa.Array) -> np.ndarray:
+    """Returns dates as days and times as seconds."""
     if pa.types.is_date32(times.type):
         return fixed_width_values(times, np.int32).astype(np.int64)
     return fixed_width_values(pc.cast(times, pa.timestamp("s"), safe=False), np.int64)
 
 
-def _column(moments: np.ndarray, times: pa.Array, counts: tuple[pa.Array, ...]) -> pa.Array:
+def _build_column(moments: np.ndarray, times: pa.Array, counts: tuple[pa.Array, ...]) -> pa.Array:
     known = [np.asarray(pc.is_valid(array)) for array in (times, *counts) if array.null_count]
     nulls = validity_buffer(np.logical_and.reduce(known)) if known else None
     is_date = pa.types.is_date32(times.type)

@@ -1,4 +1,4 @@
-"""Parts of dates and times, and starts of periods."""
+"""Functions that return parts of dates and times, and starts of periods."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ _READS_TEXT = frozenset({"toDayOfWeek", "toWeek"})
 
 
 def time_argument(call: Call, position: int = 0) -> Typed:
+    """Returns an argument that is a date or time; some functions also parse a String.
+
+    Raises ``UserError`` 43.
+    """
     value = call.args[position]
     if is_string(value.type) and call.name in _READS_TEXT:
         value = Typed(cast_to(value, DateTimeType(), call.environment.zone), DateTimeType())
@@ -31,7 +35,7 @@ def time_argument(call: Call, position: int = 0) -> Typed:
 
 
 def clock_argument(call: Call, position: int = 0) -> Typed:
-    """A value with a time of day."""
+    """Returns an argument that has a time of day. Raises ``UserError`` 43."""
     value = time_argument(call, position)
     if isinstance(value.type, (DateType, Date32Type)):
         raise call.wrong_type(position, "DateTime or DateTime64: a date has no time of day")
@@ -46,7 +50,10 @@ def _check_zone(call: Call, value: Typed) -> None:
 
 
 def local_clock(call: Call) -> Fragment:
-    """The wall clock of the first argument, in the zone of the last one if that is a string."""
+    """Returns the wall clock of the first argument.
+
+    The zone is the last argument if that is a string, else the value's own.
+    """
     value = time_argument(call)
     if len(call.args) > 1 and isinstance(call.args[-1].value, str):
         zone = call.constant_zone(len(call.args) - 1)
@@ -57,27 +64,27 @@ def local_clock(call: Call) -> Fragment:
     return wall_clock(value, call.environment.zone)
 
 
-def _moment(call: Call) -> Fragment:
-    """The day of the first argument, or its wall clock."""
+def _day_or_clock(call: Call) -> Fragment:
+    """Returns the first argument as a day if it is a date, else as a wall clock."""
     value = time_argument(call)
     return value.sql if isinstance(value.type, (DateType, Date32Type)) else local_clock(call)
 
 
-def _part(expression: str, type_: DataType) -> Callable[[Call], Typed]:
+def _build_part(expression: str, type_: DataType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         if call.name in _CLOCK_PARTS:
             clock_argument(call)
         sql = cast(fragment(expression, local_clock(call)), type_)
-        if call.name in _OF_DAYS:
-            sql = day_tables.scan_day_function(sql, _moment(call), _OF_DAYS[call.name], type_.arrow)
+        if call.name in _DAY_FUNCTIONS:
+            sql = day_tables.scan_day_function(sql, _day_or_clock(call), _DAY_FUNCTIONS[call.name], type_.arrow)
         elif call.name == "toYYYYMMDDhhmmss":
-            sql = day_tables.year_to_second_number(sql, _moment(call))
+            sql = day_tables.year_to_second_number(sql, _day_or_clock(call))
         return Typed(sql, type_)
 
     return build
 
 
-_OF_DAYS = {
+_DAY_FUNCTIONS = {
     "toYear": day_tables.year, "toMonth": day_tables.month, "toDayOfMonth": day_tables.day_of_month,
     "toDayOfYear": day_tables.day_of_year, "toRelativeYearNum": day_tables.year,
     "toQuarter": day_tables.quarter, "toYYYYMM": day_tables.year_months, "toYYYYMMDD": day_tables.year_month_days,
@@ -86,7 +93,7 @@ _OF_DAYS = {
     "toStartOfMonth": day_tables.start_of_month, "toStartOfQuarter": day_tables.start_of_quarter,
     "toStartOfYear": day_tables.start_of_year, "toMonday": day_tables.monday_of_week,
 }  # fmt: skip
-"""What DuckDB computes longer than a scan looks it up."""
+"""Functions that a scan looks up in a table faster than DuckDB computes them."""
 
 
 _CLOCK_PARTS = frozenset({"toHour", "toMinute", "toSecond", "toMillisecond"})
@@ -114,19 +121,19 @@ for _names, _expression, _type in (
     ("toRelativeQuarterNum", "(year({0}) * 4 + quarter({0}) - 1)", UINT32),
     ("toRelativeDayNum", "pando_clamped_day_number(CAST({0} AS DATE) - DATE '1970-01-01')", UINT32),
 ):  # fmt: skip
-    define(_names, _part(_expression, _type), (1, 2))
+    define(_names, _build_part(_expression, _type), (1, 2))
 
 
 @function("toDaysSinceYearZero TO_DAYS", (1, 2))
 def to_days_since_year_zero(call: Call) -> Typed:
-    """ClickHouse takes the day of an instant in UTC, whatever its zone and the one that is given."""
+    """Compiles ``toDaysSinceYearZero``. ClickHouse takes the day in UTC and ignores the zone."""
     call.constant_zone(1)
     day = fragment("CAST({} AS DATE)", time_argument(call).sql)
     return Typed(cast(fragment("({} - DATE '0000-01-01')", day), UINT32), UINT32)
 
 
-def _relative(seconds: int) -> Callable[[Call], Typed]:
-    """Whole units of the instant since the epoch, whatever the zone."""
+def _build_relative_number(seconds: int) -> Callable[[Call], Typed]:
+    """Builds a function that counts whole units of ``seconds`` since the epoch."""
 
     def build(call: Call) -> Typed:
         value = time_argument(call)
@@ -143,30 +150,37 @@ def _relative(seconds: int) -> Callable[[Call], Typed]:
     return build
 
 
-define("toRelativeHourNum", _relative(3600), (1, 2))
-define("toRelativeMinuteNum", _relative(60), (1, 2))
-define("toRelativeSecondNum", _relative(1), (1, 2))
+define("toRelativeHourNum", _build_relative_number(3600), (1, 2))
+define("toRelativeMinuteNum", _build_relative_number(60), (1, 2))
+define("toRelativeSecondNum", _build_relative_number(1), (1, 2))
 
 
 @function("toDayOfWeek DAYOFWEEK", (1, 3))
 def to_day_of_week(call: Call) -> Typed:
+    """Compiles ``toDayOfWeek(value[, mode[, timezone]])``.
+
+    Modes 0 and 1 begin the week with Monday, 2 and 3 with Sunday; the first day is 1, or 0 in modes 1 and 2.
+    """
     mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
     local = local_clock(call)
     day = ("isodow({})", "(isodow({}) - 1)", "(isodow({}) % 7)", "(isodow({}) % 7 + 1)")[mode % 4]
     sql = cast(fragment(day, local), UINT8)
     return Typed(
-        day_tables.scan_day_function(sql, _moment(call), day_tables.DAYS_OF_WEEK[mode % 4], UINT8.arrow), UINT8
+        day_tables.scan_day_function(sql, _day_or_clock(call), day_tables.DAYS_OF_WEEK[mode % 4], UINT8.arrow), UINT8
     )
 
 
 @function("toWeek week", (1, 3))
 def to_week(call: Call) -> Typed:
-    """The week of the year in MySQL's modes; mode 0: Sunday first, 0 to 53."""
+    """Compiles ``toWeek(value[, mode[, timezone]])`` with MySQL's modes 0, 1 and 3.
+
+    Mode 0: weeks begin with Sunday and count from 0 to 53. Raises ``UserError`` 48.
+    """
     mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
     local = local_clock(call)
     if mode == 3:
         sql = cast(fragment("week({})", local), UINT8)
-        return Typed(day_tables.scan_day_function(sql, _moment(call), day_tables.iso_week, UINT8.arrow), UINT8)
+        return Typed(day_tables.scan_day_function(sql, _day_or_clock(call), day_tables.iso_week, UINT8.arrow), UINT8)
     if mode not in (0, 1):
         raise UserError("NOT_IMPLEMENTED", f"Mode {mode} of {call.name} is not supported (0, 1 and 3 are)")
     if mode == 0:
@@ -174,13 +188,13 @@ def to_week(call: Call) -> Typed:
     else:
         number = fragment("((dayofyear({local}) - 1 + 7 + 3 - (isodow({local}) - 1)) // 7)", local=local)
     weeks = day_tables.weeks_from_monday if mode else day_tables.weeks_from_sunday
-    return Typed(day_tables.scan_day_function(cast(number, UINT8), _moment(call), weeks, UINT8.arrow), UINT8)
+    return Typed(day_tables.scan_day_function(cast(number, UINT8), _day_or_clock(call), weeks, UINT8.arrow), UINT8)
 
 
 # Starts of periods ----------------------------------------------------------------------------------------------------
 
 
-def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
+def _build_period_start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = clock_argument(call) if unit in ("Minute", "Hour") else time_argument(call)
         if unit != "Day":
@@ -190,8 +204,8 @@ def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
         zone = call.constant_zone(1)
         is_aligned = is_aligned_unit(unit, zone or argument_time_zone(value, call))
         result = clamp_to_range(truncate_to_interval(call, value, unit, count, zone), value.type, is_aligned=is_aligned)
-        if call.name in _OF_DAYS:
-            return _of_day(call, result, _OF_DAYS[call.name])
+        if call.name in _DAY_FUNCTIONS:
+            return _scan_day(call, result, _DAY_FUNCTIONS[call.name])
         if zone and isinstance(result.type, DateTimeType):
             return Typed(result.sql, DateTimeType(zone))
         return result
@@ -199,8 +213,8 @@ def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
     return build
 
 
-def _of_day(call: Call, result: Typed, of: day_tables.OfDays) -> Typed:
-    return Typed(day_tables.scan_day_function(result.sql, _moment(call), of, pa.date32()), result.type)
+def _scan_day(call: Call, result: Typed, of: day_tables.OfDays) -> Typed:
+    return Typed(day_tables.scan_day_function(result.sql, _day_or_clock(call), of, pa.date32()), result.type)
 
 
 for _name, _unit, _count in (
@@ -209,11 +223,12 @@ for _name, _unit, _count in (
     ("toStartOfFiveMinutes toStartOfFiveMinute", "Minute", 5), ("toStartOfTenMinutes", "Minute", 10),
     ("toStartOfFifteenMinutes", "Minute", 15), ("timeSlot", "Minute", 30),
 ):  # fmt: skip
-    define(_name, _start(_unit, _count), (1, 2))
+    define(_name, _build_period_start(_unit, _count), (1, 2))
 
 
 @function("toStartOfSecond", (1, 2))
 def to_start_of_second(call: Call) -> Typed:
+    """Compiles ``toStartOfSecond`` of a DateTime64. Raises ``UserError`` 43."""
     value = time_argument(call)
     if not isinstance(value.type, DateTime64Type):
         raise call.wrong_type(0, "DateTime64")
@@ -222,6 +237,7 @@ def to_start_of_second(call: Call) -> Typed:
 
 @function("toStartOfISOYear", (1, 2))
 def to_start_of_iso_year(call: Call) -> Typed:
+    """Compiles ``toStartOfISOYear``: the Monday of the first ISO week."""
     value = time_argument(call)
     _check_zone(call, value)
     local = value.sql if isinstance(value.type, DateType) else local_clock(call)
@@ -230,15 +246,17 @@ def to_start_of_iso_year(call: Call) -> Typed:
 
 @function("toStartOfWeek", (1, 3))
 def to_start_of_week(call: Call) -> Typed:
+    """Compiles ``toStartOfWeek(value[, mode])``: Sunday, or Monday in odd modes."""
     mode = call.constant_int(1, 0) if len(call.args) > 1 and not isinstance(call.args[1].value, str) else 0
     day = fragment("CAST({} AS DATE)", local_clock(call))
     back = fragment("(isodow({}) - 1)" if mode % 2 else "(isodow({}) % 7)", day)
     result = clamp_to_range(Typed(fragment("({} - CAST({} AS INTEGER))", day, back), DateType()), Date32Type())
-    return _of_day(call, result, day_tables.monday_of_week if mode % 2 else day_tables.sunday_of_week)
+    return _scan_day(call, result, day_tables.monday_of_week if mode % 2 else day_tables.sunday_of_week)
 
 
 @function("toLastDayOfMonth LAST_DAY", (1, 2))
 def to_last_day_of_month(call: Call) -> Typed:
+    """Compiles ``toLastDayOfMonth``."""
     _check_zone(call, time_argument(call))
     result = clamp_to_range(Typed(fragment("last_day({})", local_clock(call)), DateType()), Date32Type())
-    return _of_day(call, result, day_tables.last_day_of_month)
+    return _scan_day(call, result, day_tables.last_day_of_month)

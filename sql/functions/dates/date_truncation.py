@@ -1,4 +1,4 @@
-"""Starts of intervals and of other units."""
+"""Truncation of dates and times to units and intervals."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from sql.typing.typed_expressions import IntervalType, Typed, cast
 
 @function("date_trunc dateTrunc", (2, 3))
 def date_trunc(call: Call) -> Typed:
+    """Compiles ``date_trunc('unit', value[, timezone])``."""
     unit = unit_argument(call, 0)
     zone = call.constant_zone(2)
     value = call.args[1]
     if isinstance(value.type, DateTime64Type) and unit not in ("Millisecond", "Microsecond"):
         value = replace(value, sql=second_towards_epoch(value.sql, value.type))
-    result = _zoned(truncate_to_interval(call, _midnight(call, value, unit), unit, 1, zone), zone)
-    if isinstance(value.type, (Date32Type, DateTime64Type)):  # the start has the range of the value
+    result = _with_zone(truncate_to_interval(call, _date_as_time(call, value, unit), unit, 1, zone), zone)
+    if isinstance(value.type, (Date32Type, DateTime64Type)):  # the start has a type of the value's range
         if isinstance(result.type, DateType):
             return Typed(result.sql, Date32Type())
         if isinstance(result.type, DateTimeType):
@@ -42,19 +43,22 @@ def date_trunc(call: Call) -> Typed:
 
 
 def is_aligned_unit(unit: str, zone: str) -> bool:
-    """Whether the epoch begins a period: then no start of a period lies before it."""
+    """Tells whether the epoch begins a period of this unit.
+
+    If so, the start of a period never lies before the epoch.
+    """
     return unit != "Week" and zone in UTC_ZONE_NAMES
 
 
-def _midnight(call: Call, value: Typed, unit: str) -> Typed:
-    """Days of a date are times in ClickHouse."""
+def _date_as_time(call: Call, value: Typed, unit: str) -> Typed:
+    """Turns a date into a time where the unit is a day, as ClickHouse does."""
     if unit == "Day" and isinstance(value.type, (DateType, Date32Type)):
         return Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
     return value
 
 
-def _zoned(result: Typed, zone: str | None) -> Typed:
-    """A result in the zone of the call's argument."""
+def _with_zone(result: Typed, zone: str | None) -> Typed:
+    """Returns a result with the time zone of the call's argument."""
     if zone and isinstance(result.type, DateTimeType):
         return Typed(result.sql, DateTimeType(zone))
     return result
@@ -62,6 +66,10 @@ def _zoned(result: Typed, zone: str | None) -> Typed:
 
 @function("toStartOfInterval", (2, 4))
 def to_start_of_interval(call: Call) -> Typed:
+    """Compiles ``toStartOfInterval(value, INTERVAL n unit[, timezone])``.
+
+    Raises ``UserError`` 43, and 48 for an origin.
+    """
     interval = call.args[1]
     if not isinstance(interval.type, IntervalType) or not isinstance(interval.value, int) or interval.value <= 0:
         raise call.wrong_type(1, "a constant positive INTERVAL")
@@ -71,12 +79,17 @@ def to_start_of_interval(call: Call) -> Typed:
             raise UserError("NOT_IMPLEMENTED", "toStartOfInterval with an origin is not supported")
         zone = call.constant_zone(len(call.args) - 1)
     value, unit = call.args[0], interval.type.unit
-    result = truncate_to_interval(call, _midnight(call, value, unit), unit, interval.value, zone)
-    return clamp_to_range(_zoned(result, zone), value.type if isinstance(value.type, DateTimeType) else Date32Type())
+    result = truncate_to_interval(call, _date_as_time(call, value, unit), unit, interval.value, zone)
+    return clamp_to_range(
+        _with_zone(result, zone), value.type if isinstance(value.type, DateTimeType) else Date32Type()
+    )
 
 
 def clamp_to_range(result: Typed, source: DataType, *, is_aligned: bool = False) -> Typed:
-    """A start of a period within the range of its type: it may lie before the first day, or come from a wider type."""
+    """Limits the start of a period to the range of its type.
+
+    The start may lie before the type's first day, or come from a wider type.
+    """
     if is_aligned and isinstance(source, (DateType, DateTimeType)):
         return result
     if isinstance(result.type, DateType):
@@ -87,7 +100,10 @@ def clamp_to_range(result: Typed, source: DataType, *, is_aligned: bool = False)
 
 
 def truncate_to_interval(call: Call, value: Typed, unit: str, count: int, zone: str | None = None) -> Typed:
-    """The start of the interval of ``count`` units that holds the value, counted from the epoch (weeks from Monday)."""
+    """Returns the start of the interval of ``count`` units that contains the value.
+
+    Intervals count from the epoch, weeks from a Monday. Raises ``UserError`` 43, 48.
+    """
     if not is_date_or_time(value.type):
         raise call.wrong_type(0, "Date or DateTime")
     is_date = isinstance(value.type, (DateType, Date32Type))
@@ -130,6 +146,7 @@ def _start_of_calendar(local: Fragment, unit: str, count: int) -> Fragment:
 
 
 def _start_of_clock(value: Typed, local: Fragment, unit: str, count: int, zone: str) -> Typed:
+    """Truncates a time to hours, minutes, seconds or parts of a second. Raises ``UserError`` 48."""
     step = MICROSECONDS_BY_UNIT.get(unit)
     if step is None:
         raise UserError("NOT_IMPLEMENTED", f"Truncation to the unit {unit} is not supported")
@@ -138,12 +155,12 @@ def _start_of_clock(value: Typed, local: Fragment, unit: str, count: int, zone: 
     type_: DataType = DateTime64Type(fine, own) if fine else DateTimeType(own)
     width = step * count
     if unit == "Hour" and count == 1 and (zone in UTC_ZONE_NAMES or has_whole_hours(zone)):
-        # A repeated hour stays the one that it is.
+        # An hour that the clock repeats is not mixed up with its twin.
         start = start_of_clock(value.sql, width, width)
-    elif unit == "Hour":  # counted from the midnight of the zone
+    elif unit == "Hour":  # hours count from midnight in the zone
         start = day_from_zone(start_of_clock(local, width), zone)
     elif unit == "Minute" or fine:
         start = start_of_clock(value.sql, width, width)
-    else:  # seconds before the epoch are cut off towards it
+    else:  # seconds before the epoch are rounded towards it
         start = fragment("make_timestamp(epoch_us({}) // {width} * {width})", value.sql, width=width)
     return Typed(cast(start, type_), type_)

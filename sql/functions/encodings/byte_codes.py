@@ -1,4 +1,4 @@
-"""Strings and the numbers of their bytes: ascii, char, hex, bin."""
+"""Functions between strings and the codes of their bytes: ``ascii``, ``char``, ``hex``, ``bin``."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from sql.typing.result_types import is_number
 from sql.typing.typed_expressions import INT32, STRING, UINT64, Typed
 
 _STORED_BITS: dict[type[DataType], int] = {DateType: 32, DateTimeType: 64}
-"""What Arrow takes for a day or second, which is never below zero."""
+"""Bits of a day or second in Arrow; the numbers are never negative."""
 
 
 @function("char", (1, None))
 def char(call: Call) -> Typed:
-    """Bytes: whole parts of numbers modulo 256; what is no number is 0."""
+    """Compiles ``char(…)``: one byte for each number, its integer part modulo 256; NaN gives 0."""
     codes = []
     for position, arg in enumerate(call.args):
         if not is_number(arg.type) or isinstance(arg.type, DecimalType):
@@ -52,6 +52,7 @@ def char(call: Call) -> Typed:
 
 @function("ascii", 1)
 def ascii_code(call: Call) -> Typed:
+    """Compiles ``ascii(text)``: the first byte as a number."""
     template = """(CASE WHEN {0} = '' THEN 0 WHEN {0} < chr(128) THEN ascii({0})
         ELSE CAST('0x' || left(hex(encode(left({0}, 1))), 2) AS INTEGER) END)"""
     sql = bind_value(string_argument(call, 0), "whole", lambda v: fragment(template, v))
@@ -60,6 +61,7 @@ def ascii_code(call: Call) -> Typed:
 
 @function("hex", 1)
 def hexadecimal(call: Call) -> Typed:
+    """Compiles ``hex(value)`` of strings, integers, dates and times. Raises ``UserError`` 48."""
     value = call.args[0]
     if isinstance(strip_nullable(value.type), (StringType, FixedStringType)):
         if isinstance(value.sql, DigestBytes):
@@ -69,12 +71,12 @@ def hexadecimal(call: Call) -> Typed:
         )
     if (number := _as_unsigned(call)) is not None:
         digits = bind_value(fragment("to_hex({})", number), "digits", lambda v: fragment("pando_even_hex({})", v))
-        return Typed(_digits(value, digits, is_binary=False), STRING)
+        return Typed(_scan_digits(value, digits, is_binary=False), STRING)
     raise UserError("NOT_IMPLEMENTED", f"hex of {value.type} is not supported")
 
 
 def _as_unsigned(call: Call) -> Fragment | None:
-    """The bits of a number, day or second as UBIGINT."""
+    """Returns the bits of an integer, day or second as UBIGINT, or ``None``."""
     value = call.args[0]
     if isinstance(value.type, IntegerType):
         bits = wrap_integer(value.sql, value.type, IntegerType(value.type.bits, False))
@@ -86,7 +88,7 @@ def _as_unsigned(call: Call) -> Fragment | None:
 
 @function("bin", 1)
 def binary(call: Call) -> Typed:
-    """A number, day or second without leading zero bytes; a text byte by byte."""
+    """Compiles ``bin(value)``: a string byte by byte, a number without its leading zero bytes."""
     value = call.args[0]
     if isinstance(value.type, StringType):
         return Typed(fragment("bin({})", value.sql), STRING)
@@ -94,10 +96,10 @@ def binary(call: Call) -> Typed:
         raise UserError("NOT_IMPLEMENTED", f"bin of {value.type} is not supported")
     digits = fragment("to_binary({})", number)
     width = fragment("CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER)", digits=digits)
-    return Typed(_digits(value, fragment("lpad({}, {}, '0')", digits, width), is_binary=True), STRING)
+    return Typed(_scan_digits(value, fragment("lpad({}, {}, '0')", digits, width), is_binary=True), STRING)
 
 
-def _digits(value: Typed, sql: Fragment, *, is_binary: bool) -> Fragment:
+def _scan_digits(value: Typed, sql: Fragment, *, is_binary: bool) -> Fragment:
     bits = value.type.bits if isinstance(value.type, IntegerType) else _STORED_BITS.get(type(value.type))
     return sql if bits is None else Scannable(sql, value.sql, significant_bytes(bits, is_binary=is_binary), pa.string())
 

@@ -1,10 +1,11 @@
-"""Bit operations, hashes and random values.
+"""Bit operations, integer hashes, digests and random values.
 
-intHash32 and intHash64 are exact: tables are sampled by them. NumPy computes them, for queries and
-for keys. Hashes of any values are in ``hashes``.
+intHash32 and intHash64 are exact, because tables are sampled by them. NumPy computes them, for queries and for keys.
+Hashes of any values are in ``value_hashes``.
 
-Source of the integer hashes: the 64-bit finaliser of MurmurHash3, and Thomas Wang's 64 to 32 bit mix, as documented
-for ClickHouse's functions."""
+Source of the integer hashes: the 64-bit finaliser of MurmurHash3, and Thomas Wang's 64 to 32 bit mix, as documented for
+ClickHouse's functions.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ HASH32_SALT = 0x75D9543DE018BF45
 HASH64_SALT = 0x4CF2D2BAAE6DA887
 
 
-def _bitwise(operator: str) -> Callable[[Call], Typed]:
+def _build_bitwise(operator: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         if isinstance(call.args[0].type, FixedStringType) and call.types[0] == call.types[1]:
             bits = [fragment("CAST({} AS BIT)", arg.sql) for arg in call.args]
@@ -60,13 +61,14 @@ def _bitwise(operator: str) -> Callable[[Call], Typed]:
     return with_addresses(build)
 
 
-define("bitAnd", _bitwise("&"), 2)
-define("bitOr", _bitwise("|"), 2)
-define("bitXor", _bitwise("xor"), 2)
+define("bitAnd", _build_bitwise("&"), 2)
+define("bitOr", _build_bitwise("|"), 2)
+define("bitXor", _build_bitwise("xor"), 2)
 
 
 @function("bitNot", 1)
 def bit_not(call: Call) -> Typed:
+    """Compiles ``bitNot(value)`` of an integer or FixedString. Raises ``UserError`` 43."""
     if isinstance(call.args[0].type, FixedStringType):
         return Typed(cast(fragment("(~CAST({} AS BIT))", call.args[0].sql), call.types[0]), call.types[0])
     if not isinstance(call.args[0].type, _INTEGER):
@@ -80,6 +82,7 @@ def bit_not(call: Call) -> Typed:
 @function("bitShiftLeft", 2)
 @with_addresses
 def bit_shift_left(call: Call) -> Typed:
+    """Compiles ``bitShiftLeft(value, count)``."""
     value, type_ = call.args[0], bool_as_integer(call.args[0].type)
     count = fragment("CAST({} AS INTEGER)", call.args[1].sql)
     shifted = fragment("(CAST({} AS HUGEINT) * CAST(pow(2, {}) AS HUGEINT))", value.sql, count)
@@ -91,6 +94,7 @@ def bit_shift_left(call: Call) -> Typed:
 @function("bitShiftRight", 2)
 @with_addresses
 def bit_shift_right(call: Call) -> Typed:
+    """Compiles ``bitShiftRight(value, count)``. Raises ``UserError`` 48 for an Int64."""
     value, type_ = call.args[0], bool_as_integer(call.args[0].type)
     count = fragment("CAST({} AS INTEGER)", call.args[1].sql)
     if type_.signed:
@@ -113,12 +117,14 @@ def bit_shift_right(call: Call) -> Typed:
 
 @function("bitTest", 2)
 def bit_test(call: Call) -> Typed:
+    """Compiles ``bitTest(value, position)``."""
     number = wrap_integer(call.args[0].sql, bool_as_integer(call.args[0].type), UINT64)
     return Typed(cast(fragment("(({} >> CAST({} AS INTEGER)) & 1)", number, call.args[1].sql), UINT8), UINT8)
 
 
 @function("bitCount", 1)
 def bit_count(call: Call) -> Typed:
+    """Compiles ``bitCount(value)`` of an integer or string. Raises ``UserError`` 43."""
     value = call.args[0]
     if isinstance(value.type, FixedStringType):
         return Typed(cast(fragment("bit_count(CAST({} AS BIT))", value.sql), UINT16), UINT16)
@@ -133,7 +139,7 @@ def bit_count(call: Call) -> Typed:
 # Integer hashes -------------------------------------------------------------------------------------------------------
 
 
-def _hash(width: int, type_: IntegerType) -> Callable[[Call], Typed]:
+def _build_hash(width: int, type_: IntegerType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = given = call.args[0]
         if isinstance(value.type, (DateType, Date32Type, DateTimeType)):
@@ -143,13 +149,13 @@ def _hash(width: int, type_: IntegerType) -> Callable[[Call], Typed]:
             raise call.wrong_type(0, "an integer")
         wide = IntegerType(64, bool_as_integer(value.type).signed)
         sql = function_call(f"pando_hash{width}_{wide.name.lower()}", cast(value.sql, wide))
-        return Typed(Scannable(sql, given.sql, _hash_of(width, type_), type_.arrow), type_)
+        return Typed(Scannable(sql, given.sql, _hash_kernel(width, type_), type_.arrow), type_)
 
     return build
 
 
-def _hash_of(width: int, type_: IntegerType) -> Compute:
-    """Of integers, days and seconds."""
+def _hash_kernel(width: int, type_: IntegerType) -> Compute:
+    """Returns a scan kernel that hashes integers, days and seconds."""
     hashed = int_hash_32 if width == 32 else int_hash_64
 
     def compute(given: pa.Array) -> pa.Array:
@@ -163,12 +169,12 @@ def _hash_of(width: int, type_: IntegerType) -> Compute:
     return compute
 
 
-define("intHash32", _hash(32, UINT32), 1)
-define("intHash64", _hash(64, UINT64), 1)
+define("intHash32", _build_hash(32, UINT32), 1)
+define("intHash64", _build_hash(64, UINT64), 1)
 
 
 def int_hash_32(values: np.ndarray) -> np.ndarray:
-    """intHash32 of 64-bit patterns, vectorised."""
+    """Computes intHash32 of 64-bit patterns."""
     with np.errstate(over="ignore"):
         key = values.astype(np.uint64)
         key ^= np.uint64(HASH32_SALT)
@@ -182,7 +188,7 @@ def int_hash_32(values: np.ndarray) -> np.ndarray:
 
 
 def int_hash_64(values: np.ndarray) -> np.ndarray:
-    """intHash64 of 64-bit patterns, vectorised."""
+    """Computes intHash64 of 64-bit patterns."""
     key = values.astype(np.uint64) ^ np.uint64(HASH64_SALT)
     with np.errstate(over="ignore"):
         key ^= key >> np.uint64(33)
@@ -197,7 +203,7 @@ def int_hash_64(values: np.ndarray) -> np.ndarray:
 
 
 class DigestBytes(Fragment):
-    """The bytes that hexadecimal ``digits`` spell."""
+    """The SQL of a digest's bytes; ``digits`` is the SQL of the same in hexadecimal."""
 
     __slots__ = ("digits",)
 
@@ -209,6 +215,7 @@ class DigestBytes(Fragment):
 
 @function("MD5", 1)
 def md5(call: Call) -> Typed:
+    """Compiles ``MD5(text)``: 16 bytes."""
     from parts.types import FixedStringType
 
     return Typed(DigestBytes(fragment("md5({})", string_argument(call, 0))), FixedStringType(16))
@@ -216,6 +223,7 @@ def md5(call: Call) -> Typed:
 
 @function("SHA1", 1)
 def sha1(call: Call) -> Typed:
+    """Compiles ``SHA1(text)``: 20 bytes."""
     from parts.types import FixedStringType
 
     return Typed(DigestBytes(fragment("sha1({})", string_argument(call, 0))), FixedStringType(20))
@@ -223,6 +231,7 @@ def sha1(call: Call) -> Typed:
 
 @function("SHA256", 1)
 def sha256(call: Call) -> Typed:
+    """Compiles ``SHA256(text)``: 32 bytes."""
     from parts.types import FixedStringType
 
     return Typed(DigestBytes(fragment("sha256({})", string_argument(call, 0))), FixedStringType(32))
@@ -230,26 +239,30 @@ def sha256(call: Call) -> Typed:
 
 @function("rand rand32", (0, 1), nulls=False)
 def rand(call: Call) -> Typed:
+    """Compiles ``rand([tag])``."""
     return Typed(fragment("CAST(floor(pando_random({}) * 4294967296) AS UINTEGER)", _tag(call)), UINT32)
 
 
 @function("rand64", (0, 1), nulls=False)
 def rand64(call: Call) -> Typed:
+    """Compiles ``rand64([tag])``."""
     return Typed(fragment("CAST(floor(pando_random({}) * 18446744073709549568) AS UBIGINT)", _tag(call)), UINT64)
 
 
 @function("randCanonical", (0, 1), nulls=False)
 def rand_canonical(call: Call) -> Typed:
+    """Compiles ``randCanonical([tag])``: a float from 0 to 1."""
     return Typed(fragment("pando_random({})", _tag(call)), FLOAT64)
 
 
 def _tag(call: Call) -> Fragment:
-    """The argument has no meaning, but calls with equal ones are one value in a row."""
+    """Returns the optional argument. Calls with equal arguments give one value in a row."""
     return call.args[0].sql if call.args else fragment("0")
 
 
 @function("generateUUIDv4", (0, 1), nulls=False)
 def generate_uuid(call: Call) -> Typed:
+    """Compiles ``generateUUIDv4([tag])``."""
     from parts.types import UUIDType
 
     return Typed(fragment("unhex(replace(CAST(pando_any_uuid({}) AS VARCHAR), '-', ''))", _tag(call)), UUIDType())
@@ -261,8 +274,8 @@ MACROS = define_macros(
 )
 
 
-def _kernel(width: int, engine: str, hashed: Callable[[np.ndarray], np.ndarray], result: pa.DataType) -> Kernel:
-    """Over the 64 bits of a number, signed or not."""
+def _duckdb_kernel(width: int, engine: str, hashed: Callable[[np.ndarray], np.ndarray], result: pa.DataType) -> Kernel:
+    """Builds the DuckDB kernel of a hash over the 64 bits of a number, signed or not."""
     name = f"pando_hash{width}_{'int64' if engine == 'BIGINT' else 'uint64'}"
     return Kernel(
         name,
@@ -273,7 +286,7 @@ def _kernel(width: int, engine: str, hashed: Callable[[np.ndarray], np.ndarray],
 
 
 KERNELS = tuple(
-    _kernel(width, engine, hashed, result)
+    _duckdb_kernel(width, engine, hashed, result)
     for width, hashed, result in ((32, int_hash_32, pa.uint32()), (64, int_hash_64, pa.uint64()))
     for engine in ("BIGINT", "UBIGINT")
 )

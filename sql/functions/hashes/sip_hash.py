@@ -1,6 +1,6 @@
-"""SipHash-2-4 with a zero key of many rows at once (``parts.common.sip_hash`` is the same of one).
+"""SipHash-2-4 of many rows at once, with a zero key; ``parts.common.sip_hash`` hashes a single text.
 
-A round is 26 operations of NumPy over all rows that have a word left. Where few rows have many words left, each is
+A round is 26 operations of NumPy over all rows that have a word left. When few rows with many words are left, each is
 finished alone.
 """
 
@@ -17,19 +17,20 @@ _FEW_ROWS, _MANY_WORDS = 6, 64
 
 
 def sip_hash_64(rows: HashedRows) -> np.ndarray:
-    state = _state(rows)
+    """Computes SipHash-2-4 with 64 bits."""
+    state = _final_state(rows)
     return state[0] ^ state[1] ^ state[2] ^ state[3]
 
 
 def sip_hash_128(rows: HashedRows) -> np.ndarray:
-    """A matrix of 16 bytes a row."""
-    state = _state(rows)
+    """Computes SipHash-2-4 with 128 bits, as a matrix of 16 bytes a row."""
+    state = _final_state(rows)
     words = np.stack((state[0] ^ state[1], state[2] ^ state[3]), axis=1)
     return words.view(np.uint8)
 
 
-def _state(rows: HashedRows) -> list[np.ndarray]:
-    """The four words at the end, in the order of the rows."""
+def _final_state(rows: HashedRows) -> list[np.ndarray]:
+    """Returns the four state words after the last round, in the order of the rows."""
     order, active = order_by_length(rows.lengths // 8 + 1)
     rows = rows.take(order)
     state = [np.full(len(order), word, np.uint64) for word in INITIAL]
@@ -56,7 +57,7 @@ def _state(rows: HashedRows) -> list[np.ndarray]:
 
 
 def _finish_alone(state: list[np.ndarray], rows: HashedRows, count: int, done: int) -> None:
-    """The first rows, of which ``done`` bytes are taken in."""
+    """Finishes the first rows one by one; ``done`` bytes of each are hashed already."""
     for row in range(count):
         words = [int(part[row]) for part in state]
         finish_sip_hash(words, rows.text(row, done), int(rows.lengths[row]))
@@ -65,6 +66,7 @@ def _finish_alone(state: list[np.ndarray], rows: HashedRows, count: int, done: i
 
 
 def _round(v: list[np.ndarray]) -> None:
+    """Applies one SipRound to the four state words, in place."""
     a, b, c, d = v
     a += b
     _rotate(b, 13)

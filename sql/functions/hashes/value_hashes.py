@@ -1,7 +1,7 @@
-"""Hashes of any values, as ClickHouse's functions of the same names compute them: to the bit.
+"""Hashes of any values, equal to those of ClickHouse's functions bit by bit.
 
-Numbers are hashed as the bytes that ClickHouse stores, strings as they are, a tuple as its elements beside each other,
-an array as its size and its elements. What several arguments give is hashed together, from left to right. A scan
+A number is hashed as the bytes that ClickHouse stores, a string as it is. A tuple is hashed as its elements side by
+side, an array as its size and its elements. The hashes of several arguments are combined from left to right. A scan
 computes all of a call at once; DuckDB calls a kernel for every argument.
 """
 
@@ -47,9 +47,9 @@ from sql.functions.registry import Call, define, find_rule
 from sql.typing.column_kernels.kernels import (
     Kernel,
     blob_column,
-    column_of_known,
     fixed_width_column,
     fixed_width_values,
+    nullable_column,
     texts_of_size,
 )
 from sql.typing.column_kernels.scannable import Scannable
@@ -58,17 +58,20 @@ from sql.typing.integer_conversions import to_integer
 from sql.typing.typed_expressions import UINT32, UINT64, Typed, cast, literal
 
 _TEXTS = (StringType, FixedStringType, IPv6Type, UUIDType)
-OfTwo = Callable[[np.ndarray, np.ndarray], np.ndarray]
+CombineHashes = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class HashAlgorithm:
-    """``of_two`` puts hashes together; ``is_mixing``: plain numbers are mixed (intHash64), not hashed as bytes."""
+    """One hash function. ``combine`` combines two hashes.
+
+    ``is_mixing``: plain numbers are mixed with intHash64 instead of being hashed as bytes.
+    """
 
     function: str
     bits: int
-    hashed: Callable[[HashedRows], np.ndarray]
-    of_two: OfTwo
+    hash_some_rows: Callable[[HashedRows], np.ndarray]
+    combine: CombineHashes
     is_mixing: bool = False
 
     @property
@@ -77,84 +80,89 @@ class HashAlgorithm:
 
     @property
     def type(self) -> DataType:
+        """The ClickHouse type of the hashes."""
         return FixedStringType(16) if self.bits == 128 else UINT32 if self.bits == 32 else UINT64
 
     @property
     def engine(self) -> str:
+        """The DuckDB type of the hashes."""
         return {32: "UINTEGER", 64: "UBIGINT", 128: "BLOB"}[self.bits]
 
-    def of_rows(self, rows: Sequence[HashedRows]) -> np.ndarray:
+    def hash_rows(self, rows: Sequence[HashedRows]) -> np.ndarray:
         if not rows:
             return np.empty((0, 16), np.uint8) if self.bits == 128 else np.empty(0, f"u{self.bits // 8}")
-        return np.concatenate([self.hashed(some) for some in rows])
+        return np.concatenate([self.hash_some_rows(some) for some in rows])
 
-    def of_sizes(self, sizes: np.ndarray) -> np.ndarray:
+    def hash_sizes(self, sizes: np.ndarray) -> np.ndarray:
         return int_hash_32(sizes) if self.bits == 32 else int_hash_64(sizes)
 
-    def folded(self, start: np.ndarray, hashes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """The hashes of lists' elements, one after the other, on what the lists start with."""
+    def combine_lists(self, start: np.ndarray, hashes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Combines ``start`` of each list with the hashes of its elements, one after the other."""
         order, active = order_by_length(np.diff(offsets))
         begins, result = offsets[:-1][order], start[order]
         for step, count in enumerate(active[:-1]):
-            result[:count] = self.of_two(result[:count], hashes[begins[:count] + step])
+            result[:count] = self.combine(result[:count], hashes[begins[:count] + step])
         result[order] = result.copy()
         return result
 
 
-def _bytes_of_two(hashed: Callable[[HashedRows], np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of both hashes' bytes."""
+def _hash_both(hashed: Callable[[HashedRows], np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Combines two hashes by hashing the bytes of both."""
     both = np.stack((a, b), axis=1).view(np.uint8) if a.ndim == 1 else np.concatenate((a, b), axis=1)
     return np.concatenate([hashed(rows) for rows in rows_of_matrix(both)]) if len(both) else a
 
 
-def _mixed_of_two(mix: Callable[[np.ndarray], np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _mix_and_xor(mix: Callable[[np.ndarray], np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return mix(a) ^ b
 
 
-def _of_bytes(function: str, bits: int, hashed: Callable[[HashedRows], np.ndarray]) -> HashAlgorithm:
-    return HashAlgorithm(function, bits, hashed, partial(_bytes_of_two, hashed))
+def _hashing_algorithm(function: str, bits: int, hashed: Callable[[HashedRows], np.ndarray]) -> HashAlgorithm:
+    return HashAlgorithm(function, bits, hashed, partial(_hash_both, hashed))
 
 
-def _of_mixed(function: str, bits: int, hashed: Callable[[HashedRows], np.ndarray]) -> HashAlgorithm:
-    return HashAlgorithm(function, bits, hashed, partial(_mixed_of_two, int_hash_32 if bits == 32 else int_hash_64))
+def _mixing_algorithm(function: str, bits: int, hashed: Callable[[HashedRows], np.ndarray]) -> HashAlgorithm:
+    return HashAlgorithm(function, bits, hashed, partial(_mix_and_xor, int_hash_32 if bits == 32 else int_hash_64))
 
 
 ALGORITHMS = (
-    _of_bytes("sipHash64", 64, sip_hash_64),
-    _of_bytes("sipHash128", 128, sip_hash_128),
+    _hashing_algorithm("sipHash64", 64, sip_hash_64),
+    _hashing_algorithm("sipHash128", 128, sip_hash_128),
     HashAlgorithm("cityHash64", 64, city_hash_64, combine_city_hashes, is_mixing=True),
-    _of_mixed("xxHash32", 32, xx_hash_32),
+    _mixing_algorithm("xxHash32", 32, xx_hash_32),
     HashAlgorithm("xxHash64", 64, xx_hash_64, combine_city_hashes),
-    _of_mixed("murmurHash2_32", 32, murmur_2_32),
-    _of_mixed("murmurHash2_64", 64, murmur_2_64),
-    _of_mixed("murmurHash3_32", 32, murmur_3_32),
-    _of_mixed("murmurHash3_64", 64, murmur_3_64),
-    _of_bytes("murmurHash3_128", 128, murmur_3_128),
+    _mixing_algorithm("murmurHash2_32", 32, murmur_2_32),
+    _mixing_algorithm("murmurHash2_64", 64, murmur_2_64),
+    _mixing_algorithm("murmurHash3_32", 32, murmur_3_32),
+    _mixing_algorithm("murmurHash3_64", 64, murmur_3_64),
+    _hashing_algorithm("murmurHash3_128", 128, murmur_3_128),
 )
-_OF_NOTHING = 0xE28DBDE7FE22E41C
+_HASH_OF_NO_ARGUMENTS = 0xE28DBDE7FE22E41C
 
 
 # Calls ----------------------------------------------------------------------------------------------------------------
 
 
-def _hash(algorithm: HashAlgorithm, call: Call) -> Typed:
+def _compile_hash(algorithm: HashAlgorithm, call: Call) -> Typed:
     if not call.args and algorithm.bits == 64:
-        return literal(_OF_NOTHING)
-    leaves = [leaf for arg in call.args for leaf in _leaves(call, arg)]
+        return literal(_HASH_OF_NO_ARGUMENTS)
+    leaves = [leaf for arg in call.args for leaf in _flatten_tuple(call, arg)]
     if not leaves:
         raise UserError("NOT_IMPLEMENTED", f"{call.name} of nothing is not supported")
     sql: Fragment | None = None
     for leaf in leaves:
-        sql = _of_value(algorithm, leaf, sql)
+        sql = _combined_hash(algorithm, leaf, sql)
     assert sql is not None
     result = pa.binary() if algorithm.bits == 128 else algorithm.type.arrow
-    compute = partial(_scanned, algorithm, [leaf.type for leaf in leaves])
+    compute = partial(_hash_columns, algorithm, [leaf.type for leaf in leaves])
     scanned = Scannable(sql, [leaf.sql for leaf in leaves], compute, result, worth_at=4)
     return Typed(scanned, algorithm.type)
 
 
-def _leaves(call: Call, value: Typed) -> list[Typed]:
-    """What a tuple holds; other values themselves. Raises ``UserError`` 48 for what has no hash here."""
+def _flatten_tuple(call: Call, value: Typed) -> list[Typed]:
+    """Returns the elements of a tuple, recursively; other values as they are.
+
+    Raises ``UserError`` 43, 48 for types without a hash.
+    """
     type_ = value.type.inner if isinstance(value.type, LowCardinalityType) else value.type
     if isinstance(type_, TupleType):
         rule = find_rule("tupleElement")
@@ -163,7 +171,7 @@ def _leaves(call: Call, value: Typed) -> list[Typed]:
             rule.build(Call("tupleElement", (value, literal(number)), call.environment))
             for number in range(1, len(type_.elements) + 1)
         ]
-        return [leaf for part in parts for leaf in _leaves(call, part)]
+        return [leaf for part in parts for leaf in _flatten_tuple(call, part)]
     inner = type_
     while isinstance(inner, ArrayType):
         inner = inner.inner
@@ -176,17 +184,17 @@ def _leaves(call: Call, value: Typed) -> list[Typed]:
     return [Typed(value.sql, type_)]
 
 
-def _of_value(algorithm: HashAlgorithm, value: Typed, before: Fragment | None) -> Fragment:
-    """With the hash of what stands before it."""
+def _combined_hash(algorithm: HashAlgorithm, value: Typed, before: Fragment | None) -> Fragment:
+    """Returns the SQL of a value's hash, combined with the hash of the values before it."""
     if isinstance(value.type, ArrayType):
         start = function_call(f"pando_hash{algorithm.bits}_uint64", fragment("CAST(len({}) AS UBIGINT)", value.sql))
         if before is not None:
             start = function_call(f"{algorithm.kernel}_both", before, start)
-        element = _of_value(algorithm, Typed(fragment("x"), value.type.inner), None)
+        element = _combined_hash(algorithm, Typed(fragment("x"), value.type.inner), None)
         return function_call(
             f"{algorithm.kernel}_list", start, fragment("list_transform({}, lambda x: {})", value.sql, element)
         )
-    own = _of_one(algorithm, value)
+    own = _single_hash(algorithm, value)
     if before is None:
         return own
     if algorithm.bits == 128:
@@ -194,7 +202,7 @@ def _of_value(algorithm: HashAlgorithm, value: Typed, before: Fragment | None) -
     return function_call(f"{algorithm.kernel}_both", before, own)
 
 
-def _of_one(algorithm: HashAlgorithm, value: Typed) -> Fragment:
+def _single_hash(algorithm: HashAlgorithm, value: Typed) -> Fragment:
     if isinstance(value.type, _TEXTS):
         sql = value.sql
         if isinstance(value.type, StringType):
@@ -216,7 +224,7 @@ _WIDTHS = {DateType: 2, Date32Type: 4, DateTimeType: 4, DateTime64Type: 8, Decim
 
 
 def value_bytes(type_: DataType) -> int:
-    """Bytes of a value in ClickHouse."""
+    """Returns the number of bytes of a value in ClickHouse."""
     match type_:
         case IntegerType(bits) | EnumType(bits) | FloatType(bits):
             return bits // 8
@@ -230,7 +238,7 @@ def value_bytes(type_: DataType) -> int:
 
 
 def value_bits(value: Typed) -> Fragment:
-    """The bytes of a number as a UBIGINT."""
+    """Returns the bytes of a number as a UBIGINT."""
     match value.type:
         case FloatType(bits):
             return function_call(f"pando_bits_of_float{bits}", value.sql)
@@ -255,11 +263,11 @@ def value_bits(value: Typed) -> Fragment:
 # Of columns -----------------------------------------------------------------------------------------------------------
 
 
-def _scanned(algorithm: HashAlgorithm, types: Sequence[DataType], *given: pa.Array) -> pa.Array:
-    """All of a call, of columns in their storage types."""
+def _hash_columns(algorithm: HashAlgorithm, types: Sequence[DataType], *given: pa.Array) -> pa.Array:
+    """Computes a whole call from columns in their storage types."""
     result: np.ndarray | None = None
     for type_, array in zip(types, given, strict=True):
-        result = _of_column(algorithm, type_, array, result)
+        result = _hash_column(algorithm, type_, array, result)
     assert result is not None
     known = np.ones(len(result), bool)
     for array in given:
@@ -267,32 +275,32 @@ def _scanned(algorithm: HashAlgorithm, types: Sequence[DataType], *given: pa.Arr
             known &= np.asarray(pc.is_valid(array))
     if algorithm.bits == 128:
         return blob_column(np.ascontiguousarray(result), known)
-    return column_of_known(result, known, algorithm.type.arrow)
+    return nullable_column(result, known, algorithm.type.arrow)
 
 
-def _of_column(algorithm: HashAlgorithm, type_: DataType, array: pa.Array, before: np.ndarray | None) -> np.ndarray:
+def _hash_column(algorithm: HashAlgorithm, type_: DataType, array: pa.Array, before: np.ndarray | None) -> np.ndarray:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if isinstance(type_, ArrayType):
         offsets = np.asarray(array.offsets).astype(np.int64)
-        start = algorithm.of_sizes(np.diff(offsets))
+        start = algorithm.hash_sizes(np.diff(offsets))
         if before is not None:
-            start = algorithm.of_two(before, start)
+            start = algorithm.combine(before, start)
         values = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-        return algorithm.folded(start, _of_column(algorithm, type_.inner, values, None), offsets - offsets[0])
+        return algorithm.combine_lists(start, _hash_column(algorithm, type_.inner, values, None), offsets - offsets[0])
     if isinstance(type_, StringType):
-        own = algorithm.of_rows(list(rows_of_texts(array)))
+        own = algorithm.hash_rows(list(rows_of_texts(array)))
     else:
         matrix = _stored_bytes(type_, array)
         if algorithm.is_mixing and not isinstance(type_, _TEXTS) and not _is_decimal(type_):
-            own = int_hash_64(_widened(matrix))
+            own = int_hash_64(_widen(matrix))
         else:
-            own = algorithm.of_rows(list(rows_of_matrix(matrix)))
-    return own if before is None else algorithm.of_two(before, own)
+            own = algorithm.hash_rows(list(rows_of_matrix(matrix)))
+    return own if before is None else algorithm.combine(before, own)
 
 
 def _stored_bytes(type_: DataType, array: pa.Array) -> np.ndarray:
-    """The bytes of each value in ClickHouse; anything under a NULL."""
+    """Returns each value's bytes as ClickHouse stores them; under a NULL they are arbitrary."""
     if isinstance(type_, BoolType):
         array = array.cast(pa.uint8())
     stored = array.type.bit_width // 8
@@ -310,11 +318,11 @@ def _stored_bytes(type_: DataType, array: pa.Array) -> np.ndarray:
 
 
 def _uuid_words(matrix: np.ndarray) -> np.ndarray:
-    """ClickHouse keeps each half as a number."""
+    """Reverses the bytes of each half: ClickHouse stores a UUID as two integers."""
     return np.ascontiguousarray(matrix.reshape(-1, 2, 8)[:, :, ::-1]).reshape(-1, 16)
 
 
-def _widened(matrix: np.ndarray) -> np.ndarray:
+def _widen(matrix: np.ndarray) -> np.ndarray:
     wide = np.zeros((len(matrix), 8), np.uint8)
     wide[:, : matrix.shape[1]] = matrix
     return wide.view(np.uint64)[:, 0]
@@ -323,27 +331,27 @@ def _widened(matrix: np.ndarray) -> np.ndarray:
 # Kernels --------------------------------------------------------------------------------------------------------------
 
 
-def _result(algorithm: HashAlgorithm, values: np.ndarray, like: pa.Array) -> pa.Array:
+def _result_column(algorithm: HashAlgorithm, values: np.ndarray, like: pa.Array) -> pa.Array:
     if algorithm.bits == 128:
         return blob_column(np.ascontiguousarray(values), np.asarray(pc.is_valid(like)))
     return fixed_width_column(values, algorithm.type.arrow, like)
 
 
 def _text_kernel(algorithm: HashAlgorithm, texts: pa.Array) -> pa.Array:
-    return _result(algorithm, algorithm.of_rows(list(rows_of_texts(texts))), texts)
+    return _result_column(algorithm, algorithm.hash_rows(list(rows_of_texts(texts))), texts)
 
 
 def _number_kernel(algorithm: HashAlgorithm, bits: pa.Array, widths: pa.Array) -> pa.Array:
     width = widths[0].as_py() if len(widths) else 8
     matrix = fixed_width_values(bits, np.uint64).view(np.uint8).reshape(-1, 8)[:, :width]
-    return _result(algorithm, algorithm.of_rows(list(rows_of_matrix(matrix))), bits)
+    return _result_column(algorithm, algorithm.hash_rows(list(rows_of_matrix(matrix))), bits)
 
 
-def _both_kernel(algorithm: HashAlgorithm, a: pa.Array, b: pa.Array) -> pa.Array:
+def _combine_kernel(algorithm: HashAlgorithm, a: pa.Array, b: pa.Array) -> pa.Array:
     kind = np.uint32 if algorithm.bits == 32 else np.uint64
     known = np.asarray(pc.is_valid(a)) & np.asarray(pc.is_valid(b))
-    return column_of_known(
-        algorithm.of_two(fixed_width_values(a, kind), fixed_width_values(b, kind)), known, algorithm.type.arrow
+    return nullable_column(
+        algorithm.combine(fixed_width_values(a, kind), fixed_width_values(b, kind)), known, algorithm.type.arrow
     )
 
 
@@ -351,8 +359,8 @@ def _list_kernel(algorithm: HashAlgorithm, start: pa.Array, lists: pa.Array) -> 
     kind = np.uint32 if algorithm.bits == 32 else np.uint64
     offsets = np.asarray(lists.offsets).astype(np.int64)
     known = np.asarray(pc.is_valid(start)) & np.asarray(pc.is_valid(lists))
-    folded = algorithm.folded(fixed_width_values(start, kind), fixed_width_values(lists.values, kind), offsets)
-    return column_of_known(folded, known, algorithm.type.arrow)
+    folded = algorithm.combine_lists(fixed_width_values(start, kind), fixed_width_values(lists.values, kind), offsets)
+    return nullable_column(folded, known, algorithm.type.arrow)
 
 
 def _float_bits(array: pa.Array) -> pa.Array:
@@ -376,7 +384,7 @@ def _kernels(algorithm: HashAlgorithm) -> list[Kernel]:
         Kernel(f"{name}_number", ("UBIGINT", "UTINYINT"), engine, partial(_number_kernel, algorithm)),
     ]
     if algorithm.bits != 128:
-        made.append(Kernel(f"{name}_both", (engine, engine), engine, partial(_both_kernel, algorithm)))
+        made.append(Kernel(f"{name}_both", (engine, engine), engine, partial(_combine_kernel, algorithm)))
         made.append(Kernel(f"{name}_list", (engine, f"{engine}[]"), engine, partial(_list_kernel, algorithm)))
     return made
 
@@ -389,4 +397,4 @@ KERNELS = (
 )
 
 for _algorithm in ALGORITHMS:
-    define(_algorithm.function, partial(_hash, _algorithm), (0, None))
+    define(_algorithm.function, partial(_compile_hash, _algorithm), (0, None))

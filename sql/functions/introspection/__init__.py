@@ -1,1 +1,1 @@
-"""Functions that ask of the session, the server and the block of rows."""
+"""Functions about the session, the server and the block of rows."""

@@ -1,6 +1,6 @@
-"""What a query can ask of how it is computed: which block a row is in, what is constant, what kind of column holds it.
+"""Functions about how a query is computed: blocks of rows, constants, kinds of columns.
 
-Where ClickHouse computes a block DuckDB computes a vector; ``max_block_size`` cuts it into blocks of no more rows.
+DuckDB computes vectors where ClickHouse computes blocks; vectors longer than ``max_block_size`` are cut into blocks.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ _SIZE, _NUMBER = "pando_block_size", "pando_row_in_block"
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
-    for name, compute in ((_SIZE, _sizes), (_NUMBER, _numbers)):
+    """Registers the functions of this module on a DuckDB connection."""
+    for name, compute in ((_SIZE, _block_sizes), (_NUMBER, _row_numbers)):
         connection.create_function(name, compute, ["BIGINT"], "UBIGINT", type="arrow", side_effects=True)
 
 
-def _sizes(given: pa.ChunkedArray) -> pa.Array:
+def _block_sizes(given: pa.ChunkedArray) -> pa.Array:
     most = given[0].as_py()
     rows = np.arange(len(given))
     return pa.array(np.minimum(most, len(given) - rows // most * most), pa.uint64())
 
 
-def _numbers(given: pa.ChunkedArray) -> pa.Array:
+def _row_numbers(given: pa.ChunkedArray) -> pa.Array:
     return pa.array(np.arange(len(given)) % given[0].as_py(), pa.uint64())
 
 
-def _of_block(name: str) -> Callable[[Call], Typed]:
+def _build_block_function(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         most = min(call.environment.settings.max_block_size, 1 << 62)
         return Typed(fragment("{}({})", name, most), UINT64)
@@ -53,25 +54,28 @@ def _of_block(name: str) -> Callable[[Call], Typed]:
     return build
 
 
-define("blockSize", _of_block(_SIZE), 0)
-define("rowNumberInBlock", _of_block(_NUMBER), 0)
+define("blockSize", _build_block_function(_SIZE), 0)
+define("rowNumberInBlock", _build_block_function(_NUMBER), 0)
 
 
 @function("isConstant", 1, nulls=False)
 def _is_constant(call: Call) -> Typed:
-    return literal(int(call.args[0].is_constant or _is_of_queries(call)))
+    return literal(int(call.args[0].is_constant or _consists_of_subqueries(call)))
 
 
-def _is_of_queries(call: Call) -> bool:
-    """Whether the argument is made of scalar subqueries, which give one value for all rows, and constants."""
+def _consists_of_subqueries(call: Call) -> bool:
+    """Tells whether the argument consists of scalar subqueries, one value for all rows, and constants."""
     if call.node is None:
         return False
     nodes = list(walk(call.node.args[0], into_queries=False))
-    return any(isinstance(node, Subquery) for node in nodes) and not any(map(_changes, nodes))
+    return any(isinstance(node, Subquery) for node in nodes) and not any(map(_varies_by_row, nodes))
 
 
-def _changes(node: Node) -> bool:
-    """A column, or a function that gives each row its own: those of random numbers need no argument."""
+def _varies_by_row(node: Node) -> bool:
+    """Tells whether a node is a column or a function with a new value for each row.
+
+    Random functions need no argument, so every function without arguments counts.
+    """
     return isinstance(node, Identifier) or (
         isinstance(node, Function) and (node.name in NEVER_CONSTANT or not node.args)
     )
@@ -84,7 +88,7 @@ define("indexHint", lambda call: literal(1), (0, None), nulls=False)
 
 
 def _column_name(type_: DataType) -> str:
-    """Of the column that holds values of the type in ClickHouse."""
+    """Returns the name of ClickHouse's column class for a type."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
             return f"{type_.name.partition('(')[0]}({_column_name(inner)})"

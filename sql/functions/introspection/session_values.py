@@ -1,4 +1,4 @@
-"""What a query can ask about the server and the session: constants that the engine passes in."""
+"""Functions about the server and the session: constants that the engine passes in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sql.typing.texts.address_texts import uuid_of_text
 from sql.typing.typed_expressions import UINT8, UINT32, UINT64, Typed, cast, literal, string_literal
 
 
-def _constant(key: str, default: str) -> Callable[[Call], Typed]:
+def _build_constant(key: str, default: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.environment.constants.get(key, default)
         return literal(call.environment.zone if key == "timezone" and key not in call.environment.constants else value)
@@ -39,7 +39,7 @@ for _names, _key, _default in (
     ("displayName", "displayName", "pando"),
     ("buildId", "buildId", ""),
 ):
-    define(_names, _constant(_key, _default), 0)
+    define(_names, _build_constant(_key, _default), 0)
 
 
 def _uptime(call: Call) -> Typed:
@@ -52,7 +52,7 @@ define("tcpPort", lambda call: literal(int(call.environment.constants.get("tcpPo
 
 @function("ignore", (0, None), nulls=False)
 def _ignore(call: Call) -> Typed:
-    """Zero. Of the arguments only those are computed that may raise an error."""
+    """Compiles ``ignore(…)``: zero. Only arguments that may raise an error are computed."""
     raising = [fragment("{} IS NULL", arg.sql) for arg in call.args if arg.sql.traits & RAISES]
     if not raising:
         return literal(0)

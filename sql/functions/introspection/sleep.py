@@ -1,7 +1,7 @@
-"""``sleep`` and ``sleepEachRow``: a query waits, for at most ``function_sleep_max_microseconds_per_block`` a block.
+"""``sleep`` and ``sleepEachRow``, up to ``function_sleep_max_microseconds_per_block`` for each block.
 
-DuckDB hands over vectors, which are much shorter than ClickHouse's blocks: rows are counted, and a block begins every
-``max_block_size`` of them. Whoever ends the query ends the waiting.
+DuckDB's vectors are much shorter than ClickHouse's blocks. So rows are counted, and a block begins every
+``max_block_size`` rows. Ending the query ends the waiting.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from sql.functions.registry import Call, define
 from sql.typing.duckdb.sql_fragments import fragment
 from sql.typing.typed_expressions import UINT8, Typed
 
-_MOST_SECONDS = 1_000_000_000
+_MAX_SECONDS = 1_000_000_000
 _lock = threading.Lock()
-_rows_of: WeakKeyDictionary[QueryStatus, int] = WeakKeyDictionary()
-"""How many rows a query has waited for."""
+_counted_rows: WeakKeyDictionary[QueryStatus, int] = WeakKeyDictionary()
+"""The number of rows for which each query has waited."""
 
 
 def _sleep(call: Call) -> Typed:
+    """Compiles ``sleep(seconds)`` and ``sleepEachRow(seconds)``. Raises ``UserError`` 43, 44."""
     (seconds,) = call.args
     is_unsigned = isinstance(seconds.type, IntegerType) and not seconds.type.signed
     if not is_unsigned and not isinstance(seconds.type, FloatType):
         raise call.wrong_type(0, "UInt* or Float*")
     if not seconds.is_constant:
         raise UserError("ILLEGAL_COLUMN", f"The argument of function {call.name} must be constant")
-    # What cannot be waited for is -1; NaN is no less than anything.
+    # -1 marks times that cannot be waited for; NaN fails both comparisons.
     waited = fragment(
         "(CASE WHEN {seconds} >= 0 AND {seconds} < {most} THEN CAST({seconds} * 1000000 AS BIGINT) ELSE -1 END)",
-        most=_MOST_SECONDS,
+        most=_MAX_SECONDS,
         seconds=fragment("CAST({} AS DOUBLE)", seconds.sql),
     )
     settings = call.environment.settings
@@ -50,30 +51,32 @@ define("sleepEachRow", _sleep, 1)
 
 
 def _pause(name: str, bounds: tuple[int, ...], sizes: pa.ChunkedArray, status: QueryStatus | None) -> None:
+    """Waits for the rows of one vector. Raises ``UserError`` 36, 160."""
     most, block_rows = bounds
     rows, microseconds = len(sizes), pc.max(sizes).as_py()
     if microseconds < 0:
         raise UserError("BAD_ARGUMENTS", "Cannot sleep infinite, very large or negative amount of time")
-    before = _count(status, rows)
+    before = _count_rows(status, rows)
     if name == "sleep":
         blocks = -(-(before + rows) // block_rows) - -(-before // block_rows)
-        _check(most, microseconds)
+        _check_limit(most, microseconds)
         _wait(blocks * microseconds, status)
     else:
-        _check(most, microseconds * min(block_rows, before % block_rows + rows))
+        _check_limit(most, microseconds * min(block_rows, before % block_rows + rows))
         _wait(rows * microseconds, status)
 
 
-def _count(status: QueryStatus | None, rows: int) -> int:
+def _count_rows(status: QueryStatus | None, rows: int) -> int:
+    """Counts rows of a query; returns how many came before."""
     if status is None:
         return 0
     with _lock:
-        before = _rows_of.get(status, 0)
-        _rows_of[status] = before + rows
+        before = _counted_rows.get(status, 0)
+        _counted_rows[status] = before + rows
     return before
 
 
-def _check(most: int, microseconds: int) -> None:
+def _check_limit(most: int, microseconds: int) -> None:
     if 0 < most < microseconds:
         raise UserError(
             "TOO_SLOW",

@@ -1,1 +1,1 @@
-"""Functions of JSON texts."""
+"""Functions over JSON texts."""

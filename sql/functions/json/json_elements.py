@@ -1,4 +1,4 @@
-"""Elements of JSON texts."""
+"""Functions that take one element out of a JSON text, and ``isValidJSON``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from sql.typing.typed_expressions import FLOAT64, INT64, STRING, UINT8, UINT64, 
 
 
 def _json_element(call: Call, document: Fragment) -> Fragment:
-    """The element that keys and indices lead to. An index counts from 1 (from the end if negative) the
-    elements of an array and the members of an object."""
+    """Returns the SQL of the element that the keys and indexes lead to.
+
+    An index counts the elements of an array or the members of an object, from 1, or from the end if negative. Raises
+    ``UserError`` 43.
+    """
     path = "$"
     for position in range(1, len(call.args)):
         value = call.args[position].value
@@ -35,7 +38,7 @@ def _json_element(call: Call, document: Fragment) -> Fragment:
 
 
 def extract_element(call: Call) -> Fragment:
-    """The same of the first argument; NULL where that is no JSON."""
+    """Returns the SQL of an element of the first argument; NULL if that is not valid JSON."""
     document = string_argument(call, 0)
     return _json_element(call, fragment("(CASE WHEN json_valid({document}) THEN {document} END)", document=document))
 
@@ -47,6 +50,7 @@ def _json_value(call: Call, convert: Callable[[Fragment, Fragment], Typed]) -> T
 
 @function("JSONExtractString", (1, None))
 def json_extract_string(call: Call) -> Typed:
+    """Compiles ``JSONExtractString``; other values than strings are returned as JSON."""
     return _json_value(
         call,
         lambda json, plain: Typed(
@@ -57,26 +61,31 @@ def json_extract_string(call: Call) -> Typed:
 
 @function("JSONExtractRaw", (1, None))
 def json_extract_raw(call: Call) -> Typed:
+    """Compiles ``JSONExtractRaw``: the element as JSON text."""
     return _json_value(call, lambda json, plain: Typed(fragment("coalesce(CAST({} AS VARCHAR), '')", json), STRING))
 
 
 @function("JSONExtractInt", (1, None))
 def json_extract_int(call: Call) -> Typed:
+    """Compiles ``JSONExtractInt``; a missing or invalid number is 0."""
     return _json_value(call, lambda json, plain: Typed(fragment("coalesce(pando_json_integer({}), 0)", plain), INT64))
 
 
 @function("JSONExtractUInt", (1, None))
 def json_extract_uint(call: Call) -> Typed:
+    """Compiles ``JSONExtractUInt``; a missing or invalid number is 0."""
     return _json_value(call, lambda json, plain: Typed(fragment("coalesce(pando_json_unsigned({}), 0)", plain), UINT64))
 
 
 @function("JSONExtractFloat", (1, None))
 def json_extract_float(call: Call) -> Typed:
+    """Compiles ``JSONExtractFloat``; a missing or invalid number is 0."""
     return _json_value(call, lambda json, plain: Typed(fragment("coalesce(TRY_CAST({} AS DOUBLE), 0)", plain), FLOAT64))
 
 
 @function("JSONExtractBool", (1, None))
 def json_extract_bool(call: Call) -> Typed:
+    """Compiles ``JSONExtractBool``; integers other than 0 are true."""
     return _json_value(
         call,
         lambda json, plain: Typed(
@@ -94,11 +103,13 @@ def json_extract_bool(call: Call) -> Typed:
 
 @function("JSONHas", (1, None))
 def json_has(call: Call) -> Typed:
+    """Compiles ``JSONHas``: whether the element exists."""
     return _json_value(call, lambda json, plain: Typed(fragment("({} IS NOT NULL)", json), UINT8, is_condition=True))
 
 
 @function("JSONLength", (1, None))
 def json_length(call: Call) -> Typed:
+    """Compiles ``JSONLength``: the number of elements or members, 0 for other values."""
     return _json_value(
         call,
         lambda json, plain: Typed(
@@ -109,11 +120,12 @@ def json_length(call: Call) -> Typed:
 
 @function("isValidJSON", 1)
 def is_valid_json(call: Call) -> Typed:
+    """Compiles ``isValidJSON(text)``."""
     return Typed(fragment("pando_json_valid({})", string_argument(call, 0)), UINT8, is_condition=True)
 
 
 MACROS = define_macros(
-    # DuckDB takes NaN, Infinity, comments and a comma behind the last value.
+    # DuckDB accepts NaN, Infinity, comments and a comma after the last value; ClickHouse does not.
     r"""pando_json_valid(t) AS json_valid(t) AND (NOT regexp_matches(t, '(?i)nan|inf|/[/*]|,\s*[\]}]')
         OR NOT regexp_matches(regexp_replace(t, '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|/[/*]|,\s*[\]}]'))""",
     r"""pando_json_member(j, n) AS CASE json_type(j)

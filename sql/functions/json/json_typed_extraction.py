@@ -1,7 +1,8 @@
-"""JSONExtract with a type, and the arrays and members of JSON texts.
+"""``JSONExtract`` with a type, and the arrays and members of JSON texts.
 
-A value is taken as ClickHouse takes it: numbers also from texts, texts also from numbers; what is no value of the type
-is its default, or NULL in a Nullable. An array or a tuple none of whose elements is a value is none itself.
+Values are read as ClickHouse reads them: numbers also from strings, strings also from numbers. A value that does not
+fit the type becomes the type's default, or NULL in a Nullable. An array or tuple without any fitting element does not
+fit itself.
 """
 
 from __future__ import annotations
@@ -43,47 +44,54 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.texts.text_or_null import value_or_null
 from sql.typing.typed_expressions import FLOAT64, STRING, UINT8, Typed, quote_identifier, string_literal, tuple_sql
 
-_OF_TEXT = (DateType, Date32Type, UUIDType, IPv4Type, IPv6Type)
+_PARSED_FROM_TEXT = (DateType, Date32Type, UUIDType, IPv4Type, IPv6Type)
 _PAIRS = ArrayType(TupleType(((None, STRING), (None, STRING))))
 
 
 @function("JSONExtract", (2, None), low_cardinality=False)
 def json_extract(call: Call) -> Typed:
+    """Compiles ``JSONExtract(json, [path…,] type)``. Raises ``UserError`` 43, 44."""
     type_ = _last_type(call)
-    return _made(call, type_, lambda json: _Values(call).whole(json, type_), tail=1)
+    return _extract(call, type_, lambda json: _ValueConverter(call).convert(json, type_), tail=1)
 
 
 @function("JSONExtractKeysAndValues", (2, None))
 def json_extract_pairs(call: Call) -> Typed:
-    """Members whose values are none of the type are left out."""
+    """Compiles ``JSONExtractKeysAndValues``; members whose value does not fit are left out.
+
+    Raises ``UserError`` 48 for a Nullable type.
+    """
     inner = _last_type(call)
     if inner.is_nullable:
         raise UserError("NOT_IMPLEMENTED", f"{call.name} with values of type {inner} is not supported")
     pair = TupleType(((None, STRING), (None, inner)))
 
     def make(json: Fragment) -> Fragment:
-        values = _Values(call)
-        pairs = _members(json, pair, lambda value: values.whole(value, inner))
+        values = _ValueConverter(call)
+        pairs = _members(json, pair, lambda value: values.convert(value, inner))
         return pairs if inner.is_nullable else fragment('list_filter({}, lambda pair: pair."2" IS NOT NULL)', pairs)
 
-    return _made(call, ArrayType(pair), make, tail=1)
+    return _extract(call, ArrayType(pair), make, tail=1)
 
 
 @function("JSONExtractArrayRaw", (1, None))
 def json_extract_array_raw(call: Call) -> Typed:
+    """Compiles ``JSONExtractArrayRaw``: the elements as JSON texts."""
     listed = "CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(json_extract({0}, '$[*]') AS VARCHAR[]) END"
-    return _made(call, ArrayType(STRING), lambda json: fragment(listed, json))
+    return _extract(call, ArrayType(STRING), lambda json: fragment(listed, json))
 
 
 @function("JSONExtractKeysAndValuesRaw", (1, None))
 def json_extract_pairs_raw(call: Call) -> Typed:
-    return _made(call, _PAIRS, lambda json: _members(json, _PAIRS.inner, lambda value: _raw(value)))
+    """Compiles ``JSONExtractKeysAndValuesRaw``: the keys, and the values as JSON texts."""
+    return _extract(call, _PAIRS, lambda json: _members(json, _PAIRS.inner, lambda value: _raw(value)))
 
 
 @function("JSONExtractKeys", (1, None))
 def json_extract_keys(call: Call) -> Typed:
+    """Compiles ``JSONExtractKeys``."""
     keys = "CASE WHEN json_type({0}) = 'OBJECT' THEN json_keys({0}) END"
-    return _made(call, ArrayType(STRING), lambda json: fragment(keys, json))
+    return _extract(call, ArrayType(STRING), lambda json: fragment(keys, json))
 
 
 def _last_type(call: Call) -> DataType:
@@ -95,8 +103,8 @@ def _last_type(call: Call) -> DataType:
     return parse_type(value)
 
 
-def _made(call: Call, type_: DataType, make: Callable[[Fragment], Fragment], *, tail: int = 0) -> Typed:
-    """Of the element that the arguments, but for the last ``tail`` ones, lead to."""
+def _extract(call: Call, type_: DataType, make: Callable[[Fragment], Fragment], *, tail: int = 0) -> Typed:
+    """Converts the element that the arguments lead to; the last ``tail`` arguments are no path."""
     if call.is_nullable and isinstance(type_, (ArrayType, MapType)):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {type_} cannot be inside Nullable type")
     element = extract_element(replace(call, args=call.args[: len(call.args) - tail]))
@@ -113,7 +121,7 @@ def _raw(value: Fragment) -> Fragment:
 def _members(
     json: Fragment, pair: DataType, make: Callable[[Fragment], Fragment], variable: str = "member"
 ) -> Fragment:
-    """Keys and values of an object; the key's and the value's names are those of the ``pair``'s engine type."""
+    """Returns the SQL of an object's keys and values as structs named as ``pair``'s engine type."""
     key, value = ("key", "value") if isinstance(pair, MapType) else ("1", "2")
     return fragment(
         "CASE WHEN json_type({json}) = 'OBJECT' THEN list_transform(list_zip(json_keys({json}), "
@@ -123,42 +131,46 @@ def _members(
     )  # fmt: skip
 
 
-class _Values:
-    """From JSON to values of a type; NULL where it is none. Nested lambdas have names of their own."""
+class _ValueConverter:
+    """A converter of JSON to values of any type; NULL where the JSON does not fit.
+
+    Each nested lambda has its own name.
+    """
 
     def __init__(self, call: Call) -> None:
         self._zone = call.environment.zone
         self._depth = 0
 
-    def whole(self, json: Fragment, type_: DataType) -> Fragment:
+    def convert(self, json: Fragment, type_: DataType) -> Fragment:
+        """Returns the SQL of a value of any type; NULL where the JSON does not fit."""
         match type_:
             case NullableType(inner) | LowCardinalityType(inner):
-                return self.whole(json, inner)
+                return self.convert(json, inner)
             case ArrayType(inner):
                 return self._array(json, inner)
             case TupleType():
                 return self._tuple(json, type_)
             case MapType():
                 return self._map(json, type_)
-        return _Single(json, self._zone).value(type_)
+        return _ScalarConverter(json, self._zone).value(type_)
 
     def _map(self, json: Fragment, type_: MapType) -> Fragment:
         if not isinstance(type_.key, StringType):
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Keys of JSON objects are String, not {type_.key}")
-        return _members(json, type_, lambda value: self._known(value, type_.value), self._variable())
+        return _members(json, type_, lambda value: self._convert_or_default(value, type_.value), self._variable())
 
     def _variable(self) -> str:
         self._depth += 1
         return f"element{self._depth}"
 
-    def _known(self, json: Fragment, type_: DataType) -> Fragment:
-        """As a part of something: never nothing."""
-        value = bind_value(json, self._variable(), lambda json: self.whole(json, type_))
+    def _convert_or_default(self, json: Fragment, type_: DataType) -> Fragment:
+        """Returns the SQL of a part of a value: the default where the JSON does not fit."""
+        value = bind_value(json, self._variable(), lambda json: self.convert(json, type_))
         return value if type_.is_nullable else fragment("coalesce({}, {})", value, default_value(type_))
 
     def _array(self, json: Fragment, inner: DataType) -> Fragment:
         variable = self._variable()
-        made = self.whole(fragment("{}", variable), inner)
+        made = self.convert(fragment("{}", variable), inner)
         listed = fragment(
             "CASE WHEN json_type({json}) = 'ARRAY' THEN list_transform(json_extract({json}, '$[*]'), "
             "lambda {variable}: {made}) END",
@@ -173,7 +185,7 @@ class _Values:
         ))  # fmt: skip
 
     def _tuple(self, json: Fragment, type_: TupleType) -> Fragment:
-        """By the names of an object's members, or by place."""
+        """Reads a tuple from an object by the members' names, or from an array by position."""
         parts = []
         known = []
         for place, (name, inner) in enumerate(type_.elements, 1):
@@ -182,14 +194,14 @@ class _Values:
                 path = string_literal('$."' + name.replace('"', '\\"') + '"')
                 named = fragment("json_extract({}, {})", json, path)
                 element = fragment("CASE WHEN json_type({}) = 'OBJECT' THEN {} ELSE {} END", json, named, element)
-            value = bind_value(element, self._variable(), lambda json, inner=inner: self.whole(json, inner))  # type: ignore[misc]
+            value = bind_value(element, self._variable(), lambda json, inner=inner: self.convert(json, inner))  # type: ignore[misc]
             known.append(fragment("({} IS NOT NULL)", element if inner.is_nullable else value))
             parts.append(value if inner.is_nullable else fragment("coalesce({}, {})", value, default_value(inner)))
         return fragment("CASE WHEN {} THEN {} END", join_fragments(" OR ", known), tuple_sql(type_, parts))
 
 
-class _Single:
-    """Of a JSON value that is neither array nor object."""
+class _ScalarConverter:
+    """A JSON value that is neither array nor object."""
 
     def __init__(self, json: Fragment, zone: str) -> None:
         self._json, self._zone = json, zone
@@ -198,7 +210,7 @@ class _Single:
         self._is_number = fragment("json_type({}) IN ('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE')", json)
 
     def value(self, type_: DataType) -> Fragment:
-        """Raises ``UserError`` 43 for a type that JSON is not read as."""
+        """Returns the SQL of the value in a type. Raises ``UserError`` 43 for an unsupported type."""
         match type_:
             case StringType():
                 return self._string()
@@ -221,7 +233,7 @@ class _Single:
                 of_number = cast_to(seconds, type_, self._zone)
                 of_text = value_or_null(Typed(self._text, STRING), type_, self._zone)
                 return fragment("CASE WHEN {} THEN {} ELSE {} END", self._is_number, of_number, of_text)
-        if isinstance(type_, _OF_TEXT):
+        if isinstance(type_, _PARSED_FROM_TEXT):
             return value_or_null(Typed(self._text, STRING), type_, self._zone)
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"JSON is not read as {type_}")
 

@@ -1,4 +1,4 @@
-"""What scans compute of arrays by places alone: slices, arrays of a given size, zipped and joined ones."""
+"""Scan kernels over arrays by position: slices, resized, zipped, flattened and joined arrays."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, IntegerType, NullableType, StringType
-from sql.functions.lambda_bodies import text_conversion
+from sql.functions.lambda_bodies import find_text_conversion
 from sql.functions.list_kernels.array_search import is_discrete, is_plain
-from sql.functions.list_kernels.lambda_results import elements_of, scan_arrays
+from sql.functions.list_kernels.lambda_results import constant_elements, scan_arrays
 from sql.typing.column_kernels.list_arrays import ListValues, build_lists
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment
 from sql.typing.typed_expressions import Typed
 
-_MOST_RESIZED = 100
+_MAX_RESIZED = 100
 
 
 def slice_arrays(sql: Fragment, array: Typed, start: Typed, size: Typed | None) -> Fragment:
-    """``sql`` of an array and whole numbers."""
+    """Adds a scan kernel for a slice of an array to ``sql``, if the arguments allow one."""
     numbers = [start] if size is None else [start, size]
     if not is_plain(array.type) or not all(map(_is_short, numbers)):
         return sql
@@ -29,7 +29,7 @@ def slice_arrays(sql: Fragment, array: Typed, start: Typed, size: Typed | None) 
 
     def compute(given: pa.Array, *columns: pa.Array) -> pa.Array:
         left = iter(columns)
-        return _sliced(
+        return _slice(
             build_lists(given), *[np.asarray(next(left), np.int64) if known is None else known for known in constants]
         )
 
@@ -38,13 +38,13 @@ def slice_arrays(sql: Fragment, array: Typed, start: Typed, size: Typed | None) 
 
 
 def _is_short(number: Typed) -> bool:
-    """A whole number with which places can be added."""
+    """Tells whether a number is an integer small enough to be added to positions."""
     if number.is_literal:
         return type(number.value) is int and abs(number.value) < 1 << 32
     return isinstance(number.type, IntegerType) and number.type.bits <= 32
 
 
-def _sliced(lists: ListValues, start: np.ndarray | int, size: np.ndarray | int | None = None) -> pa.Array:
+def _slice(lists: ListValues, start: np.ndarray | int, size: np.ndarray | int | None = None) -> pa.Array:
     lengths = lists.lengths
     first = np.where(np.equal(start, 0), lengths, np.where(np.less(start, 0), lengths + start, np.subtract(start, 1)))
     last = lengths if size is None else np.where(np.less(size, 0), lengths + size, first + size)
@@ -52,10 +52,10 @@ def _sliced(lists: ListValues, start: np.ndarray | int, size: np.ndarray | int |
 
 
 def resize_arrays(sql: Fragment, array: Typed, size: Typed, fill: object) -> Fragment:
-    """``sql`` of an array, as long as a literal says."""
+    """Adds a scan kernel for ``arrayResize`` to a literal size to ``sql``, if the types allow one."""
     count = size.value
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
-    if not is_discrete(inner) or inner.is_nullable or type(count) is not int or not 0 <= count <= _MOST_RESIZED:
+    if not is_discrete(inner) or inner.is_nullable or type(count) is not int or not 0 <= count <= _MAX_RESIZED:
         return sql
     if isinstance(inner, IntegerType) and not (isinstance(fill, int) and inner.minimum <= fill <= inner.maximum):
         return sql
@@ -73,7 +73,7 @@ def resize_arrays(sql: Fragment, array: Typed, size: Typed, fill: object) -> Fra
 
 
 def zip_arrays(sql: Fragment, arrays: Sequence[Typed], inner: Sequence[DataType], name: str) -> Fragment:
-    """``sql`` of arrays: one of tuples."""
+    """Adds a scan kernel for ``arrayZip`` to ``sql``, if the types allow one."""
     if not all(map(is_plain, inner)):
         return sql
     names = [str(place) for place in range(1, len(inner) + 1)]
@@ -82,21 +82,24 @@ def zip_arrays(sql: Fragment, arrays: Sequence[Typed], inner: Sequence[DataType]
         return lists[0].like(pa.StructArray.from_arrays([one.values for one in lists], names))
 
     result = pa.list_(pa.struct(list(zip(names, [type_.arrow for type_ in inner], strict=True))))
-    return scan_arrays(sql, [elements_of(array) for array in arrays], (), name, compute, result)
+    return scan_arrays(sql, [constant_elements(array) for array in arrays], (), name, compute, result)
 
 
 def flatten_arrays(lists: ListValues) -> pa.Array:
-    """Of arrays of arrays."""
+    """Removes one level of nesting from arrays of arrays."""
     inner = build_lists(lists.values)
     return ListValues(lists.given, inner.values, inner.offsets[lists.offsets]).like(inner.values)
 
 
 def join_array_texts(sql: Fragment, array: Typed, separator: Typed | None) -> Fragment:
-    """``sql`` of an array of texts or numbers: their texts with a literal between them, without NULLs."""
+    """Adds a scan kernel for ``arrayStringConcat`` with a literal separator to ``sql``.
+
+    NULL elements are left out. Elements may be texts or numbers.
+    """
     between = "" if separator is None else separator.value
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
     bare = inner.inner if isinstance(inner, NullableType) else inner
-    spell = text_conversion(bare)
+    spell = find_text_conversion(bare)
     if spell is None or not isinstance(between, str):
         return sql
 

@@ -1,5 +1,8 @@
-"""What scans compute of arrays and lambdas: the body once over all elements (``sql.functions.lambda_bodies``), then
-what the function makes of its values list by list (``sql.typing.column_kernels.list_arrays``)."""
+"""Scan kernels for array functions with a lambda.
+
+The body is computed once over all elements (``sql.functions.lambda_bodies``). Then a ``Finish`` function turns its
+values into the result, list by list (``sql.typing.column_kernels.list_arrays``).
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,17 @@ from sql.typing.duckdb.bound_values import BoundFragment
 from sql.typing.duckdb.sql_fragments import ELEMENT, Fragment, fragment
 from sql.typing.typed_expressions import Typed
 
-_MOST_DEPTH = 60
+_MAX_DEPTH = 60
 Finish = Callable[[ListValues, pa.Array], pa.Array]
-"""From the first array and the body's values (conditions: BOOLEAN) to the result."""
+"""Computes the result from the first array and the body's values (BOOLEAN for conditions)."""
 
 
 Elements: TypeAlias = Fragment | Any
-"""An array for each row, or the elements of one for all (an Arrow array)."""
+"""The SQL of an array for each row, or an Arrow array: the elements of one array for all rows."""
 
 
-def elements_of(array: Typed) -> Elements:
-    """Those of literals, or the array as it is."""
+def constant_elements(array: Typed) -> Elements:
+    """Returns an array's elements if they are literals, else its SQL."""
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
     known = array.elements or ()
     if not known or not all(element.is_literal for element in known) or not (is_discrete(inner) or is_number(inner)):
@@ -41,8 +44,10 @@ def elements_of(array: Typed) -> Elements:
 
 @dataclass(frozen=True)
 class LambdaBody:
-    """The body of a lambda over elements: ``computed`` of ``inputs`` by their names, or one of these; without any it is
-    ``value``. The first inputs are the elements of ``arrays``, others have a value for each row."""
+    """A lambda's body over elements: a computation, the name of an input, or a constant ``value``.
+
+    Inputs are named "0", "1", …: first the elements of ``arrays``, then the ``captured`` columns, with a value a row.
+    """
 
     arrays: tuple[Elements, ...]
     captured: tuple[Fragment, ...]
@@ -50,6 +55,7 @@ class LambdaBody:
     value: pa.Scalar
 
     def values(self, lists: Sequence[ListValues], captured: Sequence[pa.Array]) -> pa.Array:
+        """Computes the body for all elements."""
         if self.computed is None:
             return pa.repeat(self.value, len(lists[0].values))
         known = {str(place): one.values for place, one in enumerate(lists)}
@@ -63,12 +69,12 @@ class LambdaBody:
 
 
 def compile_lambda_body(arrays: Sequence[Elements], parameters: Sequence[Fragment], body: Typed) -> LambdaBody | None:
-    """``None`` for a body that only DuckDB can compute."""
+    """Compiles a lambda's body for scans. Returns ``None`` if only DuckDB can compute it."""
     own = tuple(arrays)
     type_ = pa.bool_() if body.is_condition else body.type.arrow
     if body.is_literal:
         return LambdaBody(own, (), None, pa.scalar(body.value, pa.null() if body.value is None else type_))
-    if body.sql.depth > _MOST_DEPTH:
+    if body.sql.depth > _MAX_DEPTH:
         return None
     names = {parameter: str(place) for place, parameter in enumerate(parameters)}
     captured: dict[Fragment, str] = {}
@@ -91,7 +97,7 @@ def compile_lambda_body(arrays: Sequence[Elements], parameters: Sequence[Fragmen
 def scan_lambda(
     sql: Fragment, body: LambdaBody | None, name: str, finish: Finish | None, result: pa.DataType
 ) -> Fragment:
-    """``sql``, which a scan computes as ``finish`` says."""
+    """Adds a scan kernel to ``sql``: the body over all elements, then ``finish``."""
     if body is None or finish is None:
         return sql
 
@@ -109,8 +115,10 @@ def scan_arrays(
     compute: Callable[[Sequence[ListValues], Sequence[pa.Array]], pa.Array],
     result: pa.DataType,
 ) -> Fragment:
-    """``sql``, which a scan computes: NULL where the arrays are of different sizes; then the statement ends with 190
-    (SIZES_OF_ARRAYS_DONT_MATCH)."""
+    """Adds a scan kernel over arrays and captured columns to ``sql``.
+
+    If the arrays of a row have different sizes, the statement ends with 190 (SIZES_OF_ARRAYS_DONT_MATCH).
+    """
     stored = [array for array in arrays if isinstance(array, Fragment)]
     constants = [None if isinstance(array, Fragment) else array for array in arrays]
 
@@ -140,7 +148,8 @@ def scan_arrays(
 # Whether the body holds -----------------------------------------------------------------------------------------------
 
 
-def filtered_values(values: pa.Array) -> np.ndarray:
+def as_conditions(values: pa.Array) -> np.ndarray:
+    """Returns as NumPy booleans for which elements the body holds."""
     if pa.types.is_null(values.type):
         return np.zeros(len(values), bool)
     if not pa.types.is_boolean(values.type):
@@ -149,29 +158,37 @@ def filtered_values(values: pa.Array) -> np.ndarray:
 
 
 def is_test(body: Typed) -> bool:
+    """Tells whether the body can be used as a condition over elements."""
     if body.is_literal and body.value is None:
         return True
     return not body.type.is_nullable and (body.is_condition or is_number(body.type))
 
 
 def filter_arrays(lists: ListValues, values: pa.Array) -> pa.Array:
-    return lists.where(filtered_values(values))
+    """Returns the elements for which the body holds."""
+    return lists.where(as_conditions(values))
 
 
 def exists(lists: ListValues, values: pa.Array) -> pa.Array:
-    return lists.column(lists.counts(filtered_values(values)) > 0, pa.bool_())
+    """Tells for each list whether the body holds for some element."""
+    return lists.column(lists.counts(as_conditions(values)) > 0, pa.bool_())
 
 
 def all_hold(lists: ListValues, values: pa.Array) -> pa.Array:
-    return lists.column(lists.counts(filtered_values(values)) == lists.lengths, pa.bool_())
+    """Tells for each list whether the body holds for all elements."""
+    return lists.column(lists.counts(as_conditions(values)) == lists.lengths, pa.bool_())
 
 
 def count_matches(lists: ListValues, values: pa.Array) -> pa.Array:
-    return lists.column(lists.counts(filtered_values(values)), pa.uint32())
+    """Counts the elements for which the body holds."""
+    return lists.column(lists.counts(as_conditions(values)), pa.uint32())
 
 
-def _nth(lists: ListValues, holds: np.ndarray, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Of each list whether the body holds somewhere, and the first (or last) such element."""
+def _find_matches(lists: ListValues, holds: np.ndarray, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Finds the first (or last) element of each list for which the body holds.
+
+    Returns whether there is one, and its position among all elements.
+    """
     numbers = np.append(np.flatnonzero(holds), 0)
     counts = lists.counts(holds)
     ends = np.cumsum(counts)
@@ -179,8 +196,10 @@ def _nth(lists: ListValues, holds: np.ndarray, *, is_last: bool) -> tuple[np.nda
 
 
 def nth_match(default: object, *, is_last: bool) -> Finish:
+    """Returns a ``Finish`` for ``arrayFirst`` and ``arrayLast``."""
+
     def finish(lists: ListValues, values: pa.Array) -> pa.Array:
-        found, numbers = _nth(lists, filtered_values(values), is_last=is_last)
+        found, numbers = _find_matches(lists, as_conditions(values), is_last=is_last)
         type_ = lists.values.type
         items = pa.concat_arrays([lists.values, pa.array([default], type_)])
         return items.take(pa.array(np.where(found, numbers, len(items) - 1)))
@@ -189,7 +208,8 @@ def nth_match(default: object, *, is_last: bool) -> Finish:
 
 
 def first_match_position(lists: ListValues, values: pa.Array, *, is_last: bool) -> pa.Array:
-    found, numbers = _nth(lists, filtered_values(values), is_last=is_last)
+    """Returns the position of the first (or last) match, from 1, or 0."""
+    found, numbers = _find_matches(lists, as_conditions(values), is_last=is_last)
     return lists.column(np.where(found, numbers - lists.offsets[:-1] + 1, 0), pa.uint32())
 
 
@@ -197,14 +217,18 @@ def first_match_position(lists: ListValues, values: pa.Array, *, is_last: bool) 
 
 
 def map_arrays(lists: ListValues, values: pa.Array) -> pa.Array:
+    """Returns lists of the body's values."""
     return lists.like(values.cast(pa.uint8()) if pa.types.is_boolean(values.type) else values)
 
 
 def is_mapped(body: Typed) -> bool:
+    """Tells whether the body's values can become the elements of an array."""
     return body.is_condition or is_plain(body.type)
 
 
 def sort_arrays(descending: bool) -> Finish:
+    """Returns a ``Finish`` that sorts each list by the body's values; the sort is stable."""
+
     def finish(lists: ListValues, values: pa.Array) -> pa.Array:
         (own,), most = value_codes([values], ranked=True)
         keys = lists.owners * most + (most - 1 - own if descending else own)
@@ -214,12 +238,12 @@ def sort_arrays(descending: bool) -> Finish:
 
 
 def is_ordered(body: Typed, descending: bool) -> bool:
-    """NULL is the last in any order."""
+    """Tells whether a scan can sort by the body. NULL comes last in both directions."""
     return is_discrete(body.type) and not body.is_condition and not (descending and body.type.is_nullable)
 
 
-def _reduced(operator: np.ufunc, numbers: np.ndarray, lists: ListValues) -> np.ndarray:
-    """Of each list that has a value; 0 of others."""
+def _reduce_lists(operator: np.ufunc, numbers: np.ndarray, lists: ListValues) -> np.ndarray:
+    """Reduces each list with a ufunc; an empty list gives 0."""
     some = lists.lengths > 0
     result = np.zeros(len(lists.given), numbers.dtype)
     if some.any():
@@ -229,7 +253,7 @@ def _reduced(operator: np.ufunc, numbers: np.ndarray, lists: ListValues) -> np.n
 
 
 def sum_arrays(lists: ListValues, values: pa.Array) -> pa.Array:
-    """Of whole numbers; it wraps around."""
+    """Sums integers; the sums wrap around at 64 bits."""
     kind = pa.int64() if pa.types.is_signed_integer(values.type) else pa.uint64()
     totals = np.zeros(len(values) + 1, kind.to_pandas_dtype())
     np.cumsum(as_numbers(values), out=totals[1:])
@@ -237,31 +261,33 @@ def sum_arrays(lists: ListValues, values: pa.Array) -> pa.Array:
 
 
 def reduce_arrays(operator: np.ufunc, kind: type[np.generic] | None, result: pa.DataType) -> Finish:
-    """Of values as numbers of a kind, or of their own."""
+    """Returns a ``Finish`` that reduces each list, after a conversion to ``kind`` unless that is ``None``."""
 
     def finish(lists: ListValues, values: pa.Array) -> pa.Array:
         numbers = as_numbers(values)
-        return lists.column(_reduced(operator, numbers if kind is None else numbers.astype(kind), lists), result)
+        return lists.column(_reduce_lists(operator, numbers if kind is None else numbers.astype(kind), lists), result)
 
     return finish
 
 
-def _float_totals(lists: ListValues, values: pa.Array) -> np.ndarray:
-    """One value after another, as ClickHouse adds them."""
+def _sum_float_lists(lists: ListValues, values: pa.Array) -> np.ndarray:
+    """Sums each list from left to right, as ClickHouse does."""
     with np.errstate(all="ignore"):
         return np.bincount(lists.owners, as_numbers(values), len(lists.given))
 
 
-def float_total(lists: ListValues, values: pa.Array) -> pa.Array:
-    return lists.column(_float_totals(lists, values), pa.float64())
+def sum_floats(lists: ListValues, values: pa.Array) -> pa.Array:
+    """Sums floats."""
+    return lists.column(_sum_float_lists(lists, values), pa.float64())
 
 
 def average(lists: ListValues, values: pa.Array) -> pa.Array:
-    return lists.column(_float_totals(lists, values) / np.maximum(lists.lengths, 1), pa.float64())
+    """Returns each list's mean; 0 for an empty list."""
+    return lists.column(_sum_float_lists(lists, values) / np.maximum(lists.lengths, 1), pa.float64())
 
 
 def cumulative_sum(kind: pa.DataType) -> Finish:
-    """Of whole numbers."""
+    """Returns a ``Finish`` for ``arrayCumSum`` of integers."""
 
     def finish(lists: ListValues, values: pa.Array) -> pa.Array:
         totals = np.zeros(len(values) + 1, kind.to_pandas_dtype())
@@ -272,7 +298,7 @@ def cumulative_sum(kind: pa.DataType) -> Finish:
 
 
 def differences(kind: pa.DataType) -> Finish:
-    """From each whole number to the next; 0 before the first."""
+    """Returns a ``Finish`` for ``arrayDifference`` of integers; the first is 0."""
 
     def finish(lists: ListValues, values: pa.Array) -> pa.Array:
         numbers = as_numbers(values).astype(kind.to_pandas_dtype())

@@ -1,4 +1,4 @@
-"""What scans compute of maps, which are lists of structs of key and value."""
+"""Scan kernels for maps, which are lists of structs of key and value."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sql.functions.lambda_bodies import lambda_element
 from sql.functions.list_kernels.array_search import constant_as_element, find_equal, is_discrete, is_plain
 from sql.functions.list_kernels.lambda_results import (
     LambdaBody,
+    as_conditions,
     compile_lambda_body,
-    filtered_values,
     is_mapped,
     is_test,
     scan_arrays,
@@ -29,20 +29,22 @@ def _is_plain(type_: MapType) -> bool:
 
 
 def map_keys(value: Typed, type_: MapType) -> Typed:
+    """Returns the map's keys as an array, with a scan kernel if the type allows one."""
     sql = fragment("list_transform({}, lambda e: e.key)", value.sql)
     if is_plain(type_.key):
-        sql = Scannable(sql, value.sql, lambda given: _part(given, 0), ArrayType(type_.key).arrow)
+        sql = Scannable(sql, value.sql, lambda given: _entry_field(given, 0), ArrayType(type_.key).arrow)
     return Typed(sql, ArrayType(type_.key))
 
 
 def map_values(value: Typed, type_: MapType) -> Typed:
+    """Returns the map's values as an array, with a scan kernel if the type allows one."""
     sql = fragment("list_transform({}, lambda e: e.value)", value.sql)
     if is_plain(type_.value):
-        sql = Scannable(sql, value.sql, lambda given: _part(given, 1), ArrayType(type_.value).arrow)
+        sql = Scannable(sql, value.sql, lambda given: _entry_field(given, 1), ArrayType(type_.value).arrow)
     return Typed(sql, ArrayType(type_.value))
 
 
-def _part(given: pa.Array, place: int) -> pa.Array:
+def _entry_field(given: pa.Array, place: int) -> pa.Array:
     part = given.values.field(place)
     buffers = given.buffers()[:2]
     return pa.Array.from_buffers(pa.list_(part.type), len(given), buffers, offset=given.offset, children=[part])
@@ -52,12 +54,12 @@ def _entries(keys: pa.Array, values: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays([keys, values], ["key", "value"])
 
 
-def _arrow(type_: MapType) -> pa.DataType:
+def _arrow_type(type_: MapType) -> pa.DataType:
     return pa.list_(pa.struct([("key", type_.key.arrow), ("value", type_.value.arrow)]))
 
 
 def build_maps(sql: Fragment, keys: Sequence[Typed], values: Sequence[Typed], type_: MapType) -> Fragment:
-    """``sql`` of keys and values in turn, which a scan computes."""
+    """Adds a scan kernel for ``map(key, value, …)`` to ``sql``, if the types allow one."""
     given = [*keys, *values]
     if not _is_plain(type_) or any(value.is_literal and value.value is None for value in given):
         return sql
@@ -80,44 +82,52 @@ def build_maps(sql: Fragment, keys: Sequence[Typed], values: Sequence[Typed], ty
         both = [interleave(some, rows) for some in (pieces[: len(keys)], pieces[len(keys) :])]
         return pa.ListArray.from_arrays(offsets, _entries(*both))
 
-    return Scannable(sql, [value.sql for value in given if not value.is_literal], compute, _arrow(type_))
+    return Scannable(sql, [value.sql for value in given if not value.is_literal], compute, _arrow_type(type_))
 
 
 def from_arrays(sql: Fragment, keys: Typed, values: Typed, type_: MapType, name: str) -> Fragment:
+    """Adds a scan kernel for ``mapFromArrays`` to ``sql``, if the types allow one."""
     if not _is_plain(type_):
         return sql
 
     def compute(lists: Sequence[ListValues], _: Sequence[pa.Array]) -> pa.Array:
         return lists[0].like(_entries(lists[0].values, lists[1].values))
 
-    return scan_arrays(sql, (keys.sql, values.sql), (), name, compute, _arrow(type_))
+    return scan_arrays(sql, (keys.sql, values.sql), (), name, compute, _arrow_type(type_))
 
 
-def _both(value: Typed, type_: MapType) -> list[Fragment]:
+def _keys_and_values(value: Typed, type_: MapType) -> list[Fragment]:
     return [map_keys(value, type_).sql, map_values(value, type_).sql]
 
 
 def filter_maps(sql: Fragment, value: Typed, type_: MapType, parameters: Sequence[Fragment], test: Typed) -> Fragment:
-    """``sql`` of a map and a lambda over its keys and values."""
-    body = compile_lambda_body(_both(value, type_), parameters, test) if _is_plain(type_) and is_test(test) else None
+    """Adds a scan kernel for ``mapFilter`` to ``sql``, if type and lambda allow one."""
+    body = (
+        compile_lambda_body(_keys_and_values(value, type_), parameters, test)
+        if _is_plain(type_) and is_test(test)
+        else None
+    )
     if body is None:
         return sql
 
     def compute(lists: Sequence[ListValues], captured: Sequence[pa.Array]) -> pa.Array:
-        keep = filtered_values(body.values(lists, captured))
+        keep = as_conditions(body.values(lists, captured))
         keys, values = (part.values.filter(pa.array(keep)) for part in lists)
         return lists[0].like(_entries(keys, values), lists[0].counts(keep))
 
-    return scan_arrays(sql, body.arrays, body.captured, "mapFilter", compute, _arrow(type_))
+    return scan_arrays(sql, body.arrays, body.captured, "mapFilter", compute, _arrow_type(type_))
 
 
 def transform_maps(
     sql: Fragment, value: Typed, type_: MapType, parameters: Sequence[Fragment], pair: Sequence[Typed], made: MapType
 ) -> Fragment:
-    """``sql`` of a map and a lambda from its keys and values to a ``pair``."""
+    """Adds a scan kernel for ``mapApply`` to ``sql``, if types and lambda allow one.
+
+    ``pair`` is the lambda's result: a new key and a new value.
+    """
     if not _is_plain(type_) or not _is_plain(made) or not all(map(is_mapped, pair)):
         return sql
-    arrays = _both(value, type_)
+    arrays = _keys_and_values(value, type_)
     bodies = [compile_lambda_body(arrays, parameters, part) for part in pair if not part.is_condition]
     known: list[LambdaBody] = [body for body in bodies if body is not None]
     if len(known) < 2:
@@ -128,11 +138,11 @@ def transform_maps(
         keys = known[0].values(lists, captured[:split])
         return lists[0].like(_entries(keys, known[1].values(lists, captured[split:])))
 
-    return scan_arrays(sql, arrays, (*known[0].captured, *known[1].captured), "mapApply", compute, _arrow(made))
+    return scan_arrays(sql, arrays, (*known[0].captured, *known[1].captured), "mapApply", compute, _arrow_type(made))
 
 
 def look_up_key(sql: Fragment, value: Typed, type_: MapType, key: Typed) -> Fragment:
-    """``sql`` of a map: the value of a literal key, or the values' default."""
+    """Adds a scan kernel for ``map[key]`` with a literal key to ``sql``; the default if it is missing."""
     constant = constant_as_element(key, type_.key) if key.is_literal and _is_plain(type_) else None
     if constant is None or isinstance(type_.value, ArrayType):
         return sql

@@ -1,1 +1,1 @@
-"""Comparisons, conditionals and functions of NULL."""
+"""Comparisons, conditionals and functions about NULL."""

@@ -1,7 +1,7 @@
-"""``= != < <= > >=``, greatest, least.
+"""Comparisons ``= != < <= > >=``, ``IS [NOT] DISTINCT FROM``, ``greatest``, ``least``.
 
-Floats compare as IEEE says (NaN is equal to nothing and not ordered), where DuckDB takes NaN for the greatest number. A
-constant string beside another type is read as a value of that type.
+Floats compare by IEEE 754: NaN equals nothing and has no order, while DuckDB takes NaN for the greatest number. A
+constant string is read as a value of the other side's type.
 """
 
 from __future__ import annotations
@@ -34,21 +34,24 @@ from sql.typing.casts.casts import convert_to_supertype
 from sql.typing.casts.constant_texts import convert_constant_text
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.integer_conversions import to_integer
-from sql.typing.order_keys import order_key, swapped_halves
+from sql.typing.order_keys import order_key, swap_uuid_halves
 from sql.typing.result_types import is_integer, is_number, is_string, machine_decimal_digits, supertype
 from sql.typing.texts.value_texts import to_text
 from sql.typing.typed_expressions import FLOAT64, UINT8, UINT32, Typed, string_literal
 
-_EXACT = 1 << 53
+_EXACT_FLOATS = 1 << 53
 _FLOAT_BITS = {32: 24, 64: 53}
-"""Integers of fewer bits are floats exactly."""
+"""Integers of fewer bits than this are exact as floats of the given width."""
 _OPERATORS = {
     "equals": "=", "notEquals": "<>", "less": "<", "lessOrEquals": "<=", "greater": ">", "greaterOrEquals": ">=",
 }  # fmt: skip
 
 
 def to_common_type(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Fragment]:
-    """Both sides as DuckDB values of one type. Raises ``UserError`` 386 or 43 if ClickHouse does not compare them."""
+    """Returns both sides as DuckDB values of one type.
+
+    Raises ``UserError`` 386 or 43 if ClickHouse does not compare them.
+    """
     a, b = strip_nullable(left.type), strip_nullable(right.type)
     if a == b:
         return left.number, right.number
@@ -60,16 +63,16 @@ def to_common_type(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Frag
         return left.number, convert_constant_text(right, a, zone)
     if is_string(a) and left.is_constant:
         return convert_constant_text(left, b, zone), right.number
-    if (number := _counted(left, b)) is not None:
+    if (number := _as_compared_number(left, b)) is not None:
         return _as_number(number), _as_number(right)
-    if (number := _counted(right, a)) is not None:
+    if (number := _as_compared_number(right, a)) is not None:
         return _as_number(left), _as_number(number)
-    common = _common(a, b)
+    common = _common_type(a, b)
     return convert_to_supertype(left, common, zone), convert_to_supertype(right, common, zone)
 
 
-def _counted(value: Typed, beside: DataType) -> Typed | None:
-    """The number that stands for a value of an Enum, a time or an IPv4: beside numbers they are compared by it."""
+def _as_compared_number(value: Typed, beside: DataType) -> Typed | None:
+    """Returns the number by which an Enum, time or IPv4 is compared with numbers, or ``None``."""
     own = strip_nullable(value.type)
     if isinstance(own, DateTime64Type) and is_number(beside):
         seconds = FLOAT64 if isinstance(beside, FloatType) else DecimalType(38, own.precision)
@@ -89,7 +92,7 @@ def _counted(value: Typed, beside: DataType) -> Typed | None:
 
 
 def enums_as_numbers(call: Call) -> Call:
-    """The call with the numbers of the values of an Enum, if what is searched and what for are not of one type."""
+    """Replaces Enums by their numbers, if the array and the value have different types."""
     types = [strip_nullable(arg.type.inner if isinstance(arg.type, ArrayType) else arg.type) for arg in call.args]
     numbers = (IntegerType, BoolType, FloatType, EnumType)
     if types[0] == types[1] or EnumType not in map(type, types) or not all(isinstance(own, numbers) for own in types):
@@ -117,7 +120,7 @@ def _as_number(value: Typed) -> Fragment:
     )
 
 
-def _common(a: DataType, b: DataType) -> DataType:
+def _common_type(a: DataType, b: DataType) -> DataType:
     try:
         return supertype([a, b])
     except UserError:
@@ -127,7 +130,7 @@ def _common(a: DataType, b: DataType) -> DataType:
 
 
 def _as_string(value: Typed, type_: DataType, other: DataType, zone: str) -> Fragment:
-    """Beside a FixedString zero bytes at the end are padding."""
+    """Returns a string to compare. Beside a FixedString zero bytes at the end are padding."""
     if isinstance(type_, FixedStringType):
         return to_text(value, zone)
     if not isinstance(other, FixedStringType):
@@ -145,12 +148,12 @@ def _may_be_nan(value: Typed) -> bool:
     return not value.is_literal or value.value != value.value
 
 
-def _comparison(name: str) -> Callable[[Call], Typed]:
+def _build_comparison(name: str) -> Callable[[Call], Typed]:
     return lambda call: compare(name, call.args[0], call.args[1], call.environment.zone)
 
 
 def compare(name: str, left: Typed, right: Typed, zone: str) -> Typed:
-    """``= != < <= > >=`` under their functions' names; Nullable where a side is."""
+    """Compiles the comparison of that function name. It is Nullable if a side is."""
     if needs_element_comparison(left, right):
         return compare_tuples(name, left, right, partial(compare, zone=zone))
     nullable = left.type.is_nullable or right.type.is_nullable
@@ -158,20 +161,21 @@ def compare(name: str, left: Typed, right: Typed, zone: str) -> Typed:
     if any(isinstance(strip_nullable(side.type), NothingType) for side in (left, right)):
         return Typed(fragment("CAST(NULL AS BOOLEAN)"), type_, is_condition=True)
     a, b = to_common_type(left, right, zone)
-    exact = _exactly(_OPERATORS[name], (left, a), (right, b))
+    exact = _compare_exactly(_OPERATORS[name], (left, a), (right, b))
     if exact is None and name not in ("equals", "notEquals"):
         ordered = right.type if is_string(strip_nullable(left.type)) else left.type
         a, b = (order_key(side, ordered, nulls_least=False) for side in (a, b))
     sql = exact or fragment("({} {} {})", a, _OPERATORS[name], b)
     if any(isinstance(strip_nullable(side.type), FloatType) for side in (left, right)):
-        sql = _with_nan(sql, name, (left, a), (right, b))
+        sql = _add_nan_checks(sql, name, (left, a), (right, b))
     return Typed(sql, type_, is_condition=True)
 
 
-def _exactly(operator: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment | None:
-    """An integer beside a float by their values, where the integer as a float may be another number; else None.
+def _compare_exactly(operator: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment | None:
+    """Compares an integer with a float by value, where the integer may not be exact as a float.
 
-    Floats from 2^53 are whole numbers, and fit a HUGEINT as far as integers go.
+    Returns ``None`` if a plain comparison does. Floats from 2^53 on are integers, and fit a HUGEINT as far as integers
+    go.
     """
     kinds = [strip_nullable(side[0].type) for side in (left, right)]
     for kind, other in (kinds, reversed(kinds)):
@@ -192,16 +196,17 @@ def _exactly(operator: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fr
     number = values[0] if isinstance(kinds[0], FloatType) else values[1]
     return fragment(
         "CASE WHEN abs({number}) BETWEEN {least}e0 AND {most}e0 THEN {whole} ELSE {plain} END",
-        number=number, least=_EXACT, most=1 << 65, whole=whole, plain=plain,
+        number=number, least=_EXACT_FLOATS, most=1 << 65, whole=whole, plain=plain,
     )  # fmt: skip
 
 
 def _is_small(side: Typed) -> bool:
-    """Whether it is a literal beside which integers and floats compare as floats."""
-    return isinstance(side.value, (int, float)) and (abs(side.value) < _EXACT or side.value != side.value)
+    """Tells whether a side is a literal so small that comparing as floats is exact."""
+    return isinstance(side.value, (int, float)) and (abs(side.value) < _EXACT_FLOATS or side.value != side.value)
 
 
-def _with_nan(sql: Fragment, name: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment:
+def _add_nan_checks(sql: Fragment, name: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment:
+    """Adds checks to a comparison where DuckDB treats NaN as a number."""
     first, second = _may_be_nan(left[0]), _may_be_nan(right[0])
     nan_left = fragment("isnan({})", _as_float(left))
     nan_right = fragment("isnan({})", _as_float(right))
@@ -219,27 +224,32 @@ def _as_float(side: tuple[Typed, Fragment]) -> Fragment:
 
 
 for _name in _OPERATORS:
-    define(_name, _comparison(_name), 2)
+    define(_name, _build_comparison(_name), 2)
 
 
 @function("isNotDistinctFrom", 2, nulls=False)
 def is_not_distinct(call: Call) -> Typed:
+    """Compiles ``isNotDistinctFrom(a, b)`` and ``a <=> b``. NaN equals nothing."""
     a, b = _distinct_sides(call)
-    nan = _both_nan(call, a)
+    nan = _both_nan_condition(call, a)
     template = "({} IS NOT DISTINCT FROM {} AND NOT {})" if nan else "({} IS NOT DISTINCT FROM {})"
     return Typed(fragment(template, a, b, *nan), UINT8, is_condition=True)
 
 
 @function("isDistinctFrom", 2, nulls=False)
 def is_distinct(call: Call) -> Typed:
+    """Compiles ``isDistinctFrom(a, b)``. NaN equals nothing."""
     a, b = _distinct_sides(call)
-    nan = _both_nan(call, a)
+    nan = _both_nan_condition(call, a)
     template = "({} IS DISTINCT FROM {} OR {})" if nan else "({} IS DISTINCT FROM {})"
     return Typed(fragment(template, a, b, *nan), UINT8, is_condition=True)
 
 
-def _both_nan(call: Call, left: Fragment) -> list[Fragment]:
-    """Where equal values are NaN, which ClickHouse takes for distinct; none if they cannot be."""
+def _both_nan_condition(call: Call, left: Fragment) -> list[Fragment]:
+    """Returns the condition that both sides are NaN, which ClickHouse takes for distinct.
+
+    The list is empty if they cannot be NaN.
+    """
     if not all(_may_be_nan(arg) for arg in call.args):
         return []
     return [fragment("coalesce(isnan(CAST({} AS DOUBLE)), false)", left)]
@@ -254,16 +264,21 @@ def _distinct_sides(call: Call) -> tuple[Fragment, Fragment]:
 
 @function("greatest", (1, None), nulls=False)
 def greatest(call: Call) -> Typed:
-    return _pick(call, "greatest")
+    """Compiles ``greatest(…)``; NULLs are ignored."""
+    return _compile_extreme(call, "greatest")
 
 
 @function("least", (1, None), nulls=False)
 def least(call: Call) -> Typed:
-    return _pick(call, "least")
+    """Compiles ``least(…)``; NULLs are ignored."""
+    return _compile_extreme(call, "least")
 
 
-def _picked_type(types: Sequence[DataType]) -> DataType:
-    """A Decimal stays what it is beside an integer, and is a float beside one; a Bool is a number."""
+def _extreme_type(types: Sequence[DataType]) -> DataType:
+    """Returns the result type of ``greatest`` and ``least``.
+
+    A Decimal stays one beside an integer and becomes a float beside a float. A Bool becomes a number.
+    """
     bare = [strip_nullable(type_) for type_ in types]
     decimals = [type_ for type_ in bare if isinstance(type_, DecimalType)]
     if decimals and any(isinstance(type_, FloatType) for type_ in bare):
@@ -278,17 +293,18 @@ def _picked_type(types: Sequence[DataType]) -> DataType:
     return make_nullable(picked) if any(type_.is_nullable for type_ in types) else picked
 
 
-def _pick(call: Call, name: str) -> Typed:
-    type_ = _picked_type(call.types)
+def _compile_extreme(call: Call, name: str) -> Typed:
+    """Compiles ``greatest`` or ``least``."""
+    type_ = _extreme_type(call.types)
     zone = call.environment.zone
     values = [convert_to_supertype(arg, type_, zone) for arg in call.args]
-    # NULLs are passed over, in both engines.
+    # ClickHouse and DuckDB both ignore NULLs here.
     if isinstance(strip_nullable(type_), UUIDType):
-        return Typed(swapped_halves(function_call(name, *map(swapped_halves, values))), type_)
+        return Typed(swap_uuid_halves(function_call(name, *map(swap_uuid_halves, values))), type_)
     if not isinstance(strip_nullable(type_), FloatType):
         return Typed(function_call(name, *values), type_)
     if len(values) == 2:
-        # ClickHouse compares once, so that the second one wins beside a NaN.
+        # ClickHouse compares once, so the second value wins if one is NaN.
         a, b = values
         first = "{a} > {b} AND NOT isnan({a})" if name == "greatest" else "{a} < {b} AND NOT isnan({b})"
         return Typed(

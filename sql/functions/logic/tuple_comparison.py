@@ -1,6 +1,6 @@
-"""``= != < <= > >=`` of tuples, element by element as ClickHouse has it: NULL in an element is unknown, NaN is equal to
-nothing, and a constant text is read as a value of the element beside it.
+"""Comparisons of tuples, element by element as in ClickHouse.
 
+NULL in an element is unknown, NaN equals nothing, and a constant string is read as a value of the other element's type.
 Tuples of equal types without NULL and NaN are compared whole.
 """
 
@@ -15,14 +15,16 @@ from sql.typing.result_types import supertype
 from sql.typing.typed_expressions import UINT8, Typed, element_sql
 
 Compare = Callable[[str, Typed, Typed], Typed]
-"""The comparison of two values, by the name of its function."""
+"""Compiles the comparison of two values, given the name of its function."""
 
 _STRICT = {"lessOrEquals": "less", "greaterOrEquals": "greater"}
 
 
 def needs_element_comparison(left: Typed, right: Typed) -> bool:
-    """Whether two tuples must be compared element by element. Raises ``UserError`` 43 for tuples of two sizes, 48 for
-    empty ones."""
+    """Tells whether two tuples must be compared element by element.
+
+    Raises ``UserError`` 43 for tuples of different sizes, 48 for empty ones.
+    """
     a, b = left.type, right.type
     if not isinstance(a, TupleType) or not isinstance(b, TupleType):
         return False
@@ -30,11 +32,11 @@ def needs_element_comparison(left: Typed, right: Typed) -> bool:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {a.name} and {b.name} of a comparison")
     if not a.elements:
         raise UserError("NOT_IMPLEMENTED", "Comparison of empty tuples is not supported")
-    return _has_unknown(a) or _has_unknown(b) or not _has_supertype(a, b)
+    return _may_be_unequal_to_itself(a) or _may_be_unequal_to_itself(b) or not _has_supertype(a, b)
 
 
 def compare_tuples(name: str, left: Typed, right: Typed, compare: Compare) -> Typed:
-    """The comparison ``name`` of two tuples of one size."""
+    """Compiles a comparison of two tuples of one size."""
     nullable = make_nullable(UINT8)
     if _is_null_literal(left, right) or _is_null_literal(right, left):
         return Typed(fragment("CAST(NULL AS BOOLEAN)"), nullable, is_condition=True)
@@ -42,14 +44,14 @@ def compare_tuples(name: str, left: Typed, right: Typed, compare: Compare) -> Ty
     if any(side.elements is None and side.sql.traits & WRITE_ONCE for side in (left, right)):
         bound = fragment("struct_pack(l := {}, r := {})", left.sql, right.sql)
         left, right = Typed(fragment("p.l"), left.type), Typed(fragment("p.r"), right.type)
-    result = _by_element(name, list(zip(_elements(left), _elements(right), strict=True)), compare)
+    result = _compare_elements(name, list(zip(_elements(left), _elements(right), strict=True)), compare)
     if bound is None:
         return result
     sql = fragment("list_transform([{}], lambda p: {})[1]", bound, result.sql)
     return Typed(sql, result.type, is_condition=True)
 
 
-def _by_element(name: str, pairs: list[tuple[Typed, Typed]], compare: Compare) -> Typed:
+def _compare_elements(name: str, pairs: list[tuple[Typed, Typed]], compare: Compare) -> Typed:
     used: list[Typed] = []
 
     def of(which: str, pair: tuple[Typed, Typed]) -> Fragment:
@@ -76,9 +78,9 @@ def _elements(value: Typed) -> list[Typed]:
     ]
 
 
-def _has_unknown(type_: DataType) -> bool:
+def _may_be_unequal_to_itself(type_: DataType) -> bool:
     if isinstance(type_, TupleType):
-        return any(_has_unknown(element) for _, element in type_.elements)
+        return any(_may_be_unequal_to_itself(element) for _, element in type_.elements)
     return type_.is_nullable or isinstance(strip_nullable(type_), (FloatType, NothingType))
 
 
@@ -91,7 +93,7 @@ def _has_supertype(a: TupleType, b: TupleType) -> bool:
 
 
 def _is_null_literal(value: Typed, other: Typed) -> bool:
-    """Whether a tuple of literals has NULL among them and stands beside another tuple of literals."""
+    """Tells whether both tuples consist of literals and the first contains NULL."""
     both = (value.elements, other.elements)
     if any(elements is None or not all(element.is_literal for element in elements) for elements in both):
         return False

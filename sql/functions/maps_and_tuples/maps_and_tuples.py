@@ -1,4 +1,4 @@
-"""Tuples and maps: building them and taking them apart."""
+"""Functions that build tuples and maps and take them apart."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ from sql.typing.result_types import is_integer, is_string, supertype
 from sql.typing.typed_expressions import INT64, NOTHING, UINT8, Typed, cast, element_sql, literal
 
 
-def zip_checked(arrays: Sequence[Typed], function_name: str) -> Fragment:
-    """Structs of the arrays' elements, in a list; 190 (SIZES_OF_ARRAYS_DONT_MATCH) where one is longer than another."""
+def zip_arrays_of_equal_size(arrays: Sequence[Typed], function_name: str) -> Fragment:
+    """Zips arrays into a list of structs.
+
+    Arrays of different sizes give error 190 (SIZES_OF_ARRAYS_DONT_MATCH).
+    """
     structs = fragment("list_zip({})", join_fragments(", ", [array.sql for array in arrays]))
     if len(arrays) == 1:
         return structs
@@ -45,7 +48,7 @@ def zip_checked(arrays: Sequence[Typed], function_name: str) -> Fragment:
 
 
 def make_tuple(values: list[Typed]) -> Typed:
-    """``tuple(…)`` or ``(a, b)``. The parts are kept, so that IN and comparisons can see them."""
+    """Compiles ``tuple(…)`` or ``(a, b)``. The parts are kept, so that IN and comparisons can see them."""
     plain = [value.plain for value in values]
     type_ = TupleType(tuple((None, value.type) for value in plain))
     fields = [fragment('"{}" := {}', position, _typed_null(value)) for position, value in enumerate(plain, 1)]
@@ -59,10 +62,12 @@ def _typed_null(value: Typed) -> Fragment:
 
 @function("tupleElement", (2, 3), nulls=False)
 def tuple_element(call: Call) -> Typed:
-    return _element(call, call.args[0], call.args[1].value)
+    """Compiles ``tuple.1``, ``tuple.name`` and subcolumns. Raises ``UserError`` 10, 43."""
+    return _extract_element(call, call.args[0], call.args[1].value)
 
 
-def _element(call: Call, value: Typed, key: object) -> Typed:
+def _extract_element(call: Call, value: Typed, key: object) -> Typed:
+    """Returns an element of a tuple, a subcolumn, or a map's value (``map.key_<key>``)."""
     type_ = strip_nullable(value.type)
     found = find_subcolumn(value, key) if isinstance(key, str) else None
     if found is not None:
@@ -70,19 +75,19 @@ def _element(call: Call, value: Typed, key: object) -> Typed:
     if isinstance(type_, MapType) and isinstance(key, str) and key.startswith("key_"):
         return map_element(call, value, literal(key.removeprefix("key_")))
     if isinstance(type_, ArrayType) and isinstance(strip_nullable(type_.inner), TupleType):
-        inner = _element(call, Typed(fragment("x"), type_.inner), key)
+        inner = _extract_element(call, Typed(fragment("x"), type_.inner), key)
         return Typed(fragment("list_transform({}, lambda x: {})", value.sql, inner.sql), ArrayType(inner.type))
     if not isinstance(type_, TupleType):
         raise UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT", f"First argument for function tupleElement must be Tuple, not {value.type}"
         )
-    position = _position(type_, key)
+    position = _find_element(type_, key)
     if value.elements is not None:
         return value.elements[position - 1]
     return Typed(element_sql(value.sql, position), type_.elements[position - 1][1])
 
 
-def _position(type_: TupleType, key: object) -> int:
+def _find_element(type_: TupleType, key: object) -> int:
     if not isinstance(key, (int, str)):
         raise UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT", "Second argument to tupleElement must be a constant integer or string"
@@ -99,6 +104,7 @@ def _position(type_: TupleType, key: object) -> int:
 
 @function("untuple", 1, nulls=False)
 def untuple(call: Call) -> Typed:
+    """Raises ``UserError`` 48: the function is not supported."""
     raise UserError("NOT_IMPLEMENTED", "The function untuple is not supported")
 
 
@@ -107,6 +113,7 @@ def untuple(call: Call) -> Typed:
 
 @function("map", (0, None), nulls=False)
 def make_map(call: Call) -> Typed:
+    """Compiles ``map(key, value, …)``. Raises ``UserError`` 42."""
     if len(call.args) % 2:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "map needs an even number of arguments: key, value, …")
     if not call.args:
@@ -128,6 +135,7 @@ def make_map(call: Call) -> Typed:
 
 
 def map_type(call: Call, position: int = 0) -> MapType:
+    """Returns the argument's Map type without Nullable. Raises ``UserError`` 43."""
     type_ = strip_nullable(call.args[position].type)
     if not isinstance(type_, MapType):
         raise call.wrong_type(position, "Map")
@@ -135,7 +143,7 @@ def map_type(call: Call, position: int = 0) -> MapType:
 
 
 def map_entries(value: Typed, type_: MapType) -> Typed:
-    """A map as an array of tuples."""
+    """Returns a map as an array of tuples (keys, values)."""
     sql = fragment("list_transform({}, lambda e: struct_pack(keys := e.key, values := e.value))", value.sql)
     return Typed(sql, ArrayType(TupleType((("keys", type_.key), ("values", type_.value)))))
 
@@ -152,11 +160,12 @@ def map_values(call: Call) -> Typed:
 
 @function("mapContains mapContainsKey", 2)
 def map_contains(call: Call) -> Typed:
+    """Compiles ``mapContains(map, key)``."""
     type_, key = map_type(call).key, call.args[1]
     own = map_kernels.map_keys(call.args[0], map_type(call))
     keys, zone = own.sql, call.environment.zone
     if is_integer(type_) and is_integer(key.type):
-        wanted = _key(key, type_, zone)
+        wanted = _convert_key(key, type_, zone)
     else:
         common = supertype([strip_nullable(type_), strip_nullable(key.type)])
         keys = convert_to_supertype(own, ArrayType(common), zone)
@@ -167,18 +176,21 @@ def map_contains(call: Call) -> Typed:
 
 @function("mapFromArrays", 2)
 def map_from_arrays(call: Call) -> Typed:
+    """Compiles ``mapFromArrays(keys, values)``. Raises ``UserError`` 43."""
     keys, values = call.args
     if not isinstance(keys.type, ArrayType) or not isinstance(values.type, ArrayType):
         raise call.wrong_type(0 if not isinstance(keys.type, ArrayType) else 1, "Array")
     type_ = MapType(keys.type.inner, values.type.inner)
     sql = fragment(
-        "list_transform({}, lambda e: struct_pack(key := e[1], value := e[2]))", zip_checked(call.args, call.name)
+        "list_transform({}, lambda e: struct_pack(key := e[1], value := e[2]))",
+        zip_arrays_of_equal_size(call.args, call.name),
     )
     return Typed(map_kernels.from_arrays(sql, keys, values, type_, call.name), type_)
 
 
 @function("mapFilter", 2)
 def map_filter(call: Call) -> Typed:
+    """Compiles ``mapFilter(lambda, map)``. Raises ``UserError`` 43."""
     type_ = map_type(call, 1)
     if call.args[0].apply is None:
         raise call.wrong_type(0, "a lambda")
@@ -190,6 +202,7 @@ def map_filter(call: Call) -> Typed:
 
 @function("mapApply", 2)
 def map_apply(call: Call) -> Typed:
+    """Compiles ``mapApply(lambda, map)``. Raises ``UserError`` 43."""
     type_ = map_type(call, 1)
     if call.args[0].apply is None:
         raise call.wrong_type(0, "a lambda")
@@ -209,7 +222,10 @@ def map_apply(call: Call) -> Typed:
 
 
 def _key_kind(type_: DataType) -> str:
-    """Keys of one kind can be looked for in each other; "" if ClickHouse looks for none of the type."""
+    """Returns the kind of a key's type; keys of one kind can be compared.
+
+    ``""``: ClickHouse cannot look up keys of this type.
+    """
     bare = strip_nullable(type_)
     if is_string(bare):
         return "text"
@@ -218,20 +234,20 @@ def _key_kind(type_: DataType) -> str:
     return bare.name if isinstance(bare, (UUIDType, IPv4Type, IPv6Type)) else ""
 
 
-def _key(key: Typed, type_: DataType, zone: str) -> Fragment:
-    """The key as a value of the map's keys, NULL where it is none of them."""
+def _convert_key(key: Typed, type_: DataType, zone: str) -> Fragment:
+    """Returns the key as a value of the map's key type; NULL if that type cannot hold it."""
     goal, own = strip_nullable(type_), strip_nullable(key.type)
     if isinstance(goal, BoolType) and isinstance(own, IntegerType):
         return fragment("(CASE WHEN {sql} IN (0, 1) THEN {sql} = 1 END)", sql=key.sql)
     if isinstance(goal, IntegerType) and isinstance(own, IntegerType) and goal != own:
         return fragment("TRY_CAST({} AS {})", key.sql, duckdb_type(goal))
-    if isinstance(goal, DateTimeType) and isinstance(own, (DateType, Date32Type)):  # by its number
+    if isinstance(goal, DateTimeType) and isinstance(own, (DateType, Date32Type)):  # ClickHouse compares the numbers
         key = Typed(cast_to(key, INT64, zone), INT64)
     return convert_to_supertype(key, type_, zone)
 
 
 def map_element(call: Call, value: Typed, key: Typed) -> Typed:
-    """``m[key]``: the value's default where the key is missing."""
+    """Compiles ``map[key]``: the value's default where the key is missing. Raises ``UserError`` 43."""
     type_ = strip_nullable(value.type)
     assert isinstance(type_, MapType)
     kinds = _key_kind(type_.key), _key_kind(key.type)
@@ -241,7 +257,9 @@ def map_element(call: Call, value: Typed, key: Typed) -> Typed:
             "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types of arguments: {type_}, {key.type} for function arrayElement"
         )
     keys = map_kernels.map_keys(value, type_).sql
-    found = fragment("{}[list_position({}, {})].value", value.sql, keys, _key(key, type_.key, call.environment.zone))
+    found = fragment(
+        "{}[list_position({}, {})].value", value.sql, keys, _convert_key(key, type_.key, call.environment.zone)
+    )
     if type_.value.is_nullable:
         return Typed(found, type_.value)
     found = fragment("coalesce({}, {})", found, default_value(type_.value))

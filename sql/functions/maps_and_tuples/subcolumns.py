@@ -1,4 +1,4 @@
-"""``column.size0``, ``.null``, ``.keys``, ``.values``, ``.size``: what a column is stored as, by name."""
+"""Subcolumns by name: ``column.size0``, ``.null``, ``.keys``, ``.values``, ``.size``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZE = re.compile(r"size(\d)")
 
 
 def find_subcolumn(value: Typed, name: str) -> Typed | None:
-    """``None``: there is none of the name."""
+    """Returns the subcolumn of a value, or ``None`` if there is none of the name."""
     type_ = strip_nullable(value.type)
     if name == "null" and value.type.is_nullable:
         return Typed(fragment("({} IS NULL)", value.sql), UINT8, is_condition=True)
@@ -22,23 +22,23 @@ def find_subcolumn(value: Typed, name: str) -> Typed | None:
             cast(fragment("strlen({})", value.sql), UINT64), make_nullable(UINT64) if value.type.is_nullable else UINT64
         )
     if isinstance(type_, MapType):
-        return _of_map(value, type_, name)
+        return _map_subcolumn(value, type_, name)
     if not isinstance(type_, ArrayType) or _is_element(type_, name):
         return None
     size = _SIZE.fullmatch(name)
     if size is not None:
-        return _size(value.sql, type_, int(size[1]))
-    return _nulls(value.sql, type_) if name == "null" else None
+        return _size_subcolumn(value.sql, type_, int(size[1]))
+    return _null_subcolumn(value.sql, type_) if name == "null" else None
 
 
 def _is_element(type_: DataType, name: str) -> bool:
-    """Whether an array of tuples has elements of the name."""
+    """Tells whether an array of tuples has elements of the name."""
     while isinstance(type_, ArrayType):
         type_ = strip_nullable(type_.inner)
     return isinstance(type_, TupleType) and any(own == name for own, _ in type_.elements)
 
 
-def _of_map(value: Typed, type_: MapType, name: str) -> Typed | None:
+def _map_subcolumn(value: Typed, type_: MapType, name: str) -> Typed | None:
     if name == "keys":
         return map_kernels.map_keys(value, type_)
     if name == "values":
@@ -48,21 +48,21 @@ def _of_map(value: Typed, type_: MapType, name: str) -> Typed | None:
     return None
 
 
-def _size(sql: Fragment, type_: ArrayType, level: int) -> Typed | None:
+def _size_subcolumn(sql: Fragment, type_: ArrayType, level: int) -> Typed | None:
     if level == 0:
         return Typed(cast(fragment("len({})", sql), UINT64), UINT64)
     if not isinstance(type_.inner, ArrayType):
         return None
-    inner = _size(fragment(f"x{level}"), type_.inner, level - 1)
+    inner = _size_subcolumn(fragment(f"x{level}"), type_.inner, level - 1)
     if inner is None:
         return None
     return Typed(fragment("list_transform({}, lambda {}: {})", sql, f"x{level}", inner.sql), ArrayType(inner.type))
 
 
-def _nulls(sql: Fragment, type_: ArrayType, level: int = 0) -> Typed | None:
+def _null_subcolumn(sql: Fragment, type_: ArrayType, level: int = 0) -> Typed | None:
     variable = f"x{level}"
     if isinstance(type_.inner, ArrayType):
-        inner = _nulls(fragment(variable), type_.inner, level + 1)
+        inner = _null_subcolumn(fragment(variable), type_.inner, level + 1)
     elif type_.inner.is_nullable:
         inner = Typed(cast(fragment("({} IS NULL)", variable), UINT8), UINT8)
     else:

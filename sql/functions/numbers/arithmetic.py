@@ -1,8 +1,10 @@
-"""``+ - *`` and their kin: ClickHouse's widening result types, with wrap-around at 64 bits.
+"""``plus``, ``minus``, ``multiply``, ``negate``, ``abs``, with ClickHouse's widening result types.
 
-Below 64 bits the result type always has room. At 64 bits DuckDB would refuse an overflow, so the fast operation is
-taken for numbers that are small enough, and for others the low 64 bits of the exact 128-bit result. (To try the fast
-one and to catch its error costs some hundred times as much: DuckDB then goes through the vector row by row.)"""
+Below 64 bits the result type holds every result. At 64 bits ClickHouse wraps around, where DuckDB would raise an error.
+So the fast operation serves for numbers that are small enough, and the low 64 bits of the exact 128-bit result for
+others. (To try the fast one and catch its error costs some hundred times as much: DuckDB then goes through the vector
+row by row.)
+"""
 
 from __future__ import annotations
 
@@ -36,6 +38,7 @@ from sql.typing.typed_expressions import FLOAT64, UINT32, IntervalType, Typed, c
 
 
 def illegal_types_error(call: Call) -> UserError:
+    """Returns error 43 for the types of a call's arguments."""
     types = " and ".join(str(type_) for type_ in call.types)
     return UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {types} of arguments of function {call.name}")
 
@@ -45,7 +48,7 @@ def is_integer(type_: DataType) -> bool:
 
 
 def with_addresses(build: Build) -> Build:
-    """``build`` that takes an IPv4 beside integers for the UInt32 that it is."""
+    """Makes ``build`` take an IPv4 beside integers as the UInt32 that it is."""
 
     def build_of_numbers(call: Call) -> Typed:
         kinds = {type(type_) for type_ in call.types}
@@ -60,8 +63,8 @@ def with_addresses(build: Build) -> Build:
 _LONGEST_WRITTEN_THRICE = 500
 
 
-def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fragment:
-    """``left operator right`` in ``type_`` of 64 bits, wrapping around where it overflows."""
+def _compile_wrapping(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fragment:
+    """Returns ``left operator right`` in the 64-bit ``type_``, wrapping around."""
     fast = fragment("({} {} {})", cast(left.sql, type_), operator, cast(right.sql, type_))
     wide = [fragment("CAST({} AS HUGEINT)", value.sql) for value in (left, right)]
     sizes = [_magnitude(value) or 2**64 for value in (left, right)]
@@ -69,8 +72,8 @@ def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fr
         slow = fragment("pando_product({}, {})", wide[0], wide[1])
     else:
         slow = wrap_to_64_bits(fragment("({} {} {})", wide[0], operator, wide[1]), type_)
-    bounds = [_bound(operator, own, other, type_) for own, other in ((left, right), (right, left))]
-    # A sum of sums would grow threefold with every operand.
+    bounds = [_no_overflow_condition(operator, own, other, type_) for own, other in ((left, right), (right, left))]
+    # The CASE contains each operand three times, so nested sums would triple in size with every operand.
     if None in bounds or fast.size > _LONGEST_WRITTEN_THRICE or fast.traits & WRITE_ONCE:
         return slow
     conditions = join_fragments(" AND ", [bound for bound in bounds if bound])
@@ -78,15 +81,18 @@ def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fr
 
 
 def _magnitude(value: Typed) -> int | None:
-    """The most that the value can be, or its opposite; None for a column of 64 bits."""
+    """Returns the greatest absolute value of an operand; ``None`` for a column of 64 bits."""
     if value.is_literal and isinstance(value.value, int):
         return abs(value.value)
     type_ = bool_as_integer(value.type)
     return None if type_.bits == 64 else max(-type_.minimum, type_.maximum)
 
 
-def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragment | None:
-    """The condition under which the operation cannot overflow for ``own``; EMPTY for always, None for never."""
+def _no_overflow_condition(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragment | None:
+    """Returns the condition under which the operation cannot overflow for ``own``.
+
+    EMPTY stands for always, ``None`` for never.
+    """
     given, beside = _magnitude(own), _magnitude(other)
     if given is not None:
         return EMPTY if given <= type_.maximum else None
@@ -100,34 +106,34 @@ def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragm
     return fragment(within, own.sql, most=most)
 
 
-def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
+def _compile_integers(call: Call, operator: str, type_: IntegerType) -> Typed:
     left, right = call.args
-    summands = () if operator == "*" else _added(_summands(left), _summands(right, operator))
+    summands = () if operator == "*" else _merge_sums(_to_summands(left), _to_summands(right, operator))
     if summands and type_.bits == 64 and left.sql.size + right.sql.size > _LONGEST_WRITTEN_THRICE:
-        return _long_sum(summands, type_)
+        return _compile_long_sum(summands, type_)
     if max(bool_as_integer(left.type).bits, bool_as_integer(right.type).bits) == 64:
-        sql = _wrapped(operator, left, right, type_)
+        sql = _compile_wrapping(operator, left, right, type_)
     else:
         sql = fragment("({} {} {})", cast(left.sql, type_), operator, cast(right.sql, type_))
     return Typed(IntegerSum(sql, summands) if summands else sql, type_)
 
 
-def _long_sum(summands: Summands, type_: IntegerType) -> Typed:
-    """Integers wrap around, so that only the exact sum counts, and that has no order."""
+def _compile_long_sum(summands: Summands, type_: IntegerType) -> Typed:
+    """Returns a sum as one exact sum that is wrapped once, in any order of its summands."""
     *others, (_, whole) = summands
     for _, other in reversed(others):
         whole = fragment("({} + {})", other, whole)
     return Typed(IntegerSum(wrap_to_64_bits(whole, type_), summands), type_)
 
 
-def _summands(value: Typed, operator: str = "+") -> Summands:
+def _to_summands(value: Typed, operator: str = "+") -> Summands:
     if isinstance(value.sql, IntegerSum) and operator == "+":
         return value.sql.summands
     return ((1, fragment("-CAST({} AS HUGEINT)" if operator == "-" else "CAST({} AS HUGEINT)", value.sql)),)
 
 
-def _added(left: Summands, right: Summands) -> Summands:
-    """In halves of about one size, which DuckDB plans fastest."""
+def _merge_sums(left: Summands, right: Summands) -> Summands:
+    """Merges two sums into parts of about equal size, which DuckDB plans fastest."""
     sums = list(left)
     for count, sql in right:
         while sums and sums[-1][0] <= count:
@@ -137,13 +143,16 @@ def _added(left: Summands, right: Summands) -> Summands:
     return tuple(sums)
 
 
-def _floats(call: Call, operator: str) -> Typed:
+def _compile_floats(call: Call, operator: str) -> Typed:
     left, right = (cast(arg.sql, FLOAT64) if arg.type != FLOAT64 else arg.sql for arg in call.args)
     return Typed(fragment("({} {} {})", left, operator, right), FLOAT64)
 
 
 def decimal_type(left: DataType, right: DataType, scale: int) -> DecimalType:
-    """Beside an integer a decimal keeps its digits; two decimals get the wider one's machine type."""
+    """Returns the Decimal type of a result with this scale.
+
+    Beside an integer a Decimal keeps its precision; two Decimals get the machine type of the wider one.
+    """
     if not isinstance(left, DecimalType) or not isinstance(right, DecimalType):
         own = left if isinstance(left, DecimalType) else right
         assert isinstance(own, DecimalType)
@@ -152,6 +161,7 @@ def decimal_type(left: DataType, right: DataType, scale: int) -> DecimalType:
 
 
 def as_decimal_operand(value: Typed) -> Fragment:
+    """Returns a Decimal or integer as a DuckDB decimal."""
     if isinstance(value.type, DecimalType):
         return value.sql
     type_ = integer_literal_type(value.value) if isinstance(value.value, int) else bool_as_integer(value.type)
@@ -159,7 +169,7 @@ def as_decimal_operand(value: Typed) -> Fragment:
     return fragment("CAST({} AS DECIMAL({}, 0))", value.sql, digits)
 
 
-def _decimals(call: Call, operator: str) -> Typed:
+def _compile_decimals(call: Call, operator: str) -> Typed:
     left, right = call.args
     scales = [arg.type.scale if isinstance(arg.type, DecimalType) else 0 for arg in call.args]
     scale = sum(scales) if operator == "*" else max(scales)
@@ -170,7 +180,7 @@ def _decimals(call: Call, operator: str) -> Typed:
 
 
 def arithmetic_kind(call: Call) -> str:
-    """``integer``, ``float``, ``decimal`` or ``other``: which arithmetic applies."""
+    """Returns which arithmetic applies: ``integer``, ``float``, ``decimal`` or ``other``."""
     types = call.types
     if all(is_integer(type_) for type_ in types):
         return "integer"
@@ -179,15 +189,15 @@ def arithmetic_kind(call: Call) -> str:
     return "float" if any(isinstance(type_, FloatType) for type_ in types) else "decimal"
 
 
-def _arithmetic(call: Call, operator: str, type_: IntegerType | None) -> Typed:
+def _compile_arithmetic(call: Call, operator: str, type_: IntegerType | None) -> Typed:
     kind = arithmetic_kind(call)
     if kind == "integer":
         assert type_ is not None
-        return _integers(call, operator, type_)
+        return _compile_integers(call, operator, type_)
     if kind == "float":
-        return _floats(call, operator)
+        return _compile_floats(call, operator)
     if kind == "decimal":
-        return _decimals(call, operator)
+        return _compile_decimals(call, operator)
     raise illegal_types_error(call)
 
 
@@ -199,6 +209,7 @@ def _sum_type(call: Call) -> IntegerType | None:
 @function("plus", 2)
 @with_addresses
 def add(call: Call) -> Typed:
+    """Compiles ``a + b`` of numbers, or of a date and an interval or number. Raises ``UserError`` 43, 48."""
     left, right = call.args
     for value, other in ((left, right), (right, left)):
         if isinstance(other.type, IntervalType) and is_date_or_time(value.type):
@@ -207,12 +218,13 @@ def add(call: Call) -> Typed:
             return add_default_unit(value, other, 1, call)
     if isinstance(left.type, TupleType) and isinstance(right.type, TupleType):
         raise UserError("NOT_IMPLEMENTED", "Arithmetic of tuples is not supported")
-    return _arithmetic(call, "+", _sum_type(call))
+    return _compile_arithmetic(call, "+", _sum_type(call))
 
 
 @function("minus", 2)
 @with_addresses
 def subtract(call: Call) -> Typed:
+    """Compiles ``a - b`` of numbers or dates. Raises ``UserError`` 43."""
     left, right = call.args
     if is_date_or_time(left.type):
         if isinstance(right.type, IntervalType):
@@ -223,17 +235,19 @@ def subtract(call: Call) -> Typed:
             return add_default_unit(left, right, -1, call)
     integers = is_integer(left.type) and is_integer(right.type)
     type_ = difference_type(bool_as_integer(left.type), bool_as_integer(right.type)) if integers else None
-    return _arithmetic(call, "-", type_)
+    return _compile_arithmetic(call, "-", type_)
 
 
 @function("multiply", 2)
 @with_addresses
 def multiply(call: Call) -> Typed:
-    return _arithmetic(call, "*", _sum_type(call))
+    """Compiles ``a * b``. Raises ``UserError`` 43."""
+    return _compile_arithmetic(call, "*", _sum_type(call))
 
 
 @function("negate", 1)
 def negate(call: Call) -> Typed:
+    """Compiles ``-x``; an unsigned integer gets a wider signed type. Raises ``UserError`` 43."""
     value = call.args[0]
     if isinstance(value.type, IntervalType):
         return Typed(fragment("(-{})", value.sql), value.type)
@@ -251,6 +265,7 @@ def negate(call: Call) -> Typed:
 
 @function("abs", 1)
 def absolute_value(call: Call) -> Typed:
+    """Compiles ``abs(x)``; the result of an integer is unsigned. Raises ``UserError`` 43."""
     value = call.args[0]
     if isinstance(value.type, (FloatType, DecimalType)):
         return Typed(fragment("abs({})", value.sql), value.type)
@@ -266,7 +281,7 @@ def absolute_value(call: Call) -> Typed:
 
 
 MACROS = define_macros(
-    # The low 64 bits of a product of 128, which HUGEINT has no room for: one factor goes in halves.
+    # The low 64 bits of a 128-bit product, which may overflow HUGEINT: one factor is split into halves.
     """pando_product(a, b) AS pando_low_unsigned((a & 4294967295) * b
         + (((a >> 32) * b) & 4294967295) * 4294967296)""",
 )

@@ -21,7 +21,7 @@ from sql.typing.result_types import bool_as_integer, is_number
 from sql.typing.typed_expressions import FLOAT64, INT8, UINT8, Typed, cast
 
 
-def _float_function(template: str) -> Callable[[Call], Typed]:
+def _build_float_function(template: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         values = []
         for position, arg in enumerate(call.args):
@@ -43,20 +43,21 @@ for _names, _template in (
     ("tanh", "tanh({0})"), ("asinh", "asinh({0})"), ("acosh", "acosh({0})"), ("atanh", "atanh({0})"),
     ("degrees", "degrees({0})"), ("radians", "radians({0})"), ("lgamma", "pando_lgamma({0})"), ("tgamma", "gamma({0})"),
 ):  # fmt: skip
-    define(_names, _float_function(_template), 1)
-define("pow power", _float_function("pow({0}, {1})"), 2)
-define("atan2", _float_function("atan2({0}, {1})"), 2)
-define("hypot", _float_function("pando_hypot({0}, {1})"), 2)
+    define(_names, _build_float_function(_template), 1)
+define("pow power", _build_float_function("pow({0}, {1})"), 2)
+define("atan2", _build_float_function("atan2({0}, {1})"), 2)
+define("hypot", _build_float_function("pando_hypot({0}, {1})"), 2)
 define("pi", lambda call: Typed(fragment("pi()"), FLOAT64, is_constant=True), 0)
 define("e", lambda call: Typed(fragment("exp(1)"), FLOAT64, is_constant=True), 0)
 
 
 @function("sign", 1)
 def sign(call: Call) -> Typed:
+    """Compiles ``sign(x)``; NaN gives 1. Raises ``UserError`` 43."""
     if not is_number(call.args[0].type):
         raise call.wrong_type(0, "a number")
     value = call.args[0]
-    if isinstance(value.type, FloatType):  # 1 for NaN
+    if isinstance(value.type, FloatType):
         return Typed(
             cast(fragment("CASE WHEN isnan({value}) THEN 1 ELSE sign({value}) END", value=value.sql), INT8), INT8
         )
@@ -69,22 +70,25 @@ def sign(call: Call) -> Typed:
 # Rounding -------------------------------------------------------------------------------------------------------------
 
 
-def _digits(call: Call) -> int:
+def _digits_argument(call: Call) -> int:
     digits = call.constant_int(1, 0)
     if not -32768 <= digits <= 32767:
         raise UserError("ARGUMENT_OUT_OF_BOUND", f"{call.name}: the scale {digits} must be from -32768 to 32767")
     return digits
 
 
-def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Callable[[Call], Typed]:
-    """``integer`` rounds ``{x}`` to the unit ``{unit}`` as ClickHouse does, ``decimal`` a HUGEINT ``{0}`` to ``{1}``,
-    ``digits_of`` a Decimal ``{x}`` to ``{digits}`` digits (``{step}``: the least step there); ``function`` rounds a
-    float to a whole number."""
+def _build_rounding(function: str, integer: str, decimal: str, digits_of: str) -> Callable[[Call], Typed]:
+    """Builds a rounding function from four SQL templates.
+
+    ``function``: the DuckDB function that rounds a float to an integer. ``integer``: rounds the integer ``{x}`` to the
+    unit ``{unit}`` as ClickHouse does. ``decimal``: rounds the HUGEINT ``{0}`` to ``{1}``. ``digits_of``: rounds the
+    Decimal ``{x}`` to ``{digits}`` digits, whose last has the value ``{step}``.
+    """
 
     def build(call: Call) -> Typed:
-        value, digits = call.args[0], _digits(call)
+        value, digits = call.args[0], _digits_argument(call)
         if isinstance(value.type, (IntegerType, BoolType)):
-            return value if digits >= 0 else _rounded_integer(integer, value, 10**-digits)
+            return value if digits >= 0 else _round_integer(integer, value, 10**-digits)
         if isinstance(value.type, DecimalType):
             if digits >= value.type.scale:
                 return value
@@ -94,16 +98,19 @@ def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Call
                 step = fragment("CAST('{}' AS DECIMAL({}, {}))", f"{10.0**-digits:.{digits}f}", digits + 1, digits)
                 rounded = bind_value(value.sql, "exact", lambda v: fragment(digits_of, x=v, digits=digits, step=step))
                 return Typed(cast(rounded, value.type), value.type)
-            return Typed(cast(_rounded_decimal(decimal, value, digits), value.type), value.type)
+            return Typed(cast(_round_decimal(decimal, value, digits), value.type), value.type)
         if not isinstance(value.type, FloatType):
             raise call.wrong_type(0, "a number")
-        return Typed(cast(_rounded_float(function, value.sql, digits), value.type), value.type)
+        return Typed(cast(_round_float(function, value.sql, digits), value.type), value.type)
 
     return build
 
 
-def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
-    """In the value's own type, wrapping around at its limits; C++ computes narrow numbers as Int32."""
+def _round_integer(template: str, value: Typed, unit: int) -> Typed:
+    """Rounds in the value's own type, which wraps around at its limits.
+
+    C++ computes narrow numbers as Int32.
+    """
     type_ = bool_as_integer(value.type)
     if unit > type_.maximum:
         return Typed(
@@ -134,7 +141,7 @@ def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
     return Typed(fragment("({} <> 0)", sql) if isinstance(value.type, BoolType) else sql, value.type)
 
 
-def _rounded_decimal(template: str, value: Typed, digits: int) -> Fragment:
+def _round_decimal(template: str, value: Typed, digits: int) -> Fragment:
     assert isinstance(value.type, DecimalType)
     scale = value.type.scale
     whole = fragment("CAST(CAST({} AS DECIMAL(38, {})) * {} AS HUGEINT)", value.sql, scale, 10**scale)
@@ -143,8 +150,8 @@ def _rounded_decimal(template: str, value: Typed, digits: int) -> Fragment:
     return fragment("(CAST({} AS DECIMAL({}, 0)) * {})", rounded, 37 - scale, unit)
 
 
-def _rounded_float(function: str, sql: Fragment, digits: int) -> Fragment:
-    """ClickHouse's powers of ten end at the greatest UInt64."""
+def _round_float(function: str, sql: Fragment, digits: int) -> Fragment:
+    """Rounds a float to digits. ClickHouse's powers of ten end at the greatest UInt64."""
     unit = float(min(10 ** abs(digits), 2**64 - 1))
     if digits == 0:
         return function_call(function, sql)
@@ -180,15 +187,19 @@ _HALF_EVEN_DIGITS = (
     "THEN trunc({x}, {digits}) ELSE round({x}, {digits}) END)"
 )
 
-define("round", _rounding("pando_rint", _HALF_AWAY_INTEGER, _HALF_AWAY, "round({x}, {digits})"), (1, 2))
-define("roundBankers", _rounding("pando_rint", _HALF_EVEN_INTEGER, _HALF_EVEN, _HALF_EVEN_DIGITS), (1, 2))
-define("floor", _rounding("floor", _FLOOR_INTEGER, _FLOOR, _FLOOR_DIGITS), (1, 2))
-define("ceil ceiling", _rounding("ceil", _CEIL_INTEGER, _CEIL, _CEIL_DIGITS), (1, 2))
-define("trunc truncate", _rounding("trunc", _TRUNC_INTEGER, _TRUNC, "trunc({x}, {digits})"), (1, 2))
+define("round", _build_rounding("pando_rint", _HALF_AWAY_INTEGER, _HALF_AWAY, "round({x}, {digits})"), (1, 2))
+define("roundBankers", _build_rounding("pando_rint", _HALF_EVEN_INTEGER, _HALF_EVEN, _HALF_EVEN_DIGITS), (1, 2))
+define("floor", _build_rounding("floor", _FLOOR_INTEGER, _FLOOR, _FLOOR_DIGITS), (1, 2))
+define("ceil ceiling", _build_rounding("ceil", _CEIL_INTEGER, _CEIL, _CEIL_DIGITS), (1, 2))
+define("trunc truncate", _build_rounding("trunc", _TRUNC_INTEGER, _TRUNC, "trunc({x}, {digits})"), (1, 2))
 
 
 @function("roundToExp2", 1)
 def round_to_exp2(call: Call) -> Typed:
+    """Compiles ``roundToExp2`` of an unsigned integer: the power of two at or below it.
+
+    Raises ``UserError`` 48 for other types.
+    """
     value = call.args[0]
     if not isinstance(value.type, IntegerType) or value.type.signed:
         raise UserError("NOT_IMPLEMENTED", f"roundToExp2 of {value.type} is not supported")
@@ -215,32 +226,32 @@ _POWERS = np.array([float(f"1e{power}") for power in range(_LEAST_POWER, _MOST_P
 
 
 def _exp10(values: np.ndarray) -> np.ndarray:
-    """Whole powers of ten are exact."""
+    """Computes powers of ten; integral powers are exact."""
     is_whole = (values == np.trunc(values)) & (values >= _LEAST_POWER) & (values <= _MOST_POWER)
     exact = _POWERS[np.where(is_whole, values, 0).astype(np.int64) - _LEAST_POWER]
     if is_whole.all():
         return exact
-    # Beyond all powers NumPy takes very long to say so.
+    # NumPy is very slow for exponents out of range, so these are answered here.
     powers = np.power(10.0, np.where(is_whole | (np.abs(values) > _NO_POWER), 0, values))
     powers = np.where(values > _NO_POWER, np.inf, np.where(values < -_NO_POWER, 0, powers))
     return np.where(is_whole, exact, powers)
 
 
-def _computed(function: Callable[[np.ndarray], np.ndarray], given: pa.Array) -> pa.Array:
-    """Of numbers; what has no value gives NaN or infinity."""
+def _apply_function(function: Callable[[np.ndarray], np.ndarray], given: pa.Array) -> pa.Array:
+    """Applies a function to numbers; values outside its domain give NaN or infinity."""
     floats = given.cast(pa.float64())
     with np.errstate(all="ignore"):
         return fixed_width_column(function(fixed_width_values(floats, np.float64)), pa.float64(), floats)
 
 
-_SCANNED: dict[str, Callable[[np.ndarray], np.ndarray]] = {"exp10": _exp10, "log1p": np.log1p}
-"""What DuckDB has not."""
+_NUMPY_FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"exp10": _exp10, "log1p": np.log1p}
+"""Functions that DuckDB lacks."""
 _EXACT_BITS = 32
-"""Of whole numbers that are floats, too."""
+"""Integers of at most this many bits are exact as floats."""
 
 
-def _scanned_function(name: str) -> Callable[[Call], Typed]:
-    build, compute = _float_function(f"pando_{name}({{0}})"), partial(_computed, _SCANNED[name])
+def _build_numpy_function(name: str) -> Callable[[Call], Typed]:
+    build, compute = _build_float_function(f"pando_{name}({{0}})"), partial(_apply_function, _NUMPY_FUNCTIONS[name])
 
     def scanned(call: Call) -> Typed:
         made, given = build(call), call.args[0].type
@@ -251,9 +262,10 @@ def _scanned_function(name: str) -> Callable[[Call], Typed]:
     return scanned
 
 
-for _name in _SCANNED:
-    define(_name, _scanned_function(_name), 1)
+for _name in _NUMPY_FUNCTIONS:
+    define(_name, _build_numpy_function(_name), 1)
 
 KERNELS = tuple(
-    Kernel(f"pando_{name}", ("DOUBLE",), "DOUBLE", partial(_computed, function)) for name, function in _SCANNED.items()
+    Kernel(f"pando_{name}", ("DOUBLE",), "DOUBLE", partial(_apply_function, function))
+    for name, function in _NUMPY_FUNCTIONS.items()
 )

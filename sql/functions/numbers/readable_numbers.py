@@ -1,4 +1,4 @@
-"""Numbers for people: ``formatReadableSize``, ``formatReadableDecimalSize``, ``formatReadableQuantity``."""
+"""Functions that format numbers for people, ``formatReadableSize`` and others."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _QUANTITIES = (
 )  # fmt: skip
 
 
-def _readable(step: int, units: Sequence[str]) -> Callable[[Call], Typed]:
-    """The value is divided until it is less than ``step``, or the units are at their end."""
+def _build_readable(step: int, units: Sequence[str]) -> Callable[[Call], Typed]:
+    """Builds a function that divides a value by ``step`` until it is below it or the units end."""
 
     def body(value: Fragment) -> Fragment:
         divided = [f"{{x}}{f' / {step}.0' * times}" for times in range(len(units))]
@@ -43,11 +43,11 @@ def _readable(step: int, units: Sequence[str]) -> Callable[[Call], Typed]:
     return build
 
 
-define("formatReadableSize FORMAT_BYTES", _readable(1024, _BINARY), 1)
-define("formatReadableDecimalSize", _readable(1000, _DECIMAL), 1)
-define("formatReadableQuantity", _readable(1000, _QUANTITIES), 1)
+define("formatReadableSize FORMAT_BYTES", _build_readable(1024, _BINARY), 1)
+define("formatReadableDecimalSize", _build_readable(1000, _DECIMAL), 1)
+define("formatReadableQuantity", _build_readable(1000, _QUANTITIES), 1)
 
-MACROS = define_macros(  # DuckDB writes what is exactly between two hundredths as the even one
+MACROS = define_macros(  # DuckDB rounds exact halves of a hundredth to even, ClickHouse away from zero
     r"""pando_half_up(x) AS x + CASE WHEN abs(x) < 1e12 AND x * 8 = trunc(x * 8) AND (x * 8) % 2 <> 0
         THEN sign(x) * 0.001 ELSE 0 END""",
 )

@@ -1,7 +1,8 @@
-"""Functions that make strings. Positions and lengths count bytes, or code points in the …UTF8 variants.
+"""Functions that make strings. Positions and lengths count bytes, or code points if named …UTF8.
 
-DuckDB's strings are UTF-8, so a byte function that would cut a character in half works on the BLOB and fails to
-decode; ASCII, the usual case, is the same in both."""
+DuckDB's strings are UTF-8. A byte function that would cut a character in half works on the BLOB and fails to decode the
+result. In ASCII texts, the usual case, bytes and code points are the same.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ from sql.functions.strings.case_kernels import capitalize_words
 from sql.functions.strings.string_kernels import (
     append_suffix,
     fixed_strings_as_text,
-    replaced,
-    substrings,
+    replace_text,
+    slice_characters,
     substrings_before_delimiter,
-    trimmed,
+    trim_text,
 )
 from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Compute, Scannable, parse_by_scan
 from sql.typing.duckdb.bound_values import bind_value
@@ -39,13 +40,16 @@ from sql.typing.result_types import bool_as_integer, is_integer, is_string
 from sql.typing.typed_expressions import INT64, STRING, UINT8, UINT64, Typed, cast, string_literal
 
 MAX_UNGUARDED_REPEATS = 8
-"""Makes no more of a text than other functions make of it."""
+"""Repetition up to this factor needs no memory check: other functions grow texts as much."""
 MAX_SCANNED_PIECE_CHARACTERS = 1000
-"""Of a piece of a text that a scan makes."""
+"""Positions and sizes from this number on have no scan kernel."""
 
 
 def string_argument(call: Call, position: int) -> Fragment:
-    """The argument as VARCHAR; it must be a String or FixedString (with the zeros at its end)."""
+    """Returns the argument as VARCHAR; a FixedString keeps the zero bytes at its end.
+
+    Raises ``UserError`` 43 if it is neither a String nor a FixedString.
+    """
     value = call.args[position]
     if not is_string(value.type):
         raise call.wrong_type(position, "String")
@@ -53,12 +57,12 @@ def string_argument(call: Call, position: int) -> Fragment:
 
 
 def integer_argument(call: Call, position: int) -> Fragment:
-    """The argument as BIGINT."""
+    """Returns the argument as BIGINT."""
     return fragment("CAST({} AS BIGINT)", call.args[position].sql)
 
 
-def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
-    """``template`` with the first ``strings`` arguments as strings and the rest as integers."""
+def _build_simple(template: str, strings: int) -> Callable[[Call], Typed]:
+    """Builds a function from a template; the first ``strings`` arguments are strings, the rest integers."""
 
     def build(call: Call) -> Typed:
         texts = [string_argument(call, i) if i < strings else integer_argument(call, i) for i in range(len(call.args))]
@@ -68,7 +72,10 @@ def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
 
 
 def change_ascii_case(value: Fragment, case: str) -> Fragment:
-    """``case`` (lower, upper) of the ASCII letters alone, as in ClickHouse's byte functions."""
+    """Changes the case of ASCII letters alone, as ClickHouse's byte functions do.
+
+    ``case`` is ``lower`` or ``upper``.
+    """
     template = "(CASE WHEN strlen({0}) = length({0}) THEN {1} ELSE {2} END)"
     sql = bind_value(
         value,
@@ -80,45 +87,48 @@ def change_ascii_case(value: Fragment, case: str) -> Fragment:
     return Scannable(sql, value, pc.ascii_lower if case == "lower" else pc.ascii_upper, pa.string())
 
 
-def _ascii_case(case: str) -> Callable[[Call], Typed]:
+def _build_case_change(case: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
-        if isinstance(value.type, FixedStringType):  # keeps its length and its zeros
+        if isinstance(value.type, FixedStringType):  # the length and the zero bytes stay
             return Typed(fragment("encode({})", function_call(f"pando_ascii_{case}", value.sql)), value.type)
         return Typed(change_ascii_case(string_argument(call, 0), case), STRING)
 
     return build
 
 
-def _of_column(template: str, compute: Compute) -> Callable[[Call], Typed]:
-    """A function of one text that a scan may compute."""
+def _build_scanned(template: str, compute: Compute) -> Callable[[Call], Typed]:
+    """Builds a function of one text from an SQL template and a scan kernel."""
     return lambda call: Typed(
         Scannable(fragment(template, string_argument(call, 0)), string_argument(call, 0), compute, pa.string()), STRING
     )
 
 
-define("lower lcase", _ascii_case("lower"), 1)
-define("upper ucase", _ascii_case("upper"), 1)
-define("lowerUTF8", _simple("lower({0})", 1), 1)
-define("upperUTF8", _simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
-define("reverseUTF8", _simple("reverse({0})", 1), 1)
-define("initcap", _of_column("pando_initcap(encode({}))", capitalize_words), 1)
+define("lower lcase", _build_case_change("lower"), 1)
+define("upper ucase", _build_case_change("upper"), 1)
+define("lowerUTF8", _build_simple("lower({0})", 1), 1)
+define("upperUTF8", _build_simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
+define("reverseUTF8", _build_simple("reverse({0})", 1), 1)
+define("initcap", _build_scanned("pando_initcap(encode({}))", capitalize_words), 1)
 
 
-def _characters(template: str, bounds: Callable[[int], tuple[int, int | None]]) -> Callable[[Call], Typed]:
-    """Those between two places, which a scan knows of a literal."""
+def _build_character_slice(template: str, bounds: Callable[[int], tuple[int, int | None]]) -> Callable[[Call], Typed]:
+    """Builds a function that takes a slice of characters; a scan computes it for a literal count."""
 
     def build(call: Call) -> Typed:
         sql, count = fragment(template, string_argument(call, 0), integer_argument(call, 1)), call.args[1].value
         if type(count) is int and abs(count) < MAX_SCANNED_PIECE_CHARACTERS:
-            sql = Scannable(sql, string_argument(call, 0), substrings(*bounds(count)), pa.string())
+            sql = Scannable(sql, string_argument(call, 0), slice_characters(*bounds(count)), pa.string())
         return Typed(sql, STRING)
 
     return build
 
 
-def _bytes(name: str, places: str) -> Callable[[Call], Typed]:
-    """DuckDB's function counts characters, which are the bytes of ASCII; ``places`` are the first and the last byte."""
+def _build_byte_slice(name: str, places: str) -> Callable[[Call], Typed]:
+    """Builds ``left`` or ``right``, by bytes; ``places`` are the SQL of the first and the last byte.
+
+    DuckDB's functions count characters, so they serve for ASCII texts alone.
+    """
     sql = f"(CASE WHEN strlen({{0}}) = length({{0}}) THEN {name}({{0}}, {{2}}) "
     sql += f"ELSE decode(array_slice(encode({{0}}), {places})) END)"
 
@@ -132,24 +142,25 @@ def _bytes(name: str, places: str) -> Callable[[Call], Typed]:
 
 
 _SHORT = "-greatest(least(-{}, 4294967295), -4294967295)"
-"""No text has more. The number that has no opposite fails, as in ClickHouse."""
+"""No text is longer. The smallest Int64 cannot be negated and fails, as in ClickHouse."""
 _LEFT_PLACES = "1, CASE WHEN {1} >= 0 THEN {1} ELSE strlen({0}) + {1} END"
 _RIGHT_PLACES = "CASE WHEN {1} >= 0 THEN greatest(strlen({0}) - {1}, 0) + 1 ELSE 1 - {1} END, strlen({0})"
-define("leftUTF8", _characters("left({0}, {1})", lambda count: (0, count)), 2)
-define("rightUTF8", _characters("right({0}, {1})", lambda count: (-count, None) if count else (0, 0)), 2)
-define("left", _bytes("left", _LEFT_PLACES), 2)
-define("right", _bytes("right", _RIGHT_PLACES), 2)
-define("base64Encode TO_BASE64", _simple("to_base64(encode({0}))", 1), 1)
-define("base64Decode FROM_BASE64", _simple("decode(from_base64({0}))", 1), 1)
-define("encodeURLComponent", _simple("url_encode({0})", 1), 1)
-define("decodeURLComponent", _simple("url_decode({0})", 1), 1)
-define("unhex", _simple("decode(unhex({0}))", 1), 1)
-define("toValidUTF8", _simple("{0}", 1), 1)
-define("normalizeUTF8NFC", _simple("nfc_normalize({0})", 1), 1)
+define("leftUTF8", _build_character_slice("left({0}, {1})", lambda count: (0, count)), 2)
+define("rightUTF8", _build_character_slice("right({0}, {1})", lambda count: (-count, None) if count else (0, 0)), 2)
+define("left", _build_byte_slice("left", _LEFT_PLACES), 2)
+define("right", _build_byte_slice("right", _RIGHT_PLACES), 2)
+define("base64Encode TO_BASE64", _build_simple("to_base64(encode({0}))", 1), 1)
+define("base64Decode FROM_BASE64", _build_simple("decode(from_base64({0}))", 1), 1)
+define("encodeURLComponent", _build_simple("url_encode({0})", 1), 1)
+define("decodeURLComponent", _build_simple("url_decode({0})", 1), 1)
+define("unhex", _build_simple("decode(unhex({0}))", 1), 1)
+define("toValidUTF8", _build_simple("{0}", 1), 1)
+define("normalizeUTF8NFC", _build_simple("nfc_normalize({0})", 1), 1)
 
 
 @function("appendTrailingCharIfAbsent", 2)
 def append_trailing_char(call: Call) -> Typed:
+    """Compiles ``appendTrailingCharIfAbsent(text, end)``."""
     value, end = string_argument(call, 0), string_argument(call, 1)
     sql = fragment("(CASE WHEN {0} = '' OR ends_with({0}, {1}) THEN {0} ELSE {0} || {1} END)", value, end)
     known = call.args[1].value
@@ -163,12 +174,15 @@ def append_trailing_char(call: Call) -> Typed:
 
 @function("replaceAll replace", 3)
 def replace_all(call: Call) -> Typed:
+    """Compiles ``replaceAll(text, old, new)``, with a memory check if the text may grow much."""
     value, old, new = (string_argument(call, position) for position in range(3))
     lengths = [len(arg.value.encode()) if isinstance(arg.value, str) else -1 for arg in call.args[1:]]
     known = [arg.value for arg in call.args[1:]]
     if lengths[0] > 0 and 0 <= lengths[1] <= lengths[0] * MAX_UNGUARDED_REPEATS:
         sql = fragment("replace({}, {}, {})", value, old, new)
-        return Typed(Scannable(sql, value, replaced(*known), pa.string(), worth_at=MIN_REPEATS_FOR_DICTIONARY), STRING)
+        return Typed(
+            Scannable(sql, value, replace_text(*known), pa.string(), worth_at=MIN_REPEATS_FOR_DICTIONARY), STRING
+        )
     if 0 <= lengths[1] <= max(lengths[0], 1):
         return Typed(fragment("pando_replace({}, {}, {})", value, old, new), STRING)
     room = memory_guards.guarded_size(
@@ -181,6 +195,7 @@ def replace_all(call: Call) -> Typed:
 
 @function("replaceOne", 3)
 def replace_one(call: Call) -> Typed:
+    """Compiles ``replaceOne(text, old, new)``, which replaces the first occurrence."""
     value, old, new = (string_argument(call, position) for position in range(3))
     found = fragment("instr({}, {})", value, old)
     cut = fragment(
@@ -194,6 +209,7 @@ def replace_one(call: Call) -> Typed:
 
 @function("length OCTET_LENGTH", 1)
 def length(call: Call) -> Typed:
+    """Compiles ``length`` of an array or map (elements) or of a string (bytes)."""
     value = call.args[0]
     if isinstance(value.type, (ArrayType, MapType)):
         return Typed(cast(fragment("len({})", value.sql), UINT64), UINT64)
@@ -204,6 +220,7 @@ def length(call: Call) -> Typed:
 
 @function("lengthUTF8 char_length character_length", 1)
 def length_utf8(call: Call) -> Typed:
+    """Compiles ``lengthUTF8(text)``, in code points."""
     return Typed(cast(fragment("length({})", string_argument(call, 0)), UINT64), UINT64)
 
 
@@ -225,6 +242,7 @@ define("notEmpty", lambda call: Typed(fragment("(NOT {})", _is_empty(call)), UIN
 
 @function("reverse", 1)
 def reverse(call: Call) -> Typed:
+    """Compiles ``reverse`` of an array, or of the bytes of a string."""
     if isinstance(call.args[0].type, ArrayType):
         return Typed(fragment("list_reverse({})", call.args[0].sql), call.args[0].type)
     if isinstance(call.args[0].type, FixedStringType):
@@ -235,33 +253,40 @@ def reverse(call: Call) -> Typed:
 # Parts ----------------------------------------------------------------------------------------------------------------
 
 
-def _substring(macro: str) -> Callable[[Call], Typed]:
+def _build_substring(macro: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         size: Piece = 1099511627776
         if len(call.args) > 2:
-            size = _within_32_bits(call, 2, -4294967296)
+            size = _limited_argument(call, 2, -4294967296)
         if call.args[1].value == 0:
             return Typed(fragment("(CASE WHEN {} IS NULL THEN NULL ELSE '' END)", string_argument(call, 0)), STRING)
         sql = function_call(
             macro,
             string_argument(call, 0),
-            _within_32_bits(call, 1, -4294967296 if len(call.args) > 2 else -4294967295),
+            _limited_argument(call, 1, -4294967296 if len(call.args) > 2 else -4294967295),
             size,
         )
         known = [arg.value for arg in call.args[1:]]
         if macro == "pando_substring" and all(
             type(n) is int and 0 < abs(n) < MAX_SCANNED_PIECE_CHARACTERS for n in known
         ):
-            bounds = _bounds(*known)
-            sql = sql if bounds is None else Scannable(sql, string_argument(call, 0), substrings(*bounds), pa.string())
+            bounds = _slice_bounds(*known)
+            sql = (
+                sql
+                if bounds is None
+                else Scannable(sql, string_argument(call, 0), slice_characters(*bounds), pa.string())
+            )
         return Typed(sql, STRING)
 
     return build
 
 
-def _within_32_bits(call: Call, position: int, least: int) -> Fragment:
-    """A place or a size as BIGINT, one beyond DuckDB's bounds as the bound. ClickHouse takes a UInt64 for an Int64:
-    here only a constant is taken so: in a column it is a place that was found."""
+def _limited_argument(call: Call, position: int, least: int) -> Fragment:
+    """Returns a position or size as BIGINT, limited to DuckDB's bounds.
+
+    ClickHouse reads a UInt64 as an Int64. Only constants are read so here: a column's value is a position that was
+    found.
+    """
     value = call.args[position]
     if is_integer(value.type) and bool_as_integer(value.type).bits == 64:
         signed = (
@@ -273,8 +298,8 @@ def _within_32_bits(call: Call, position: int, least: int) -> Fragment:
     return integer_argument(call, position)
 
 
-def _bounds(start: int, size: int | None = None) -> tuple[int, int | None] | None:
-    """From a place and a size, as Python slices."""
+def _slice_bounds(start: int, size: int | None = None) -> tuple[int, int | None] | None:
+    """Returns the bounds of a Python slice for a position and a size, or ``None``."""
     begin = start - 1 if start > 0 else start
     if size is None:
         return begin, None
@@ -282,12 +307,13 @@ def _bounds(start: int, size: int | None = None) -> tuple[int, int | None] | Non
     return (begin, None if begin < 0 <= end else end) if size > 0 else None
 
 
-define("substring substr mid byteSlice", _substring("pando_byte_substring"), (2, 3))
-define("substringUTF8", _substring("pando_substring"), (2, 3))
+define("substring substr mid byteSlice", _build_substring("pando_byte_substring"), (2, 3))
+define("substringUTF8", _build_substring("pando_substring"), (2, 3))
 
 
 @function("substringIndex SUBSTRING_INDEX", 3)
 def substring_index(call: Call) -> Typed:
+    """Compiles ``substringIndex(text, delimiter, count)``."""
     value, delimiter, count = string_argument(call, 0), string_argument(call, 1), call.constant_int(2)
     words = fragment("string_split({}, {})", value, delimiter)
     if count == 0:
@@ -310,10 +336,10 @@ _SPACES = {
         ("rtrim", "ends_with({0}, ' ')"),
     )
 }
-"""Without spaces, as most texts are, DuckDB need not look at every character."""
+"""Most texts have no spaces at their ends; for these DuckDB need not look at every character."""
 
 
-def _trim(name: str) -> Callable[[Call], Typed]:
+def _build_trim(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value, characters = string_argument(call, 0), call.args[1].value if len(call.args) > 1 else " "
         if characters == "":
@@ -324,24 +350,24 @@ def _trim(name: str) -> Callable[[Call], Typed]:
             sql = bind_value(value, "padded", lambda v: fragment(_SPACES[name], v))
         if not isinstance(characters, str):
             return Typed(sql, STRING)
-        compute = trimmed(name, characters)
+        compute = trim_text(name, characters)
         if not isinstance(call.args[0].type, FixedStringType):
             return Typed(Scannable(sql, value, compute, pa.string()), STRING)
-        return Typed(_trimmed_fixed(sql, call.args[0].sql, compute, name, characters), STRING)
+        return Typed(_trim_fixed_string(sql, call.args[0].sql, compute, name, characters), STRING)
 
     return build
 
 
-def _trimmed_fixed(sql: Fragment, value: Fragment, compute: Compute, name: str, characters: str) -> Fragment:
+def _trim_fixed_string(sql: Fragment, value: Fragment, compute: Compute, name: str, characters: str) -> Fragment:
     def rest(odd: Fragment) -> Fragment:
         return function_call(name, fragment("decode(unhex({}))", odd), string_literal(characters))
 
     return parse_by_scan(sql, value, fixed_strings_as_text(compute), pa.string(), rest)
 
 
-define("trimBoth trim", _trim("trim"), (1, 2))
-define("trimLeft ltrim", _trim("ltrim"), (1, 2))
-define("trimRight rtrim", _trim("rtrim"), (1, 2))
+define("trimBoth trim", _build_trim("trim"), (1, 2))
+define("trimLeft ltrim", _build_trim("ltrim"), (1, 2))
+define("trimRight rtrim", _build_trim("rtrim"), (1, 2))
 
 
 MACROS = define_macros(

@@ -1,4 +1,4 @@
-"""Functions that make longer strings: of one text again and again, or of several side by side."""
+"""Functions that build longer strings: padding, repetition, concatenation and ``format``."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from sql.functions.strings.basic_strings import (
     integer_argument,
     string_argument,
 )
-from sql.functions.strings.string_kernels import padded, spaces
+from sql.functions.strings.string_kernels import pad_text, repeat_blank
 from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Scannable, parse_or_leave_over
 from sql.typing.duckdb.macro_weights import define_macros
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call, join_fragments
 from sql.typing.texts.value_texts import to_text
 from sql.typing.typed_expressions import INT8, STRING, UINT8, Typed, string_literal
 
-_PADDED = memory_guards.SizeLimit(
-    "TOO_LARGE_STRING_SIZE", 1_000_000, False, "New padded length ({size}) is too big, maximum is: {most}"
+_PAD_LIMIT = memory_guards.SizeLimit(
+    "TOO_LARGE_STRING_SIZE", 1_000_000, False, "New padded length ({size}) is too big, maximum is: {maximum}"
 )  # fmt: skip
-_REPEATED = memory_guards.SizeLimit(
-    "TOO_LARGE_STRING_SIZE", 1_000_000, False, "Too many times to repeat ({size}), maximum is: {most}"
+_REPEAT_LIMIT = memory_guards.SizeLimit(
+    "TOO_LARGE_STRING_SIZE", 1_000_000, False, "Too many times to repeat ({size}), maximum is: {maximum}"
 )  # fmt: skip
 
 
-def _pad(name: str, *, by_bytes: bool) -> Callable[[Call], Typed]:
+def _build_pad(name: str, *, by_bytes: bool) -> Callable[[Call], Typed]:
     macro = f"pando_byte_{name}" if by_bytes else name
 
     def build(call: Call) -> Typed:
@@ -43,7 +43,8 @@ def _pad(name: str, *, by_bytes: bool) -> Callable[[Call], Typed]:
             else string_literal(" ")
         )
         size = fragment(
-            "pando_pad_length({})", memory_guards.guarded_size_for(call.args[1], integer_argument(call, 1), 1, _PADDED)
+            "pando_pad_length({})",
+            memory_guards.guarded_size_for(call.args[1], integer_argument(call, 1), 1, _PAD_LIMIT),
         )
         sql, value, known = (
             function_call(macro, string_argument(call, 0), size, fill),
@@ -53,7 +54,7 @@ def _pad(name: str, *, by_bytes: bool) -> Callable[[Call], Typed]:
         filled = (call.args[2].value or " ") if len(call.args) > 2 else " "
         if not isinstance(filled, str) or (by_bytes and not filled.isascii()):
             return Typed(sql, STRING)
-        compute = padded(name, filled, by_bytes=by_bytes)
+        compute = pad_text(name, filled, by_bytes=by_bytes)
         is_known = type(known) is int and 0 <= known < MAX_SCANNED_PIECE_CHARACTERS
         if is_known and by_bytes:
             sql = parse_or_leave_over(
@@ -73,8 +74,8 @@ def _pad(name: str, *, by_bytes: bool) -> Callable[[Call], Typed]:
 
 
 for _names, _engine in (("leftPad lpad", "lpad"), ("rightPad rpad", "rpad")):
-    define(_names, _pad(_engine, by_bytes=True), (2, 3))
-    define(f"{_names.split()[0]}UTF8", _pad(_engine, by_bytes=False), (2, 3))
+    define(_names, _build_pad(_engine, by_bytes=True), (2, 3))
+    define(f"{_names.split()[0]}UTF8", _build_pad(_engine, by_bytes=False), (2, 3))
 
 
 _BLOCK = 64
@@ -82,10 +83,14 @@ _BLOCK = 64
 
 @function("repeat", 2)
 def repeat(call: Call) -> Typed:
+    """Compiles ``repeat(text, times)``.
+
+    Repeats a short literal in blocks of 64 copies, because DuckDB appends the copies one by one.
+    """
     times = fragment("greatest({}, 0)", integer_argument(call, 1))
     if not isinstance(call.args[1].value, int) or call.args[1].value > MAX_UNGUARDED_REPEATS:
-        times = memory_guards.guarded_size(times, fragment("strlen({})", string_argument(call, 0)), _REPEATED)
-        if isinstance(call.args[0].value, str) and len(call.args[0].value) < _BLOCK:  # DuckDB copies each one alone
+        times = memory_guards.guarded_size(times, fragment("strlen({})", string_argument(call, 0)), _REPEAT_LIMIT)
+        if isinstance(call.args[0].value, str) and len(call.args[0].value) < _BLOCK:
             template = "list_transform([{}], lambda n: repeat({}, n // {}) || repeat({}, n % {}))[1]"
             block = string_literal(call.args[0].value * _BLOCK)
             return Typed(fragment(template, times, block, _BLOCK, string_argument(call, 0), _BLOCK), STRING)
@@ -94,19 +99,23 @@ def repeat(call: Call) -> Typed:
 
 @function("space", 1)
 def space(call: Call) -> Typed:
+    """Compiles ``space(n)``: n blanks."""
     value = call.args[0]
-    times = memory_guards.guarded_size_for(value, fragment("greatest({}, 0)", integer_argument(call, 0)), 1, _REPEATED)
+    times = memory_guards.guarded_size_for(
+        value, fragment("greatest({}, 0)", integer_argument(call, 0)), 1, _REPEAT_LIMIT
+    )
     sql = fragment("repeat(' ', {})", times)
     if value.type in (UINT8, INT8):
-        sql = Scannable(sql, value.sql, spaces, pa.string(), worth_at=MIN_REPEATS_FOR_DICTIONARY)
+        sql = Scannable(sql, value.sql, repeat_blank, pa.string(), worth_at=MIN_REPEATS_FOR_DICTIONARY)
     return Typed(sql, STRING)
 
 
-_MOST_IN_A_ROW = 8
+_MAX_CHAIN = 8
 
 
 @function("concat", (0, None))
 def concat(call: Call) -> Typed:
+    """Compiles ``concat(…)`` of arrays, or of values of any type as texts."""
     if call.args and all(isinstance(arg.type, ArrayType) for arg in call.args):
         return array_concat(call)
     texts = [
@@ -115,19 +124,20 @@ def concat(call: Call) -> Typed:
         else to_text(arg, call.environment.zone)
         for arg in call.args
     ]
-    return Typed(_joined(texts), STRING)
+    return Typed(_join_texts(texts), STRING)
 
 
-def _joined(texts: list[Fragment]) -> Fragment:
-    """In halves: DuckDB takes very long to plan hundreds of operators in one another."""
-    if len(texts) <= _MOST_IN_A_ROW:
+def _join_texts(texts: list[Fragment]) -> Fragment:
+    """Joins texts with ``||`` as a balanced tree: DuckDB plans hundreds of nested operators very slowly."""
+    if len(texts) <= _MAX_CHAIN:
         return fragment("({})", join_fragments(" || ", texts)) if texts else string_literal("")
     middle = len(texts) // 2
-    return fragment("({} || {})", _joined(texts[:middle]), _joined(texts[middle:]))
+    return fragment("({} || {})", _join_texts(texts[:middle]), _join_texts(texts[middle:]))
 
 
 @function("concatWithSeparator concat_ws", (1, None))
 def concat_with_separator(call: Call) -> Typed:
+    """Compiles ``concatWithSeparator(separator, …)``."""
     separator = string_argument(call, 0)
     texts = [to_text(arg, call.environment.zone) for arg in call.args[1:]]
     separated = [piece for word in texts for piece in (separator, word)]
@@ -136,7 +146,7 @@ def concat_with_separator(call: Call) -> Typed:
 
 @function("format", (1, None))
 def format_string(call: Call) -> Typed:
-    """``format('{} and {1}', a, b)``."""
+    """Compiles ``format('{} and {1}', a, b)``. Raises ``UserError`` 36 for a missing argument."""
     import re
 
     pattern, counter = call.constant_text(0), 0

@@ -1,7 +1,8 @@
-"""What is known of a regular expression before it runs: whether it is just a text, and a text that each match holds.
+"""Facts about a regular expression before it runs: is it a plain text, what does each match contain.
 
-Looking for a text costs DuckDB a quarter of running an expression. Python reads the expression; what it cannot read, or
-reads otherwise than RE2 may, is known nothing of."""
+Looking for a text costs DuckDB a quarter of running an expression. Python's parser reads the expression. If it cannot,
+or might read it differently from RE2, nothing is known about the expression.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +17,17 @@ from typing import Any, NamedTuple
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.typed_expressions import string_literal
 
-_CHANGED = re.IGNORECASE | re.VERBOSE
+_CHANGING_FLAGS = re.IGNORECASE | re.VERBOSE
 _UNLIKE = re.compile(r"\[[:.=]|\\[pPQECzAZ]|\{,")
-"""What Python and RE2 read in different ways."""
+"""Syntax that Python and RE2 read differently."""
 
 
 class PatternFacts(NamedTuple):
-    """``literal``: the expression matches this text alone, and has no groups."""
+    """The facts about one expression.
+
+    ``literal``: the only text that the expression matches, if there is just one and there are no groups. ``needed``: a
+    text that every match contains.
+    """
 
     groups: int
     matches_empty: bool
@@ -32,6 +37,7 @@ class PatternFacts(NamedTuple):
 
 @lru_cache(1024)
 def analyze_pattern(pattern: str) -> PatternFacts:
+    """Returns the facts about a regular expression; unknown ones keep their defaults."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -40,16 +46,16 @@ def analyze_pattern(pattern: str) -> PatternFacts:
     except (re.error, RecursionError, OverflowError):
         return PatternFacts(pattern.count("(") - pattern.count("\\(") - pattern.count("(?:"), False)
     groups, is_empty = compiled.groups, compiled.match("") is not None
-    if _UNLIKE.search(pattern) or compiled.flags & _CHANGED:
+    if _UNLIKE.search(pattern) or compiled.flags & _CHANGING_FLAGS:
         return PatternFacts(groups, is_empty)
-    runs = list(_runs(tree))
+    runs = list(_needed_texts(tree))
     if tree and all(code is codes.LITERAL for code, _ in tree):
         return PatternFacts(groups, is_empty, runs[0], runs[0])
     return PatternFacts(groups, is_empty, None, max(runs, key=len, default=""))
 
 
-def _runs(tree: Iterable[tuple[Any, Any]]) -> Iterable[str]:
-    """The texts that every match holds."""
+def _needed_texts(tree: Iterable[tuple[Any, Any]]) -> Iterable[str]:
+    """Yields the texts that every match contains."""
     run = ""
     for code, value in tree:
         if code is codes.LITERAL:
@@ -58,16 +64,16 @@ def _runs(tree: Iterable[tuple[Any, Any]]) -> Iterable[str]:
         if run:
             yield run
             run = ""
-        if code is codes.SUBPATTERN and not value[1] & _CHANGED:
-            yield from _runs(value[3])
+        if code is codes.SUBPATTERN and not value[1] & _CHANGING_FLAGS:
+            yield from _needed_texts(value[3])
         elif code in (codes.MAX_REPEAT, codes.MIN_REPEAT) and value[0] > 0:
-            yield from _runs(value[2])
+            yield from _needed_texts(value[2])
     if run:
         yield run
 
 
 def skip_impossible_matches(pattern: str, value: Fragment, matched: Fragment, otherwise: Fragment) -> Fragment:
-    """``matched``, but ``otherwise`` of texts in which nothing can match."""
+    """Returns SQL that runs ``matched`` only on texts that can match, else ``otherwise``."""
     needed = analyze_pattern(pattern).needed
     if not needed or "\0" in needed:
         return matched

@@ -1,4 +1,7 @@
-"""Regular expressions: RE2 in ClickHouse and in DuckDB. In most texts nothing matches, which is found without them."""
+"""Regular expressions, which both ClickHouse and DuckDB run with RE2.
+
+Most texts do not match; a plain search for a needed substring finds that faster.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.typed_expressions import STRING, UINT8, UINT64, Typed, cast, literal, string_literal
 
 _ALWAYS = "(strlen({}) >= 0)"
-"""True, but for NULL."""
+"""True for every text, NULL for NULL."""
 
 
-def _found(value: Fragment, pattern: Fragment, known: object) -> Fragment:
+def _compile_match(value: Fragment, pattern: Fragment, known: object) -> Fragment:
     if not isinstance(known, str):
         return fragment("regexp_matches({}, {}, 's')", value, pattern)
     if not known:
@@ -33,24 +36,28 @@ def _found(value: Fragment, pattern: Fragment, known: object) -> Fragment:
 
 @function("match REGEXP_MATCHES", 2)
 def match(call: Call) -> Typed:
+    """Compiles ``match(text, pattern)``."""
     pattern, known = string_argument(call, 1), call.args[1].value
-    found = bind_value(string_argument(call, 0), "subject", lambda v: _found(v, pattern, known))
+    found = bind_value(string_argument(call, 0), "subject", lambda v: _compile_match(v, pattern, known))
     return Typed(found, UINT8, is_condition=True)
 
 
 @function("multiMatchAny", 2)
 def multi_match_any(call: Call) -> Typed:
+    """Compiles ``multiMatchAny(text, patterns)``."""
     if call.args[1].elements is None:
         return any_needle(call, string_argument(call, 0), "regexp_matches({}, needle, 's')")
     patterns = [(element.sql, element.value) for element in constant_needles(call)]
 
     def found(value: Fragment) -> Fragment:
-        return fragment("({})", join_fragments(" OR ", [_found(value, *pattern) for pattern in patterns]) or "false")
+        return fragment(
+            "({})", join_fragments(" OR ", [_compile_match(value, *pattern) for pattern in patterns]) or "false"
+        )
 
     return Typed(bind_value(string_argument(call, 0), "subject", found), UINT8, is_condition=True)
 
 
-def _extracted(call: Call, pattern: str, group: int) -> Typed:
+def _compile_extract(call: Call, pattern: str, group: int) -> Typed:
     template = "coalesce(regexp_extract({}, {}, {}, 's'), '')"
     if not pattern:
         return Typed(fragment("left({}, 0)", string_argument(call, 0)), STRING)
@@ -64,13 +71,14 @@ def _extracted(call: Call, pattern: str, group: int) -> Typed:
 
 @function("extract", 2)
 def extract(call: Call) -> Typed:
-    """The first group of the first match, or the whole match without groups."""
+    """Compiles ``extract(text, pattern)``: the first group of the first match, or the whole match."""
     pattern = call.constant_text(1)
-    return _extracted(call, pattern, 1 if analyze_pattern(pattern).groups else 0)
+    return _compile_extract(call, pattern, 1 if analyze_pattern(pattern).groups else 0)
 
 
 @function("regexpExtract REGEXP_EXTRACT", (2, 3))
 def regexp_extract(call: Call) -> Typed:
+    """Compiles ``regexpExtract(text, pattern[, group])``. Raises ``UserError`` 353 for a wrong group."""
     pattern = call.constant_text(1)
     groups = analyze_pattern(pattern).groups
     group = call.constant_int(2, 1 if groups else 0)
@@ -79,11 +87,12 @@ def regexp_extract(call: Call) -> Typed:
             "INDEX_OF_POSITIONAL_ARGUMENT_IS_OUT_OF_RANGE",
             f"regexpExtract: the index {group} must be from 0 to {groups}, the groups of the pattern",
         )
-    return _extracted(call, pattern, group)
+    return _compile_extract(call, pattern, group)
 
 
 @function("extractAll", 2)
 def extract_all(call: Call) -> Typed:
+    """Compiles ``extractAll(text, pattern)``: the first group, or the whole, of each match."""
     pattern = call.constant_text(1)
     known = analyze_pattern(pattern)
     if known.matches_empty:  # an empty match ends the search
@@ -99,7 +108,7 @@ def extract_all(call: Call) -> Typed:
 
 @function("countMatches", 2)
 def count_matches(call: Call) -> Typed:
-    """An empty match is none."""
+    """Compiles ``countMatches(text, pattern)``. Empty matches do not count."""
     pattern = call.constant_text(1)
     known = analyze_pattern(pattern)
     if not pattern:
@@ -121,7 +130,7 @@ _GROUP = re.compile(r"\\([0\\])")
 _PLAIN = re.compile(r"(?:[^\\]|\\[0\\])*")
 
 
-def _replace_regexp(options: str) -> Callable[[Call], Typed]:
+def _build_replace(options: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         pattern, new = (string_argument(call, position) for position in (1, 2))
         known, given = call.args[1].value, call.args[2].value
@@ -136,7 +145,7 @@ def _replace_regexp(options: str) -> Callable[[Call], Typed]:
                 return fragment(_ANCHORS[known], value, new)
             exact = analyze_pattern(known).literal
             if exact and options == "gs" and isinstance(given, str):
-                written = _written(given, exact)
+                written = _expand_replacement(given, exact)
                 if written is not None:
                     return fragment("replace({}, {}, {})", value, string_literal(exact), string_literal(written))
             return skip_impossible_matches(known, value, matched, value)
@@ -146,12 +155,12 @@ def _replace_regexp(options: str) -> Callable[[Call], Typed]:
     return build
 
 
-def _written(replacement: str, match: str) -> str | None:
-    """What stands for a match, if it holds nothing else of it than ``\\0``."""
+def _expand_replacement(replacement: str, match: str) -> str | None:
+    r"""Returns the text that replaces a match, or ``None`` if it refers to groups other than ``\0``."""
     if _PLAIN.fullmatch(replacement) is None:
         return None
     return _GROUP.sub(lambda found: match if found.group(1) == "0" else "\\", replacement)
 
 
-define("replaceRegexpAll REGEXP_REPLACE", _replace_regexp("gs"), 3)
-define("replaceRegexpOne", _replace_regexp("s"), 3)
+define("replaceRegexpAll REGEXP_REPLACE", _build_replace("gs"), 3)
+define("replaceRegexpOne", _build_replace("s"), 3)

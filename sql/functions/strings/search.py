@@ -1,4 +1,4 @@
-"""Searching in strings: position, LIKE, words, counting; the parts of URLs."""
+"""Searching in strings: position, LIKE, tokens, counts; and the parts of URLs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sql.functions.strings.basic_strings import (
     string_argument,
 )
 from sql.functions.strings.character_positions import find_character_position
-from sql.functions.strings.string_kernels import count_of, find_position, ilike_test, token_test
+from sql.functions.strings.string_kernels import count_occurrences, find_position, ilike_test, token_test
 from sql.functions.strings.urls.url_kernels import (
     cut_queries,
     url_fragments,
@@ -36,8 +36,8 @@ from sql.typing.typed_expressions import STRING, UINT8, UINT64, Typed, cast, lit
 _START_BITS = 32
 
 
-def _first_byte(haystack: Fragment, needle: Fragment) -> Fragment:
-    """Where the needle begins, 0 if nowhere: for ASCII a byte is a character."""
+def _find_first_byte(haystack: Fragment, needle: Fragment) -> Fragment:
+    """Returns the byte position of the needle, from 1, or 0. In ASCII a byte is a character."""
     template = """(CASE WHEN strlen({haystack}) = length({haystack}) THEN instr({haystack}, {needle})
         WHEN contains({haystack}, {needle}) THEN strlen(left({haystack}, instr({haystack}, {needle}) - 1)) + 1
         ELSE 0 END)"""
@@ -46,34 +46,34 @@ def _first_byte(haystack: Fragment, needle: Fragment) -> Fragment:
     )
 
 
-def _position(fold: Callable[[Fragment], Fragment] | None, length: str) -> Callable[[Call], Typed]:
+def _build_position(fold: Callable[[Fragment], Fragment] | None, length: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         haystack, needle = (fold(string_argument(call, i)) if fold else string_argument(call, i) for i in (0, 1))
         known = call.args[1].value
         if fold and isinstance(known, str) and (length == "bytes" or known.isascii()):
-            known = known.encode().lower().decode()  # bytes: the letters of ASCII alone
+            known = known.encode().lower().decode()  # ``bytes.lower`` changes ASCII letters only
             needle = string_literal(known)
         if len(call.args) > 2:
             macro = "pando_position_from" if length == "bytes" else "pando_character_from"
             found = function_call(macro, haystack, needle, fragment("greatest({}, 1)", integer_argument(call, 2)))
             sql = cast(found, UINT64)
-            return Typed(sql if length == "bytes" else _scanned(sql, call, folds_case=fold is not None), UINT64)
+            return Typed(sql if length == "bytes" else _scan_position(sql, call, folds_case=fold is not None), UINT64)
         if length == "bytes":
-            found = _first_byte(haystack, needle)
+            found = _find_first_byte(haystack, needle)
             if needle == string_literal(""):
                 found = fragment("1")
             elif isinstance(known, str):
                 return Typed(Scannable(cast(found, UINT64), haystack, find_position(known), pa.uint64()), UINT64)
         else:
             found = fragment("instr({}, {})", haystack, needle)
-            return Typed(_scanned(cast(found, UINT64), call, folds_case=fold is not None), UINT64)
+            return Typed(_scan_position(cast(found, UINT64), call, folds_case=fold is not None), UINT64)
         return Typed(cast(found, UINT64), UINT64)
 
     return build
 
 
-def _scanned(sql: Fragment, call: Call, *, folds_case: bool) -> Fragment:
-    """The place of a literal, in characters."""
+def _scan_position(sql: Fragment, call: Call, *, folds_case: bool) -> Fragment:
+    """Adds a scan kernel that finds a literal needle's position in characters."""
     known = call.args[1].value
     start = call.args[2] if len(call.args) > 2 else literal(1)
     if not isinstance(known, str):
@@ -90,31 +90,32 @@ def _scanned(sql: Fragment, call: Call, *, folds_case: bool) -> Fragment:
     return Scannable(sql, (string_argument(call, 0), *columns), compute, pa.uint64())
 
 
-define("position", _position(None, "bytes"), (2, 3))
-define("positionUTF8", _position(None, "characters"), (2, 3))
-define("positionCaseInsensitive", _position(lambda sql: change_ascii_case(sql, "lower"), "bytes"), (2, 3))
-define("positionCaseInsensitiveUTF8", _position(lambda sql: function_call("lower", sql), "characters"), (2, 3))
+define("position", _build_position(None, "bytes"), (2, 3))
+define("positionUTF8", _build_position(None, "characters"), (2, 3))
+define("positionCaseInsensitive", _build_position(lambda sql: change_ascii_case(sql, "lower"), "bytes"), (2, 3))
+define("positionCaseInsensitiveUTF8", _build_position(lambda sql: function_call("lower", sql), "characters"), (2, 3))
 
 
 @function("locate instr", (2, 3))
 def locate(call: Call) -> Typed:
+    """Compiles ``locate(needle, haystack)`` and ``instr(haystack, needle)``."""
     args = (
         call.args
         if call.node is not None and call.node.name.lower() == "instr"
         else (call.args[1], call.args[0], *call.args[2:])
     )
-    return _position(None, "bytes")(Call("position", args, call.environment))
+    return _build_position(None, "bytes")(Call("position", args, call.environment))
 
 
-def _test(template: str) -> Callable[[Call], Typed]:
+def _build_test(template: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         return Typed(fragment(template, string_argument(call, 0), string_argument(call, 1)), UINT8, is_condition=True)
 
     return build
 
 
-define("startsWith startsWithUTF8", _test("starts_with({0}, {1})"), 2)
-define("endsWith endsWithUTF8", _test("ends_with({0}, {1})"), 2)
+define("startsWith startsWithUTF8", _build_test("starts_with({0}, {1})"), 2)
+define("endsWith endsWithUTF8", _build_test("ends_with({0}, {1})"), 2)
 _NO_TOKEN = r"[^a-zA-Z0-9\x{80}-\x{10FFFF}]"
 _TOKENS = rf"({{1}} <> '' AND list_contains(regexp_split_to_array({{0}}, '{_NO_TOKEN}+'), {{1}}))"
 _TOKEN = re.compile(r"[a-zA-Z0-9\x80-\U0010FFFF]+")
@@ -122,6 +123,7 @@ _TOKEN = re.compile(r"[a-zA-Z0-9\x80-\U0010FFFF]+")
 
 @function("hasToken", 2)
 def has_token(call: Call) -> Typed:
+    """Compiles ``hasToken(text, token)``."""
     whole, token, known = string_argument(call, 0), string_argument(call, 1), call.args[1].value
     if isinstance(known, str) and _TOKEN.fullmatch(known):
         pattern = string_literal(f"(?:^|{_NO_TOKEN}){known}(?:$|{_NO_TOKEN})")
@@ -135,16 +137,16 @@ def has_token(call: Call) -> Typed:
 _LONE_ESCAPE = re.compile(r"\\(.|$)", re.DOTALL)
 
 
-def _like(operator: str) -> Callable[[Call], Typed]:
+def _build_like(operator: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value, pattern = string_argument(call, 0), call.args[1]
         known = pattern.value
         if isinstance(known, str):
             if known.lower() == known.upper():
-                return Typed(_like_constant(value, known, operator.replace("ILIKE", "LIKE")), UINT8, is_condition=True)
-            sql = _like_constant(value, known, operator)
+                return Typed(_compile_like(value, known, operator.replace("ILIKE", "LIKE")), UINT8, is_condition=True)
+            sql = _compile_like(value, known, operator)
             if "ILIKE" in operator and known.isascii() and "\\" not in known:
-                like = Scannable(_like_constant(value, known, "ILIKE"), value, ilike_test(known), pa.bool_())
+                like = Scannable(_compile_like(value, known, "ILIKE"), value, ilike_test(known), pa.bool_())
                 sql = like if operator == "ILIKE" else fragment("(NOT {})", like)
             return Typed(sql, UINT8, is_condition=True)
         return Typed(
@@ -154,13 +156,15 @@ def _like(operator: str) -> Callable[[Call], Typed]:
     return build
 
 
-def _like_constant(value: Fragment, pattern: str, operator: str) -> Fragment:
+def _compile_like(value: Fragment, pattern: str, operator: str) -> Fragment:
     escape = " ESCAPE '\\'" if "\\" in pattern else ""
-    return fragment("({} {} {}{})", value, operator, string_literal(_LONE_ESCAPE.sub(_kept_escape, pattern)), escape)
+    return fragment(
+        "({} {} {}{})", value, operator, string_literal(_LONE_ESCAPE.sub(_double_plain_escape, pattern)), escape
+    )
 
 
-def _kept_escape(found: re.Match[str]) -> str:
-    """A backslash before an ordinary letter stands for itself."""
+def _double_plain_escape(found: re.Match[str]) -> str:
+    """Doubles a backslash before an ordinary letter, where it stands for itself. Raises ``UserError`` 25."""
     if found[1] == "":
         raise UserError(
             "CANNOT_PARSE_ESCAPE_SEQUENCE",
@@ -169,14 +173,15 @@ def _kept_escape(found: re.Match[str]) -> str:
     return found[0] if found[1] in "%_\\" else "\\" + found[0]
 
 
-define("like", _like("LIKE"), 2)
-define("notLike", _like("NOT LIKE"), 2)
-define("ilike", _like("ILIKE"), 2)
-define("notILike", _like("NOT ILIKE"), 2)
+define("like", _build_like("LIKE"), 2)
+define("notLike", _build_like("NOT LIKE"), 2)
+define("ilike", _build_like("ILIKE"), 2)
+define("notILike", _build_like("NOT ILIKE"), 2)
 
 
 @function("countSubstrings", 2)
 def count_substrings(call: Call) -> Typed:
+    """Compiles ``countSubstrings(text, needle)``."""
     value, needle, known = string_argument(call, 0), string_argument(call, 1), call.args[1].value
     found = fragment(
         "((strlen({value}) - strlen(replace({value}, {needle}, ''))) // greatest(strlen({needle}), 1))",
@@ -185,11 +190,12 @@ def count_substrings(call: Call) -> Typed:
     )
     count = cast(found, UINT64)
     if isinstance(known, str) and known:
-        count = Scannable(count, value, count_of(known), pa.uint64())
+        count = Scannable(count, value, count_occurrences(known), pa.uint64())
     return Typed(count, UINT64)
 
 
 def constant_needles(call: Call) -> tuple[Typed, ...]:
+    """Returns the elements of a constant array of needles. Raises ``UserError`` 43."""
     elements = call.args[1].elements
     if elements is None:
         raise call.wrong_type(1, "a constant array of strings")
@@ -197,7 +203,10 @@ def constant_needles(call: Call) -> tuple[Typed, ...]:
 
 
 def any_needle(call: Call, value: Fragment, test: str) -> Typed:
-    """Whether ``test`` of ``value`` and ``needle`` holds for one of the needles of an array that is no constant."""
+    """Compiles a test of ``value`` against each ``needle`` of an array that is not constant.
+
+    Raises ``UserError`` 43, 44.
+    """
     if call.args[1].type != ArrayType(STRING):
         raise call.wrong_type(1, "an array of strings")
     if call.args[0].is_constant:
@@ -208,6 +217,7 @@ def any_needle(call: Call, value: Fragment, test: str) -> Typed:
 
 @function("multiSearchAny", 2)
 def multi_search_any(call: Call) -> Typed:
+    """Compiles ``multiSearchAny(text, needles)``."""
     value = string_argument(call, 0)
     if call.args[1].elements is None:
         return any_needle(call, value, "{0} <> '' AND contains({0}, needle)")
@@ -219,8 +229,8 @@ def multi_search_any(call: Call) -> Typed:
 # URLs -------------------------------------------------------------------------------------------------------------
 
 
-def _part_of_url(template: str, compute: Compute, *pieces: str) -> Callable[[Call], Typed]:
-    """``template`` of a URL, which a scan computes."""
+def _build_url_part(template: str, compute: Compute, *pieces: str) -> Callable[[Call], Typed]:
+    """Builds a function of one URL from an SQL template and a scan kernel."""
 
     def build(call: Call) -> Typed:
         sql = bind_value(string_argument(call, 0), "url", lambda v: fragment(template, v, *pieces))
@@ -230,10 +240,10 @@ def _part_of_url(template: str, compute: Compute, *pieces: str) -> Callable[[Cal
 
 
 _MATCHED = "(CASE WHEN contains({0}, '{1}') THEN coalesce(regexp_extract({0}, '{2}', 1), '') ELSE '' END)"
-"""The first group of a pattern that matches no text without something: most are told apart by that."""
+"""First group of pattern {2}. Texts without {1} cannot match, which is cheaper to find."""
 
-define("protocol", _part_of_url(_MATCHED, url_schemes, "://", "^([a-zA-Z][a-zA-Z0-9+.-]*)://(?s:.)"), 1)
-# A host has a dot and none of the letters that no host has; behind what may be a scheme there must be one.
+define("protocol", _build_url_part(_MATCHED, url_schemes, "://", "^([a-zA-Z][a-zA-Z0-9+.-]*)://(?s:.)"), 1)
+# A host has a dot and no character that is illegal in hosts. After something like a scheme there must be a host.
 _HOST = r"[^\s<>%{}|\\^~\[\];=&@:/?#]"
 _HOST_END = _HOST.replace("[^", "[^.")
 _HOST_PATTERN = rf"(?:{_HOST}*@)?({_HOST}*\.{_HOST}*{_HOST_END})(?:[:/?#]|$)"
@@ -244,7 +254,7 @@ _HOST_SQL = """(CASE WHEN NOT contains({0}, '.') THEN ''
 _NO_WWW = "(CASE WHEN starts_with({0}, 'www.') THEN substr({0}, 5) ELSE {0} END)"
 
 
-def _host(*, without_www: bool) -> Callable[[Call], Typed]:
+def _build_host(*, without_www: bool) -> Callable[[Call], Typed]:
     compute = partial(url_hosts, without_www=without_www)
 
     def build(call: Call) -> Typed:
@@ -256,12 +266,13 @@ def _host(*, without_www: bool) -> Callable[[Call], Typed]:
     return build
 
 
-define("domain", _host(without_www=False), 1)
-define("domainWithoutWWW", _host(without_www=True), 1)
+define("domain", _build_host(without_www=False), 1)
+define("domainWithoutWWW", _build_host(without_www=True), 1)
 
 
 @function("path", 1)
 def url_path(call: Call) -> Typed:
+    """Compiles ``path(url)``."""
     behind = fragment("regexp_replace({}, '^[^/?#]*//', '')", string_argument(call, 0))
     sql = fragment("regexp_extract({}, '^[^/?#]*(/[^?#]*)', 1)", behind)
     return Typed(Scannable(sql, string_argument(call, 0), url_paths, pa.string(), worth_at=2), STRING)
@@ -270,9 +281,9 @@ def url_path(call: Call) -> Typed:
 _BEHIND = "(CASE WHEN contains({{0}}, '{0}') THEN {1} ELSE {2} END)"
 _QUERY = "split_part(substr({0}, instr({0}, '?') + 1), '#', 1)"
 _WITHOUT_QUERY = "left({0}, instr({0}, '?') - 1) || regexp_extract(substr({0}, instr({0}, '?')), '#.*$', 0, 's')"
-define("queryString", _part_of_url(_BEHIND.format("?", _QUERY, "''"), url_queries), 1)
-define("fragment", _part_of_url(_BEHIND.format("#", "substr({0}, instr({0}, '#') + 1)", "''"), url_fragments), 1)
-define("cutQueryString", _part_of_url(_BEHIND.format("?", _WITHOUT_QUERY, "{0}"), cut_queries), 1)
+define("queryString", _build_url_part(_BEHIND.format("?", _QUERY, "''"), url_queries), 1)
+define("fragment", _build_url_part(_BEHIND.format("#", "substr({0}, instr({0}, '#') + 1)", "''"), url_fragments), 1)
+define("cutQueryString", _build_url_part(_BEHIND.format("?", _WITHOUT_QUERY, "{0}"), cut_queries), 1)
 
 
 MACROS = define_macros(

@@ -1,4 +1,4 @@
-"""Texts cut into arrays of words, and put together from them."""
+"""Functions that split texts into arrays of words, and ``arrayStringConcat``, which joins them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from sql.functions.list_kernels.array_slices import join_array_texts
 from sql.functions.registry import Call, function
 from sql.functions.strings.basic_strings import string_argument
 from sql.functions.strings.pattern_analysis import analyze_pattern
-from sql.functions.strings.string_kernels import ALPHA, NO_PUNCTUATION, NO_SPACE, WORDS, byte_class_runs, words_between
+from sql.functions.strings.string_kernels import (
+    ALPHA,
+    NO_PUNCTUATION,
+    NO_SPACE,
+    WORDS,
+    byte_class_runs,
+    split_into_words,
+)
 from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Scannable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.texts.value_texts import to_text
@@ -28,6 +35,7 @@ def _split(separator: Fragment, value: Fragment, limit: int) -> Typed:
 
 @function("splitByChar splitByString", (2, 3))
 def split_by_separator(call: Call) -> Typed:
+    """Compiles ``splitByChar`` and ``splitByString``. Raises ``UserError`` 36."""
     limit = call.constant_int(2, 0)
     value = string_argument(call, 1)
     if call.args[0].value == "" and call.node is not None and call.node.name == "splitByChar":
@@ -39,56 +47,61 @@ def split_by_separator(call: Call) -> Typed:
     if isinstance(known, str):
         words = replace(
             words,
-            sql=Scannable(words.sql, value, words_between(known, limit), WORDS, worth_at=MIN_REPEATS_FOR_DICTIONARY),
+            sql=Scannable(words.sql, value, split_into_words(known, limit), WORDS, worth_at=MIN_REPEATS_FOR_DICTIONARY),
         )
     return words
 
 
 @function("splitByWhitespace", (1, 2))
 def split_by_whitespace(call: Call) -> Typed:
+    """Compiles ``splitByWhitespace(text[, limit])``."""
     words = fragment("list_filter(regexp_split_to_array({}, '\\s+'), lambda w: w <> '')", string_argument(call, 0))
-    return _runs(call, words, NO_SPACE)
+    return _scan_runs(call, words, NO_SPACE)
 
 
 @function("splitByNonAlpha", (1, 2))
 def split_by_non_alpha(call: Call) -> Typed:
+    """Compiles ``splitByNonAlpha(text[, limit])``: words between blanks and punctuation."""
     words = fragment(
         "list_filter(regexp_split_to_array({}, '[\\s[:punct:]]+'), lambda w: w <> '')", string_argument(call, 0)
     )
-    return _runs(call, words, NO_PUNCTUATION)
+    return _scan_runs(call, words, NO_PUNCTUATION)
 
 
 @function("splitByRegexp", (2, 3))
 def split_by_regexp(call: Call) -> Typed:
+    """Compiles ``splitByRegexp(pattern, text[, limit])``."""
     pattern = call.constant_text(0)
     known = analyze_pattern(pattern).literal
     if known is not None or not pattern:
         limit = call.args[2:]
         return split_by_separator(Call("splitByString", (literal(known or ""), call.args[1], *limit), call.environment))
-    return _limited(
+    return _limit_words(
         call, fragment("regexp_split_to_array({}, {})", string_argument(call, 1), string_literal(pattern)), 2
     )
 
 
-def _limited(call: Call, words: Fragment, position: int) -> Typed:
-    """At most as many words as the argument says; 0 is no limit."""
+def _limit_words(call: Call, words: Fragment, position: int) -> Typed:
+    """Limits the number of words to the argument at ``position``; 0 is no limit."""
     limit = call.constant_int(position, 0)
     return Typed(fragment("{}[1:{}]", words, limit) if limit > 0 else words, ArrayType(STRING))
 
 
 @function("alphaTokens", (1, 2))
 def alpha_tokens(call: Call) -> Typed:
-    return _runs(call, fragment("regexp_extract_all({}, '[a-zA-Z]+')", string_argument(call, 0)), ALPHA)
+    """Compiles ``alphaTokens(text[, limit])``: the runs of ASCII letters."""
+    return _scan_runs(call, fragment("regexp_extract_all({}, '[a-zA-Z]+')", string_argument(call, 0)), ALPHA)
 
 
-def _runs(call: Call, words: Fragment, kind: np.ndarray) -> Typed:
-    limited = _limited(call, words, 1)
+def _scan_runs(call: Call, words: Fragment, kind: np.ndarray) -> Typed:
+    limited = _limit_words(call, words, 1)
     compute = byte_class_runs(kind, call.constant_int(1, 0))
     return replace(limited, sql=Scannable(limited.sql, string_argument(call, 0), compute, WORDS, worth_at=2))
 
 
 @function("arrayStringConcat", (1, 2))
 def array_string_concat(call: Call) -> Typed:
+    """Compiles ``arrayStringConcat(array[, separator])``."""
     array = call.args[0]
     if not isinstance(array.type, ArrayType):
         raise call.wrong_type(0, "Array")

@@ -1,4 +1,4 @@
-"""What scans compute of strings, a batch at a time: places, counts, words. Bytes are counted, as in ClickHouse."""
+"""Scan kernels for strings: positions, counts, words, padding. They count bytes, as ClickHouse does."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sql.typing.column_kernels.kernels import (
+    boolean_column,
     find_needle,
     fixed_width_column,
     fixed_width_values,
-    masked_bits,
     text_bytes,
     text_offsets,
     validity_buffer,
@@ -25,7 +25,7 @@ WORDS = pa.list_(pa.string())
 _SPACES = pa.array([" " * count for count in range(256)])
 _PAIRS = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
 _BITS = np.frombuffer("".join(f"{byte:08b}" for byte in range(256)).encode(), np.uint64)
-"""The digits of each byte."""
+"""The binary digits of each byte."""
 ALPHA, NO_SPACE, NO_PUNCTUATION = np.zeros(256, bool), np.ones(256, bool), np.ones(256, bool)
 ALPHA[list(string.ascii_letters.encode())] = True
 NO_SPACE[list(b" \t\n\f\r")] = False
@@ -33,41 +33,46 @@ NO_TOKEN = np.ones(256, bool)
 NO_TOKEN[list(string.ascii_letters.encode() + string.digits.encode()) + list(range(128, 256))] = False
 _SAMPLE_BYTES = 4096
 _FOLDED = {"k": "\u212a", "s": "\u017f"}
-"""Letters that are none of ASCII, and equal to one without regard to case: in patterns, but not in a plain search."""
+"""Non-ASCII letters that equal an ASCII letter when case is ignored; this holds in patterns, not in plain searches."""
 NO_PUNCTUATION[list(b" \t\n\f\r" + string.punctuation.encode())] = False
 
 
 def find_position(needle: str) -> Compute:
-    """Where the needle begins, from 1; 0 if nowhere."""
-    return partial(_place_of, needle)
+    """Returns a kernel: the needle's first byte position, from 1, or 0."""
+    return partial(_find_in_texts, needle)
 
 
-def _place_of(needle: str, texts: pa.Array) -> pa.Array:
+def _find_in_texts(needle: str, texts: pa.Array) -> pa.Array:
     return pc.cast(pc.add(pc.find_substring(texts, needle), 1), pa.uint64())
 
 
-def count_of(needle: str) -> Compute:
+def count_occurrences(needle: str) -> Compute:
+    """Returns a kernel that counts the needle's occurrences."""
     return lambda texts: pc.cast(pc.count_substring(texts, needle), pa.uint64())
 
 
 def token_test(token: str) -> Compute:
-    """Whether the token stands between characters that no token has."""
+    """Returns a kernel that tells whether texts contain the token as a whole word."""
     return partial(_has_token, token.encode())
 
 
 def _has_token(token: bytes, texts: pa.Array) -> pa.Array:
-    offsets, data, begins, rows = _places(token, texts)
+    """Tells which texts contain the token between bytes that no token has."""
+    offsets, data, begins, rows = _find_bytes(token, texts)
     ends = begins + len(token)
     is_cut_off = (begins == offsets[rows]) | NO_TOKEN[data[begins - 1]]
     after = data[np.minimum(ends, len(data) - 1)] if len(data) else data
     is_cut_off &= (ends == offsets[rows + 1]) | NO_TOKEN[after]
     found = np.zeros(len(texts), bool)
     found[rows[is_cut_off & (ends <= offsets[rows + 1])]] = True
-    return masked_bits(found, texts)
+    return boolean_column(found, texts)
 
 
-def _places(needle: bytes, texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Where texts begin and end, their bytes, where the needle is found in these, and in which rows it begins."""
+def _find_bytes(needle: bytes, texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Finds a needle in texts.
+
+    Returns the texts' offsets, their bytes, the needle's positions in these bytes and the row of each position.
+    """
     offsets = text_offsets(texts)
     data = text_bytes(texts)[offsets[0] : offsets[-1]] if len(texts) else np.empty(0, np.uint8)
     offsets = offsets - (offsets[0] if len(offsets) else 0)
@@ -76,22 +81,23 @@ def _places(needle: bytes, texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def ilike_test(pattern: str) -> Compute:
-    """Whether texts are like a pattern of ASCII characters without escapes, whatever the case of letters."""
+    """Returns a kernel for ILIKE with an ASCII pattern without escapes."""
     small = pattern.lower()
     is_search = small[:1] == small[-1:] == "%" and not set(small[1:-1]) & set("%_")
     folded = [] if is_search else [letter for letter in _FOLDED if letter in small]
-    return partial(_is_like, small, folded)
+    return partial(_match_ilike, small, folded)
 
 
-def _is_like(pattern: str, folded: list[str], texts: pa.Array) -> pa.Array:
+def _match_ilike(pattern: str, folded: list[str], texts: pa.Array) -> pa.Array:
     lowered = pc.ascii_lower(texts)
     for letter in folded:
-        if len(_places(_FOLDED[letter].encode(), texts)[-1]):
+        if len(_find_bytes(_FOLDED[letter].encode(), texts)[-1]):
             lowered = pc.replace_substring(lowered, _FOLDED[letter], letter)
     return pc.match_like(lowered, pattern)
 
 
-def trimmed(side: str, characters: str) -> Compute:
+def trim_text(side: str, characters: str) -> Compute:
+    """Returns a kernel that trims characters at ``side`` (``trim``: both, ``ltrim``, ``rtrim``)."""
     name = {"trim": "utf8_trim", "ltrim": "utf8_ltrim", "rtrim": "utf8_rtrim"}[side]
     if characters.isascii():
         name = name.replace("utf8", "ascii")
@@ -100,11 +106,14 @@ def trimmed(side: str, characters: str) -> Compute:
 
 
 def fixed_strings_as_text(compute: Compute) -> Compute:
-    """Computes FixedStrings as texts; what is no UTF-8 is left over, as hexadecimal digits."""
-    return partial(_of_fixed, compute)
+    """Makes a kernel for strings work on FixedStrings.
+
+    Values that are not UTF-8 are left over for DuckDB, as hexadecimal digits.
+    """
+    return partial(_compute_fixed, compute)
 
 
-def _of_fixed(compute: Compute, values: pa.Array) -> pa.Array:
+def _compute_fixed(compute: Compute, values: pa.Array) -> pa.Array:
     blobs = values.cast(pa.binary())
     try:
         known = compute(blobs.cast(pa.string()))
@@ -119,15 +128,16 @@ def _of_fixed(compute: Compute, values: pa.Array) -> pa.Array:
     return known_and_left_over(known, known, np.zeros(len(values), bool))
 
 
-def padded(side: str, fill: str, *, by_bytes: bool) -> Compute:
-    """To a size, in bytes with an ASCII ``fill`` or in characters; a text that is longer is cut.
+def pad_text(side: str, fill: str, *, by_bytes: bool) -> Compute:
+    """Returns a kernel that pads or cuts texts to a size, in bytes (with an ASCII ``fill``) or characters.
 
-    What a cut within a character leaves is NULL.
+    A cut inside a character gives NULL.
     """
-    return partial(_padded, side == "lpad", fill, by_bytes)
+    return partial(_pad_texts, side == "lpad", fill, by_bytes)
 
 
-def _padded(is_left: bool, fill: str, by_bytes: bool, texts: pa.Array, sizes: pa.Array | int) -> pa.Array:
+def _pad_texts(is_left: bool, fill: str, by_bytes: bool, texts: pa.Array, sizes: pa.Array | int) -> pa.Array:
+    """Pads or cuts texts; ``sizes`` is one size, or a column of sizes."""
     is_ascii = text_bytes(texts).max(initial=0) < 128
     lengths = pc.binary_length(texts) if by_bytes or is_ascii else pc.utf8_length(texts)
     if isinstance(sizes, int):
@@ -144,7 +154,7 @@ def _padded(is_left: bool, fill: str, by_bytes: bool, texts: pa.Array, sizes: pa
 
 
 def _first_characters(texts: pa.Array, sizes: pa.Array | int, lengths: pa.Array) -> pa.Array:
-    """As many as ``sizes`` says."""
+    """Returns the first characters of each text, as many as ``sizes`` says."""
     if isinstance(sizes, int):
         return pc.utf8_slice_codeunits(texts, 0, sizes)
     kept = np.minimum(np.asarray(lengths.fill_null(0)), np.asarray(sizes.fill_null(0)))
@@ -164,47 +174,49 @@ def _first_bytes(texts: pa.Array, size: int, lengths: pa.Array) -> pa.Array:
 
 
 def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Where each text begins and the last ends, and the bytes."""
+    """Returns the texts' offsets, from 0, and their bytes."""
     offsets, data = text_offsets(texts), text_bytes(texts)
     return offsets - offsets[0], data[offsets[0] : offsets[-1]]
 
 
 def copy_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
-    """NULL where ``like`` is."""
+    """Returns ``made`` with NULL where ``like`` is NULL."""
     if not like.null_count:
         return made
     parts = [validity_buffer(np.asarray(pc.is_valid(like))), *made.buffers()[1:]]
     return pa.Array.from_buffers(made.type, len(made), parts)
 
 
-def replaced(old: str, new: str) -> Compute:
+def replace_text(old: str, new: str) -> Compute:
+    """Returns a kernel that replaces all occurrences of ``old``."""
     if len(old.encode()) == len(new.encode()) == 1:
-        return partial(_with_other_bytes, bytes.maketrans(old.encode(), new.encode()))
+        return partial(_translate_bytes, bytes.maketrans(old.encode(), new.encode()))
     return lambda texts: pc.replace_substring(texts, old, new)
 
 
-def _with_other_bytes(table: bytes, texts: pa.Array) -> pa.Array:
+def _translate_bytes(table: bytes, texts: pa.Array) -> pa.Array:
     offsets, data = text_buffers(texts)
     made = [None, pa.py_buffer(offsets), pa.py_buffer(data.tobytes().translate(table))]
     return copy_nulls(pa.Array.from_buffers(pa.string(), len(texts), made), texts)
 
 
-def substrings(begin: int, end: int | None) -> Compute:
-    """The characters between two places, which count from the end if they are below zero."""
+def slice_characters(begin: int, end: int | None) -> Compute:
+    """Returns a kernel that slices texts by characters; negative positions count from the end."""
     return lambda texts: pc.utf8_slice_codeunits(texts, begin, end)
 
 
-def spaces(counts: pa.Array) -> pa.Array:
-    """So many blanks for each count, at most 255."""
+def repeat_blank(counts: pa.Array) -> pa.Array:
+    """Returns texts of that many blanks, at most 255."""
     return _SPACES.take(pc.max_element_wise(pc.cast(counts, pa.int16()), 0, skip_nulls=False))
 
 
 def append_suffix(end: str) -> Compute:
-    """The text, and the end unless it has it or is empty."""
-    return partial(_with_byte, end.encode()[0]) if end.isascii() and len(end) == 1 else partial(_with_end, end)
+    """Returns a kernel that appends ``end`` to texts that are not empty and do not have it."""
+    return partial(_append_byte, end.encode()[0]) if end.isascii() and len(end) == 1 else partial(_append_text, end)
 
 
-def _with_byte(byte: int, texts: pa.Array) -> pa.Array:
+def _append_byte(byte: int, texts: pa.Array) -> pa.Array:
+    """Appends an ASCII character to texts that do not end with it."""
     offsets, data = text_buffers(texts)
     if not len(data):
         return texts
@@ -220,35 +232,42 @@ def _with_byte(byte: int, texts: pa.Array) -> pa.Array:
     return copy_nulls(pa.Array.from_buffers(pa.string(), len(texts), parts), texts)
 
 
-def _with_end(end: str, texts: pa.Array) -> pa.Array:
+def _append_text(end: str, texts: pa.Array) -> pa.Array:
     has_it = pc.or_(pc.ends_with(texts, end), pc.equal(pc.binary_length(texts), 0))
     return pc.binary_join_element_wise(texts, pa.array([end, ""]).take(has_it.cast(pa.int8())), "")
 
 
 def first_bytes(texts: pa.Array) -> pa.Array:
-    """The number of the first byte, 0 of nothing."""
+    """Returns the first byte of each text as a number, 0 for an empty text."""
     offsets, data = text_offsets(texts), np.append(text_bytes(texts), np.uint8(0))
     values = np.where(np.diff(offsets) > 0, data[offsets[:-1]], 0).astype(np.int32)
     return fixed_width_column(values, pa.int32(), texts)
 
 
-def words_between(separator: str, limit: int) -> Compute:
-    """At most ``limit`` of them, all if it is 0."""
+def split_into_words(separator: str, limit: int) -> Compute:
+    """Returns a kernel that splits texts at a separator into at most ``limit`` words; 0: all."""
     most = limit or None
-    return lambda texts: _cut(limit, pc.split_pattern(texts, separator, max_splits=most))
+    return lambda texts: _limit_words(limit, pc.split_pattern(texts, separator, max_splits=most))
 
 
 def byte_class_runs(kind: np.ndarray, limit: int) -> Compute:
-    """Runs of bytes of a kind (:data:`ALPHA`, :data:`NO_SPACE`, :data:`NO_PUNCTUATION`), at most ``limit``; 0: all."""
-    return lambda texts: _cut(limit, _runs(kind, texts))
+    """Returns a kernel that lists the runs of bytes of a class, at most ``limit``; 0: all.
+
+    ``kind`` is a table of 256 flags: :data:`ALPHA`, :data:`NO_SPACE`, :data:`NO_PUNCTUATION`.
+    """
+    return lambda texts: _limit_words(limit, _list_runs(kind, texts))
 
 
 def substrings_before_delimiter(delimiter: str, count: int) -> Compute:
-    """What stands before the ``count``-th delimiter; of a count below zero behind it, from the end."""
-    return partial(_before, delimiter, count)
+    """Returns a kernel for ``substringIndex``: the text before the ``count``-th delimiter.
+
+    A negative count takes the text after the delimiter, counted from the end.
+    """
+    return partial(_cut_at_delimiter, delimiter, count)
 
 
-def _before(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
+def _cut_at_delimiter(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
+    """Computes ``substringIndex``."""
     rows = np.flatnonzero(np.asarray(pc.fill_null(pc.count_substring(texts, delimiter), 0)) >= abs(count))
     if not len(rows):
         return texts
@@ -264,18 +283,22 @@ def _before(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
     return copy_nulls(slice_texts(data, begins, ends), texts)
 
 
-def _cut(limit: int, words: pa.Array) -> pa.Array:
-    """Arrow's ``list_slice`` takes three times as long."""
+def _limit_words(limit: int, words: pa.Array) -> pa.Array:
+    """Cuts lists to ``limit`` words. Arrow's ``list_slice`` takes three times as long."""
     lists = build_lists(words)
     return lists.where(lists.places < limit) if limit > 0 else words
 
 
 def significant_bytes(number_bits: int, *, is_binary: bool) -> Compute:
-    """The bytes of integers without those before the first that is not zero, but for the last one, as digits."""
-    return partial(_digits_of, number_bits // 8, is_binary)
+    """Returns a kernel that writes integers as digits, two (or eight binary) for each byte.
+
+    Leading zero bytes are left out, but the last byte is always written.
+    """
+    return partial(_format_digits, number_bits // 8, is_binary)
 
 
-def _digits_of(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
+def _format_digits(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
+    """Formats integers of ``width`` bytes in hexadecimal or binary."""
     given = fixed_width_values(values, np.dtype(f"u{width}").type)
     if width > 4 and given.max(initial=0) < 1 << 32:
         given, width = given.astype(np.uint32), 4
@@ -291,12 +314,13 @@ def _digits_of(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), [nulls, pa.py_buffer(offsets), pa.py_buffer(digits)])
 
 
-def _runs(kind: np.ndarray, texts: pa.Array) -> pa.Array:
+def _list_runs(kind: np.ndarray, texts: pa.Array) -> pa.Array:
+    """Returns lists of the runs of bytes of a class."""
     offsets, data = text_offsets(texts), text_bytes(texts)
     first, last = int(offsets[0]) if len(texts) else 0, int(offsets[-1]) if len(texts) else 0
     is_in = np.zeros(last - first + 2, bool)
     is_in[1:-1] = kind[data[first:last]]
-    borders = np.zeros(last - first + 1, bool)  # a text ends its last word
+    borders = np.zeros(last - first + 1, bool)  # a word ends with its text
     borders[offsets - first] = True
     begins = np.flatnonzero(is_in[1:] & (~is_in[:-1] | borders))
     ends = np.flatnonzero(is_in[:-1] & (~is_in[1:] | borders))
@@ -307,7 +331,7 @@ def _runs(kind: np.ndarray, texts: pa.Array) -> pa.Array:
 
 
 def slice_texts(data: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
-    """The texts between pairs of places."""
+    """Cuts the texts between pairs of byte positions."""
     some = ends > begins
     changes = np.zeros(len(data) + 1, np.int8)
     changes[begins[some]] += 1

@@ -1,7 +1,7 @@
-"""``tokens``, ``hasAnyTokens`` and ``hasAllTokens``: texts cut as the tokenizers of text indexes cut them.
+"""``tokens``, ``hasAnyTokens`` and ``hasAllTokens``, which cut texts as text indexes do.
 
-Of a column that has a text index ``sql.compile.expressions.index_tokenizers`` names the index's tokenizer; else it is
-``splitByNonAlpha``.
+The default tokenizer is ``splitByNonAlpha``. For a column with a text index,
+``sql.compile.expressions.index_tokenizers`` adds the index's tokenizer to the call.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ _WORDS_ALONE: Arguments = ("splitByNonAlpha",)
 
 @function("tokens", (1, 3))
 def tokens(call: Call) -> Typed:
+    """Compiles ``tokens(text[, tokenizer[, parameter]])``. Raises ``UserError`` 36, 43, 44, 48."""
     if len(call.args) == 1:
         arguments: Arguments = _WORDS_ALONE
     else:
         name = call.constant_text(1)
-        given = () if len(call.args) == 2 else (_literal(call, 2),)
+        given = () if len(call.args) == 2 else (_argument_tree(call, 2),)
         arguments = parse_tokenizer(Function(name, given) if given else Literal(name))
     value = string_argument(call, 0)
-    sql = _tokens(value, arguments)
+    sql = _compile_tokens(value, arguments)
     if arguments == _WORDS_ALONE:
         sql = Scannable(sql, value, byte_class_runs(~NO_TOKEN, 0), WORDS, worth_at=2)
     return Typed(sql, ArrayType(STRING))
 
 
-def _literal(call: Call, position: int) -> Function | Literal:
-    """A constant as a tree again."""
+def _argument_tree(call: Call, position: int) -> Function | Literal:
+    """Returns a constant argument as a syntax tree. Raises ``UserError`` 44."""
     argument = call.args[position]
     if argument.elements is not None:
         return Function("array", tuple(Literal(element.value) for element in argument.elements))
@@ -58,7 +59,7 @@ def _literal(call: Call, position: int) -> Function | Literal:
     return Literal(argument.value)
 
 
-def _tokens(value: Fragment, arguments: Arguments) -> Fragment:
+def _compile_tokens(value: Fragment, arguments: Arguments) -> Fragment:
     match arguments:
         case ("ngrams", length):
             template = "list_transform(range(1, length({0}) - {1} + 2), lambda i: substring({0}, i, {1}))"
@@ -73,40 +74,44 @@ def _tokens(value: Fragment, arguments: Arguments) -> Fragment:
     return fragment("list_filter(regexp_split_to_array({}, {}), lambda w: w <> '')", value, string_literal(pattern))
 
 
-def _search(needs_all: bool) -> Callable[[Call], Typed]:
-    return lambda call: _found(call, needs_all)
+def _build_search(needs_all: bool) -> Callable[[Call], Typed]:
+    return lambda call: _compile_search(call, needs_all)
 
 
-def _found(call: Call, needs_all: bool) -> Typed:
+def _compile_search(call: Call, needs_all: bool) -> Typed:
+    """Compiles ``hasAnyTokens`` or ``hasAllTokens``. Raises ``UserError`` 36, 43, 44, 48."""
     arguments = _WORDS_ALONE if len(call.args) == 2 else parse_tokenizer(parse_expression(call.constant_text(2)))
-    wanted = _needles(call, arguments)
+    wanted = _wanted_tokens(call, arguments)
     type_ = call.args[0].type
     if isinstance(type_, ArrayType):
         if not is_string(type_.inner):
             raise call.wrong_type(0, "String, FixedString, Array(String) or Array(FixedString)")
         element = fragment("decode(x)") if isinstance(type_.inner, FixedStringType) else fragment("x")
-        each = fragment("list_transform({}, lambda x: {})", call.args[0].sql, _tokens(element, arguments))
-        return Typed(_has(fragment("flatten({})", each), wanted, needs_all), UINT8, is_condition=True)
+        each = fragment("list_transform({}, lambda x: {})", call.args[0].sql, _compile_tokens(element, arguments))
+        return Typed(_compile_has(fragment("flatten({})", each), wanted, needs_all), UINT8, is_condition=True)
     value = string_argument(call, 0)
-    sql = _has(_tokens(value, arguments), wanted, needs_all)
+    sql = _compile_has(_compile_tokens(value, arguments), wanted, needs_all)
     if arguments == _WORDS_ALONE and wanted and all(map(_WORD.fullmatch, wanted)):
-        sql = Scannable(sql, value, partial(_tested, wanted, needs_all), pa.bool_())
+        sql = Scannable(sql, value, partial(_test_tokens, wanted, needs_all), pa.bool_())
     return Typed(sql, UINT8, is_condition=True)
 
 
-def _has(tokens_sql: Fragment, wanted: Sequence[str], needs_all: bool) -> Fragment:
+def _compile_has(tokens_sql: Fragment, wanted: Sequence[str], needs_all: bool) -> Fragment:
     needles = join_fragments(", ", [string_literal(one) for one in wanted])
     name = "list_has_all" if needs_all and wanted else "list_has_any"
     return fragment(name + "({}, CAST([{}] AS VARCHAR[]))", tokens_sql, needles)
 
 
-def _tested(wanted: Sequence[str], needs_all: bool, texts: pa.Array) -> pa.Array:
+def _test_tokens(wanted: Sequence[str], needs_all: bool, texts: pa.Array) -> pa.Array:
     tests = [token_test(one)(texts) for one in wanted]
     return reduce(pc.and_ if needs_all else pc.or_, tests)
 
 
-def _needles(call: Call, arguments: Arguments) -> list[str]:
-    """A text is cut into them, an array has them. Raises ``UserError`` 43, 44."""
+def _wanted_tokens(call: Call, arguments: Arguments) -> list[str]:
+    """Returns the tokens to look for: a text is cut into them, an array lists them.
+
+    Raises ``UserError`` 43, 44.
+    """
     needle = call.args[1]
     if isinstance(needle.value, str):
         return [token.decode() for token in tokenize_string(arguments, needle.value)]
@@ -122,5 +127,5 @@ def _needles(call: Call, arguments: Arguments) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-define("hasAnyTokens hasAnyToken", _search(False), (2, 3))
-define("hasAllTokens hasAllToken", _search(True), (2, 3))
+define("hasAnyTokens hasAnyToken", _build_search(False), (2, 3))
+define("hasAllTokens hasAllToken", _build_search(True), (2, 3))

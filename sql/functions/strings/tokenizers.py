@@ -1,4 +1,4 @@
-"""The tokenizers of text indexes and of the functions that look for tokens, as they are written."""
+"""Parses the tokenizers of text indexes and of token functions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sql.grammar.syntax_tree import Function, Identifier, Literal, Node
 from sql.grammar.tokens import not_implemented
 
 Arguments = tuple[float | str, ...]
-"""As ``parts.skip_indexes.tokenizers`` has them."""
+"""A tokenizer's name and parameters, as ``parts.skip_indexes.tokenizers`` takes them."""
 _DEFAULT_NGRAM = 3
 
 
 def parse_tokenizer(node: Node) -> Arguments:
-    """``splitByNonAlpha``, ``'splitByNonAlpha'``, ``ngrams(3)``, … Raises ``UserError`` 36, 48."""
+    """Parses ``splitByNonAlpha``, ``'splitByNonAlpha'``, ``ngrams(3)``, … Raises ``UserError`` 36, 48."""
     match node:
         case Identifier((name,)):
             values: Sequence[Node] = ()
@@ -39,7 +39,7 @@ def parse_tokenizer(node: Node) -> Arguments:
         case ("splitByString", ()):
             return (name, " ")
         case ("splitByString", (separators,)):
-            texts = [text.value for text in _listed(separators) if isinstance(text, Literal)]
+            texts = [text.value for text in _array_members(separators) if isinstance(text, Literal)]
             if not texts or not all(isinstance(text, str) and text for text in texts):
                 message = (
                     "Incorrect parameter of tokenizer 'splitByString': separators must be texts that are not empty"
@@ -53,5 +53,5 @@ def parse_tokenizer(node: Node) -> Arguments:
     raise UserError("BAD_ARGUMENTS", f"Unknown tokenizer: '{name}'")
 
 
-def _listed(node: Node) -> Sequence[Node]:
+def _array_members(node: Node) -> Sequence[Node]:
     return node.args if isinstance(node, Function) and node.name == "array" else ()

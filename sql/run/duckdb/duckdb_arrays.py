@@ -19,7 +19,7 @@ from parts.types import (
     NullableType,
     TupleType,
 )
-from sql.typing.duckdb.engine_types import duckdb_type, told_apart
+from sql.typing.duckdb.engine_types import duckdb_type, make_names_distinct
 
 
 def find_incoming_type(type_: DataType) -> str:
@@ -64,7 +64,7 @@ def find_readable_type(type_: pa.DataType, *, is_inner: bool = False) -> pa.Data
     if pa.types.is_list(type_):
         return pa.list_(type_.value_field.with_type(inner(type_.value_type)))
     if pa.types.is_struct(type_):
-        names = told_apart([field.name for field in type_])
+        names = make_names_distinct([field.name for field in type_])
         return pa.struct([pa.field(name, inner(field.type)) for name, field in zip(names, type_, strict=True)])
     return type_
 
@@ -85,7 +85,7 @@ def _list_of(key: pa.DataType, value: pa.DataType) -> pa.DataType:
 
 def has_other_form(type_: pa.DataType) -> bool:
     """Whether DuckDB gets values of the type in another form than the storage's."""
-    if pa.types.is_map(type_) or (pa.types.is_struct(type_) and told_apart(names := type_.names) is not names):
+    if pa.types.is_map(type_) or (pa.types.is_struct(type_) and make_names_distinct(names := type_.names) is not names):
         return True
     return any(has_other_form(type_.field(n).type) for n in range(type_.num_fields))
 
@@ -97,7 +97,7 @@ def engine_form(array: pa.Array) -> pa.Array:
         return array
     if pa.types.is_struct(type_):
         parts = [engine_form(part) for part in array.flatten()]
-        return pa.StructArray.from_arrays(parts, told_apart(type_.names), mask=array.is_null())
+        return pa.StructArray.from_arrays(parts, make_names_distinct(type_.names), mask=array.is_null())
     if pa.types.is_map(type_):
         values = pa.StructArray.from_arrays([engine_form(array.keys), engine_form(array.items)], ["key", "value"])
     else:

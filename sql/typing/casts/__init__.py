@@ -1,1 +1,1 @@
-"""Values of one type as another."""
+"""Conversions of values from one type to another."""

@@ -1,8 +1,7 @@
 """Conversions between ClickHouse types, as DuckDB expressions.
 
-``convert_to_supertype`` is the lossless conversion to a supertype; ``cast_to`` is CAST and the ``toT`` functions:
-integers wrap around when narrowed, floats are truncated, text is parsed strictly, instants go through the zone of their
-type.
+``convert_to_supertype`` converts without loss to a supertype. ``cast_to`` is CAST and the ``toT`` functions: narrowed
+integers wrap around, floats are truncated, texts are parsed strictly, instants go through the zone of their type.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _EPOCH = "TIMESTAMP '1970-01-01'"
 
 
 def convert_to_supertype(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
-    """The value's text as the engine type of ``target``, its supertype."""
+    """Returns the value as the DuckDB type of ``target``, a supertype of its own."""
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if source == goal:
         return value.number
@@ -102,10 +101,12 @@ def _convert_composite(value: Typed, source: DataType, goal: DataType, zone: str
         return tuple_sql(goal, parts)
     assert isinstance(source, MapType)
     assert isinstance(goal, MapType)
-    return _map(value, source, goal, lambda element, wanted: convert_to_supertype(element, wanted, zone))
+    return _convert_map(value, source, goal, lambda element, wanted: convert_to_supertype(element, wanted, zone))
 
 
-def _map(value: Typed, source: MapType, goal: MapType, converted: Callable[[Typed, DataType], Fragment]) -> Fragment:
+def _convert_map(
+    value: Typed, source: MapType, goal: MapType, converted: Callable[[Typed, DataType], Fragment]
+) -> Fragment:
     if isinstance(source.key, NothingType):
         return cast("[]", goal)
     pairs = ((source.key, goal.key), (source.value, goal.value))
@@ -119,7 +120,7 @@ def _map(value: Typed, source: MapType, goal: MapType, converted: Callable[[Type
 
 
 def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
-    """The text of CAST(value AS target), for any pair ClickHouse converts. Raises ``UserError`` 70 or 48 otherwise."""
+    """Compiles CAST(value AS target) for all pairs that ClickHouse converts. Raises ``UserError`` 48, 70."""
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if source == goal:
         return value.number
@@ -138,16 +139,19 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment
     if sql is None and isinstance(source, (ArrayType, TupleType, MapType)) and type(source) is type(goal):
         sql = _cast_composite(value, source, goal, zone)
     if sql is None and isinstance(source, ArrayType) and isinstance(goal, MapType):
-        sql = _map_of_pairs(value, source, goal, zone)
+        sql = _pairs_to_map(value, source, goal, zone)
     if sql is None and isinstance(source, TupleType) and isinstance(goal, MapType):
-        sql = bind_value(value.sql, "sides", lambda sides: _map_of_arrays(Typed(sides, source), source, goal, zone))
+        sql = bind_value(value.sql, "sides", lambda sides: _arrays_to_map(Typed(sides, source), source, goal, zone))
     if sql is None:
         raise UserError("CANNOT_CONVERT_TYPE", f"Conversion from {value.type} to {target} is not supported")
     return sql
 
 
 def cast_checked(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
-    """As :func:`cast_to`; a wrong text is NULL in a Nullable type, a NULL is error 349 in one that is not."""
+    """Compiles CAST, with NULL for an invalid text in a Nullable type.
+
+    A NULL in a type that is not Nullable is error 349.
+    """
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if target.is_nullable and isinstance(source, StringType) and isinstance(goal, SPELLED):
         return value_or_null(Typed(value.number, source), goal, zone)
@@ -177,12 +181,12 @@ def _cast_composite(value: Typed, source: DataType, goal: DataType, zone: str) -
         ]
         return tuple_sql(goal, parts)
     if isinstance(source, MapType) and isinstance(goal, MapType):
-        return _map(value, source, goal, lambda element, wanted: cast_checked(element, wanted, zone))
+        return _convert_map(value, source, goal, lambda element, wanted: cast_checked(element, wanted, zone))
     return cast(value.sql, goal)
 
 
-def _map_of_pairs(value: Typed, source: ArrayType, goal: MapType, zone: str) -> Fragment | None:
-    """Of an array of tuples of two."""
+def _pairs_to_map(value: Typed, source: ArrayType, goal: MapType, zone: str) -> Fragment | None:
+    """Converts an array of pairs to a map; ``None`` for other arrays."""
     if isinstance(source.inner, NothingType):
         return cast("[]", goal)
     if not isinstance(source.inner, TupleType) or len(source.inner.elements) != 2:
@@ -196,8 +200,8 @@ def _map_of_pairs(value: Typed, source: ArrayType, goal: MapType, zone: str) -> 
     return fragment("list_transform({}, lambda x: {})", value.sql, entry)
 
 
-def _map_of_arrays(value: Typed, source: TupleType, goal: MapType, zone: str) -> Fragment:
-    """Of a tuple of the array of keys and that of their values."""
+def _arrays_to_map(value: Typed, source: TupleType, goal: MapType, zone: str) -> Fragment:
+    """Converts a tuple (array of keys, array of values) to a map. Raises ``UserError`` 53, 70."""
     arrays = [inner for _, inner in source.elements if isinstance(inner, ArrayType)]
     if len(source.elements) != 2 or len(arrays) != 2:
         raise UserError("TYPE_MISMATCH", f"CAST AS Map needs a tuple of two arrays, not {source}")
@@ -216,6 +220,7 @@ def _map_of_arrays(value: Typed, source: TupleType, goal: MapType, zone: str) ->
 
 
 def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:
+    """Compiles the cast of a value that is no string or composite; ``None`` if there is none."""
     if isinstance(goal, BoolType) and (is_number(source) or isinstance(source, (EnumType, IPv4Type))):
         return fragment("({} <> 0)", value.sql)
     if isinstance(goal, BoolType) and isinstance(source, (UUIDType, IPv6Type)):
@@ -230,7 +235,7 @@ def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> F
         return _to_real(value, source, goal)
     if isinstance(source, EnumType) and isinstance(goal, (DateType, Date32Type, DateTimeType)):
         number = fragment("CAST({} AS BIGINT)", value.sql)
-        return wrap_seconds(number) if isinstance(goal, DateTimeType) else _day_of_number(number, goal)
+        return wrap_seconds(number) if isinstance(goal, DateTimeType) else _number_to_day(number, goal)
     if isinstance(goal, (DateType, Date32Type)):
         return to_date(value, source, goal, zone)
     if isinstance(goal, (DateTimeType, DateTime64Type)):
@@ -247,7 +252,7 @@ def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> F
     return None
 
 
-def _day_of_number(number: Fragment, goal: DataType) -> Fragment:
+def _number_to_day(number: Fragment, goal: DataType) -> Fragment:
     return (
         wrap_day(number)
         if isinstance(goal, DateType)
@@ -262,17 +267,20 @@ def _to_enum(value: Typed, source: DataType, goal: EnumType) -> Fragment | None:
         arms = join_fragments(" ", [fragment("WHEN {} THEN {}", old, new) for old, new in numbers.items()])
         return cast(
             fragment(
-                "CASE {} {} ELSE error('pando:691:Unknown element of {}') END", value.sql, arms, _plain(goal.name)
+                "CASE {} {} ELSE error('pando:691:Unknown element of {}') END",
+                value.sql,
+                arms,
+                _escape_quotes(goal.name),
             ),
             goal,
         )
     if not isinstance(source, (IntegerType, FloatType, BoolType)):
         return None
-    return bind_value(value.number, "number", lambda number: _enum_of_number(number, source, goal))
+    return bind_value(value.number, "number", lambda number: _number_to_enum(number, source, goal))
 
 
-def _enum_of_number(sql: Fragment, source: DataType, goal: EnumType) -> Fragment:
-    """The fraction of a float is cut off, NaN is 0."""
+def _number_to_enum(sql: Fragment, source: DataType, goal: EnumType) -> Fragment:
+    """Converts a number to an Enum; a float loses its fraction, NaN is 0."""
     number = sql if isinstance(source, IntegerType) else fragment("CAST({} AS INTEGER)", sql)
     if isinstance(source, FloatType):
         number = fragment("(CASE WHEN isnan({0}) THEN 0 ELSE TRY_CAST(trunc({0}) AS INTEGER) END)", sql)
@@ -290,13 +298,14 @@ def _enum_of_number(sql: Fragment, source: DataType, goal: EnumType) -> Fragment
     )  # fmt: skip
 
 
-def _plain(name: str) -> str:
+def _escape_quotes(name: str) -> str:
     return name.replace("'", "''")
 
 
 def _to_real(value: Typed, source: DataType, goal: DataType) -> Fragment | None:
+    """Casts to a float or Decimal; ``None`` if there is no such cast. Raises ``UserError`` 44."""
     if isinstance(source, FloatType) and isinstance(goal, DecimalType):
-        return _decimal_of_float(value.sql, source, goal)
+        return _float_to_decimal(value.sql, source, goal)
     if isinstance(source, DecimalType) and isinstance(goal, DecimalType) and source.scale > goal.scale:
         return cast(fragment("trunc({}, {})", value.sql, goal.scale), goal)
     if goal == FloatType(32) and source == FloatType(64):
@@ -304,7 +313,7 @@ def _to_real(value: Typed, source: DataType, goal: DataType) -> Fragment | None:
     if is_number(source) or (isinstance(source, EnumType) and isinstance(goal, FloatType)):
         return cast(value.sql, goal)
     if isinstance(source, DateTime64Type):
-        return _real_of_instant(value.sql, source, goal)
+        return _instant_to_real(value.sql, source, goal)
     if is_date_or_time(source) and isinstance(goal, DecimalType):
         raise UserError("ILLEGAL_COLUMN", f"Illegal column {source} of first argument of a conversion to {goal}")
     if isinstance(source, (DateType, Date32Type)):
@@ -312,8 +321,8 @@ def _to_real(value: Typed, source: DataType, goal: DataType) -> Fragment | None:
     return cast(fragment("(epoch_us({}) // 1000000)", value.sql), goal) if isinstance(source, DateTimeType) else None
 
 
-def _real_of_instant(sql: Fragment, source: DateTime64Type, goal: DataType) -> Fragment:
-    """Seconds since the epoch; digits behind a decimal's scale are cut off."""
+def _instant_to_real(sql: Fragment, source: DateTime64Type, goal: DataType) -> Fragment:
+    """Returns seconds since the epoch; digits beyond a Decimal's scale are cut off."""
     digits = 9 if source.precision > 6 else 6
     ticks = fragment("epoch_{}({})", "ns" if digits == 9 else "us", sql)
     if isinstance(goal, FloatType):
@@ -324,8 +333,8 @@ def _real_of_instant(sql: Fragment, source: DateTime64Type, goal: DataType) -> F
     return cast(fragment("trunc({}, {})", exact, scale) if scale < digits else fragment("({})", exact), goal)
 
 
-def _decimal_of_float(sql: Fragment, source: FloatType, goal: DecimalType) -> Fragment:
-    """Digits behind the scale are cut off."""
+def _float_to_decimal(sql: Fragment, source: FloatType, goal: DecimalType) -> Fragment:
+    """Converts a float to a Decimal; digits beyond the scale are cut off."""
     scale = goal.scale
     units = fragment("trunc({} * CAST({} AS {}))", sql, 10**scale, duckdb_type(source))
     if scale > 15:
@@ -335,7 +344,7 @@ def _decimal_of_float(sql: Fragment, source: FloatType, goal: DecimalType) -> Fr
 
 
 def with_source_zone(target: DataType, source: DataType) -> DataType:
-    """A target that names no zone keeps the source's."""
+    """Returns ``target`` with the source's time zone if it names none."""
     zone = getattr(source, "timezone", None)
     bare = strip_nullable(target)
     if zone is None or getattr(bare, "timezone", "") is not None:
@@ -345,7 +354,7 @@ def with_source_zone(target: DataType, source: DataType) -> DataType:
 
 
 def parse_type_argument(value: Typed, function: str) -> DataType:
-    """The type a function takes as a constant string."""
+    """Parses the type that a function takes as a constant string. Raises ``UserError`` 43."""
     if not isinstance(value.value, str):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{function}: the type must be a constant string")
     return parse_type(value.value)

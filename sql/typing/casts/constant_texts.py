@@ -1,7 +1,7 @@
-"""A constant string beside a value of another type (``d >= '2020-01-01'``, ``id IN ('5')``) is a value of that type.
+"""Constant strings beside values of another type (``d >= '2020-01-01'``, ``id IN ('5')``).
 
-ClickHouse reads it once, before the query runs, so that a wrong spelling is an error even where no row is met. The
-accepted spellings are narrower than those of CAST: a Date takes no time of day.
+Such a string is a value of the other type. ClickHouse parses it once, before the query runs; so an invalid string is an
+error even if no row is read. The accepted spellings are narrower than those of CAST: a Date takes no time of day.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TRUTH = r"true|false|t|f|yes|no|y|n|on|off|1|0|enable|disable|enabled|disabled"
 
 
 def convert_constant_text(value: Typed, target: DataType, zone: str) -> Fragment:
-    """A constant string as a value of ``target``.
+    """Returns a constant string as a value of ``target``.
 
     Raises ``UserError`` with the code of ClickHouse's parser of that type (53, 38, 41, 72, 376, 467, 675, 676).
     """
@@ -48,32 +48,32 @@ def convert_constant_text(value: Typed, target: DataType, zone: str) -> Fragment
 
 
 def check_constant_text(text: str, target: DataType) -> None:
-    """Raises what :func:`convert_constant_text` raises."""
-    _check(text, strip_nullable(target))
+    """Raises the errors of :func:`convert_constant_text`."""
+    _check_spelling(text, strip_nullable(target))
 
 
-def _check(text: str, goal: DataType) -> None:
+def _check_spelling(text: str, goal: DataType) -> None:
     match goal:
         case IntegerType(signed=signed):
-            _require(r"[+-]?\d+" if signed else r"\+?\d+", text, goal)
+            _require_match(r"[+-]?\d+" if signed else r"\+?\d+", text, goal)
         case FloatType():
             has_number = re.match(r"\s*[+-]?\.?\d", text) is not None
-            _require(_REAL, text, goal, "TYPE_MISMATCH" if has_number else "CANNOT_PARSE_NUMBER")
+            _require_match(_REAL, text, goal, "TYPE_MISMATCH" if has_number else "CANNOT_PARSE_NUMBER")
         case DecimalType():
-            _require(_REAL, text, goal)
+            _require_match(_REAL, text, goal)
         case DateType() | Date32Type():
-            _require(_DAY, text, goal, "TYPE_MISMATCH" if re.match(_DAY, text) else "CANNOT_PARSE_DATE")
+            _require_match(_DAY, text, goal, "TYPE_MISMATCH" if re.match(_DAY, text) else "CANNOT_PARSE_DATE")
         case DateTimeType() | DateTime64Type():
-            _require(_INSTANT, text, goal, "CANNOT_PARSE_DATETIME")
+            _require_match(_INSTANT, text, goal, "CANNOT_PARSE_DATETIME")
         case UUIDType():
-            _require(_UUID, text, goal, "CANNOT_PARSE_UUID")
+            _require_match(_UUID, text, goal, "CANNOT_PARSE_UUID")
         case BoolType():
-            _require(_TRUTH, text, goal, "CANNOT_PARSE_BOOL")
+            _require_match(_TRUTH, text, goal, "CANNOT_PARSE_BOOL")
         case IPv4Type() | IPv6Type():
             _check_address(text, goal)
 
 
-def _require(pattern: str, text: str, goal: DataType, error: str = "TYPE_MISMATCH") -> None:
+def _require_match(pattern: str, text: str, goal: DataType, error: str = "TYPE_MISMATCH") -> None:
     if len(text) > _LONGEST_VALUE or re.fullmatch(pattern, text, re.IGNORECASE | re.ASCII) is None:
         raise UserError(error, f"Cannot convert string {text[:_LONGEST_VALUE]!r} to type {goal.name}")
 

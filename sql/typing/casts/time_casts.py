@@ -1,4 +1,4 @@
-"""Conversions to dates and times, as DuckDB expressions: instants go through the zone of their type."""
+"""Conversions to dates and times, as DuckDB expressions; instants go through their type's zone."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from sql.typing.typed_expressions import Typed
 
 
 def to_date(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:
+    """Converts a number or time to Date or Date32; ``None`` if ClickHouse does not."""
     if is_date_or_time(source):
-        return _day_of_time(value, source, goal, zone)
+        return _time_to_day(value, source, goal, zone)
     if isinstance(source, BoolType):
         return fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", value.sql)
     if not isinstance(source, (IntegerType, FloatType)):
@@ -48,7 +49,7 @@ def to_date(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragme
     )  # fmt: skip
 
 
-def _day_of_time(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment:
+def _time_to_day(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment:
     if isinstance(source, (DateType, Date32Type)):
         is_narrowed = isinstance(source, Date32Type) and isinstance(goal, DateType)
         return wrap_day(fragment("{} - DATE '1970-01-01'", value.sql)) if is_narrowed else value.sql
@@ -63,11 +64,15 @@ def _day_of_time(value: Typed, source: DataType, goal: DataType, zone: str) -> F
 
 
 def to_instant(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:
+    """Converts a number, date or time to DateTime or DateTime64; ``None`` if ClickHouse does not.
+
+    Raises ``UserError`` 44 for a Decimal to a DateTime.
+    """
     target_zone = goal.timezone or zone  # type: ignore[attr-defined]
     engine = duckdb_type(goal)
     narrow = isinstance(goal, DateTimeType)
     if isinstance(source, (DateType, Date32Type)):
-        midnight = _midnight(value, source, target_zone)
+        midnight = _start_of_day(value, source, target_zone)
         return wrap_instant(midnight) if narrow else fragment("CAST({} AS {})", midnight, engine)
     if isinstance(source, (DateTimeType, DateTime64Type)):
         if narrow:
@@ -90,12 +95,15 @@ def to_instant(value: Typed, source: DataType, goal: DataType, zone: str) -> Fra
         )
         return fragment("CAST(make_timestamp({}) AS {})", micros, engine)
     if isinstance(source, (FloatType, DecimalType)):
-        return _fractional_instant(value.sql, source, goal, engine)
+        return _fraction_to_instant(value.sql, source, goal, engine)
     return None
 
 
-def _midnight(value: Typed, source: DataType, zone: str) -> Fragment:
-    """The epoch's first day begins before it in the zones of the east: ClickHouse takes the next one."""
+def _start_of_day(value: Typed, source: DataType, zone: str) -> Fragment:
+    """Returns the beginning of a day in ``zone``.
+
+    In zones east of UTC 1970-01-01 begins before the epoch: ClickHouse takes the next day.
+    """
     day = value.sql
     if isinstance(source, DateType) and zone_epoch_offset(zone) > 0:
         day = fragment("({day} + CAST({day} = DATE '1970-01-01' AS INTEGER))", day=day)
@@ -103,15 +111,19 @@ def _midnight(value: Typed, source: DataType, zone: str) -> Fragment:
 
 
 def second_towards_epoch(sql: Fragment, source: DateTime64Type) -> Fragment:
-    """The second that ClickHouse makes a Date of, and cuts to minutes and longer: before the epoch the next one."""
+    """Cuts a DateTime64 to seconds, towards the epoch.
+
+    ClickHouse does so before it takes the date, and before it truncates to minutes and longer units.
+    """
     return truncate_instant(sql, source, 0, duckdb_type(source))
 
 
 def floor_to_second(sql: Fragment, source: DateTime64Type) -> Fragment:
+    """Cuts a DateTime64 to seconds, downwards."""
     return fragment("date_trunc('second', {})", sql) if source.precision else sql
 
 
-def _fractional_instant(sql: Fragment, source: DataType, goal: DataType, engine: str) -> Fragment:
+def _fraction_to_instant(sql: Fragment, source: DataType, goal: DataType, engine: str) -> Fragment:
     precision = goal.precision if isinstance(goal, DateTime64Type) else 0
     unit = 10 ** max(0, 6 - precision)
     if isinstance(source, FloatType) and precision > 6:
@@ -127,7 +139,7 @@ def _fractional_instant(sql: Fragment, source: DataType, goal: DataType, engine:
 
 
 def truncate_instant(sql: Fragment, source: DataType, precision: int, engine: str) -> Fragment:
-    """An instant with at most ``precision`` digits of a second."""
+    """Cuts an instant to ``precision`` decimal digits of a second."""
     have = source.precision if isinstance(source, DateTime64Type) else 0
     if have <= precision:
         return sql if engine == duckdb_type(source) else fragment("CAST({} AS {})", sql, engine)

@@ -1,8 +1,8 @@
-"""Floats in keys and sets: ClickHouse hashes and compares their bits, so 0.0 and -0.0 are two values there.
+"""Floats in keys and sets, compared by their bits: 0.0 and -0.0 are two values to ClickHouse.
 
-DuckDB's GROUP BY, DISTINCT, IN, joins and set operations take them for one. Where a type has floats inside, those get
-:func:`bits_of`, whole numbers instead of floats, and :func:`of_bits` gives the values back. Comparisons (``=``, ``<``),
-ORDER BY and PARTITION BY of windows compare numbers in both engines.
+DuckDB's GROUP BY, DISTINCT, IN, joins and set operations take them for one. There, types that contain floats go through
+:func:`floats_to_bits`, which replaces floats by integers; :func:`bits_to_floats` restores the values. Comparisons
+(``=``, ``<``), ORDER BY and PARTITION BY of windows compare numbers in ClickHouse as in DuckDB.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sql.typing.typed_expressions import quote_identifier, string_literal
 
 
 def has_floats(type_: DataType) -> bool:
+    """Tells whether a type is a float or contains floats."""
     match strip_nullable(type_):
         case FloatType():
             return True
@@ -27,66 +28,74 @@ def has_floats(type_: DataType) -> bool:
     return False
 
 
-def bits_of(sql: Fragment, type_: DataType) -> Fragment:
-    """The value with the bits of each float in it as an integer; ``sql`` itself where there are no floats."""
-    return _mapped(sql, type_, {32: "CAST(CAST({} AS BIT) AS UINTEGER)", 64: "CAST(CAST({} AS BIT) AS UBIGINT)"})
+def floats_to_bits(sql: Fragment, type_: DataType) -> Fragment:
+    """Returns the value with each float in it as the integer of its bits.
+
+    Without floats that is ``sql`` itself.
+    """
+    return _map_floats(sql, type_, {32: "CAST(CAST({} AS BIT) AS UINTEGER)", 64: "CAST(CAST({} AS BIT) AS UBIGINT)"})
 
 
-def of_bits(sql: Fragment, type_: DataType) -> Fragment:
-    """The value of which ``sql`` is :func:`bits_of`."""
-    return _mapped(sql, type_, {32: "CAST(CAST({} AS BIT) AS FLOAT)", 64: "CAST(CAST({} AS BIT) AS DOUBLE)"})
+def bits_to_floats(sql: Fragment, type_: DataType) -> Fragment:
+    """Restores the value from :func:`floats_to_bits`."""
+    return _map_floats(sql, type_, {32: "CAST(CAST({} AS BIT) AS FLOAT)", 64: "CAST(CAST({} AS BIT) AS DOUBLE)"})
 
 
 def has_floats_inside(type_: DataType) -> bool:
-    """Whether an array, map or tuple has floats. DuckDB's aggregates, DISTINCT ON and ASOF give 0.0 for -0.0 there."""
+    """Tells whether an array, map or tuple contains floats.
+
+    DuckDB's aggregates, DISTINCT ON and ASOF return 0.0 for -0.0 there.
+    """
     return has_floats(type_) and not isinstance(strip_nullable(type_), FloatType)
 
 
-def kept(sql: Fragment, type_: DataType, aggregate: Callable[[Fragment], Fragment]) -> Fragment:
-    """What ``aggregate`` chooses among values ``sql``, with the signs of zeros inside arrays, maps and tuples."""
+def keep_zero_signs(sql: Fragment, type_: DataType, aggregate: Callable[[Fragment], Fragment]) -> Fragment:
+    """Applies an aggregate that chooses a value, and keeps the signs of zeros inside the value."""
     if not has_floats_inside(type_):
         return aggregate(sql)
-    return of_bits(aggregate(bits_of(sql, type_)), type_)
+    return bits_to_floats(aggregate(floats_to_bits(sql, type_)), type_)
 
 
-def _mapped(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragment:
-    """``sql`` with the template for its width around each float in it."""
+def _map_floats(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragment:
+    """Applies the template for its width to each float in the value."""
     if not has_floats(type_):
         return sql
     match strip_nullable(type_):
         case FloatType(width):
             return fragment(of_width[width], sql)
         case ArrayType(inner):
-            return fragment("list_transform({}, lambda b: {})", sql, _mapped(leaf("b"), inner, of_width))
+            return fragment("list_transform({}, lambda b: {})", sql, _map_floats(leaf("b"), inner, of_width))
         case MapType(key, value):
             pair = TupleType((("key", key), ("value", value)))
-            return fragment("list_transform({}, lambda b: {})", sql, _mapped(leaf("b"), pair, of_width))
+            return fragment("list_transform({}, lambda b: {})", sql, _map_floats(leaf("b"), pair, of_width))
         case TupleType(elements):
             fields = []
             for position, (name, inner) in enumerate(elements, 1):
                 label = name or str(position)
                 field = fragment("struct_extract({}, {})", sql, string_literal(label))
-                fields.append(fragment("{} := {}", quote_identifier(label), _mapped(field, inner, of_width)))
+                fields.append(fragment("{} := {}", quote_identifier(label), _map_floats(field, inner, of_width)))
             return fragment("struct_pack({})", join_fragments(", ", fields))
     raise AssertionError(type_)
 
 
-def with_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
-    """The query of columns ``c0, c1, …`` with bits for floats."""
-    return _columns(query, types, bits_of)
+def select_float_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
+    """Returns a query of columns ``c0, c1, …`` with bits instead of floats."""
+    return _map_columns(query, types, floats_to_bits)
 
 
-def without_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
-    """The query of which ``query`` is :func:`with_bits`."""
-    return _columns(query, types, of_bits)
+def select_floats_from_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
+    """Restores the floats of a query made by :func:`select_float_bits`."""
+    return _map_columns(query, types, bits_to_floats)
 
 
-def _columns(query: Fragment, types: Sequence[DataType], change: Callable[[Fragment, DataType], Fragment]) -> Fragment:
+def _map_columns(
+    query: Fragment, types: Sequence[DataType], change: Callable[[Fragment, DataType], Fragment]
+) -> Fragment:
     names = [f"c{position}" for position in range(len(types))]
     columns = (fragment("{} AS {}", change(leaf(name), type_), name) for name, type_ in zip(names, types, strict=True))
     return fragment("SELECT {} FROM ({})", join_fragments(", ", columns), query)
 
 
 def distinct_by_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
-    """The different rows of a query of columns ``c0, c1, …``."""
-    return without_bits(fragment("SELECT DISTINCT * FROM ({})", with_bits(query, types)), types)
+    """Returns the distinct rows of a query of columns ``c0, c1, …``, comparing floats by bits."""
+    return select_floats_from_bits(fragment("SELECT DISTINCT * FROM ({})", select_float_bits(query, types)), types)

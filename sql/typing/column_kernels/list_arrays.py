@@ -1,8 +1,8 @@
-"""Arrow's lists taken apart into one array of all values and where each list begins, and put together again.
+"""Arrow lists as one array of all values with offsets, and operations on all lists at once.
 
-What is asked of the values of each list (how many, which first, in what order) is asked of all values at once, which
-lie list by list. Equal values of a batch have equal *codes*, small numbers; a list's number before
-the code makes a *key* of it, so that lists are told apart by sorting, or by counting, keys.
+Questions about each list's values (how many, which first, in what order) are answered for all values at once, which lie
+list by list. Equal values of a batch have equal *codes*, small integers. A list's number followed by the code makes a
+*key*, so sorting or counting keys keeps the lists apart.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 from sql.typing.column_kernels.kernels import text_offsets, validity_buffer
 
 MAX_FLAGS = 64
-_MOST_BITS = 63
-_MOST_SPAN = 1 << 34
-_DENSE = 8
-"""Flags for each key that there might be, if these are so many times as many as there are, cost less than sorting."""
+_MAX_BITS = 63
+_MAX_SPAN = 1 << 34
+_DENSE_FACTOR = 8
+"""Up to this many possible keys per actual key, an array of flags costs less than sorting."""
 
 
 @dataclass(frozen=True)
 class ListValues:
-    """``values`` of all lists of ``given``; those of the list ``i`` are from ``offsets[i]`` on."""
+    """The ``values`` of all lists of ``given``; list ``i`` begins at ``offsets[i]``."""
 
     given: pa.Array
     values: pa.Array
@@ -43,30 +43,33 @@ class ListValues:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Of each value in its list, from 0."""
+        """The position of each value in its list, from 0."""
         return np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
 
     def counts(self, found: np.ndarray) -> np.ndarray:
-        """How many values of each list are ``found``."""
+        """Returns how many values of each list are ``found``."""
         counted = np.zeros(len(found) + 1, np.int32)
         np.cumsum(found, out=counted[1:])
         return counted[self.offsets[1:]] - counted[self.offsets[:-1]]
 
     def where(self, kept: np.ndarray) -> pa.Array:
-        """Lists of the values that are kept."""
+        """Returns lists of the values that are kept."""
         if kept.all():
             return self.like(self.values)
         return self.like(self.values.filter(pa.array(kept)), self.counts(kept))
 
     def between(self, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
-        """Lists of the values from one place in each list to another."""
+        """Returns lists of the values between two positions of each list."""
         lengths = np.maximum(ends - begins, 0)
         offsets = _offsets(lengths)
         numbers = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1] + begins - offsets[:-1], lengths)
         return self.like(self.values.take(pa.array(numbers)), lengths)
 
     def flags(self, coded: np.ndarray, most: int) -> np.ndarray:
-        """Of each list a bit for each code that its values have; all are below ``most``, at most ``MAX_FLAGS``."""
+        """Returns one integer a list, with the bits of the codes of its values set.
+
+        All codes are below ``most``, which is at most ``MAX_FLAGS``.
+        """
         kind = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if most <= np.dtype(kind).itemsize * 8)
         some = self.lengths > 0
         result = np.zeros(len(self.given), kind)
@@ -76,13 +79,13 @@ class ListValues:
         return result
 
     def like(self, values: pa.Array, lengths: np.ndarray | None = None) -> pa.Array:
-        """Lists of these values, as long as they are or of ``lengths``, NULL where ``given`` is."""
+        """Returns lists of these values, as long as ``given`` or of ``lengths``, NULL where ``given`` is."""
         offsets = self.offsets if lengths is None else _offsets(lengths)
         parts = [self._nulls, pa.py_buffer(offsets.astype(np.int32))]
         return pa.Array.from_buffers(pa.list_(values.type), len(self.given), parts, children=[values])
 
     def column(self, values: np.ndarray, type_: pa.DataType) -> pa.Array:
-        """A value of fixed width for each list, NULL where ``given`` is."""
+        """Returns one value of fixed width for each list, NULL where ``given`` is NULL."""
         if pa.types.is_boolean(type_):
             data = pa.py_buffer(np.packbits(values, bitorder="little"))
         else:
@@ -101,25 +104,32 @@ def _offsets(lengths: np.ndarray) -> np.ndarray:
 
 
 def repeat_positions(lengths: np.ndarray) -> np.ndarray:
-    """Each place so many times; narrow numbers are repeated in a third of the time of others."""
+    """Repeats each position as often as ``lengths`` says.
+
+    Narrow integers are repeated in a third of the time of wide ones.
+    """
     return np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
 
 
 def build_lists(given: pa.Array) -> ListValues:
+    """Takes an Arrow list array apart."""
     offsets = text_offsets(given).astype(np.int64) if len(given) else np.zeros(1, np.int64)
     first = int(offsets[0])
     return ListValues(given, given.values.slice(first, int(offsets[-1]) - first), offsets - first)
 
 
 def repeated(elements: pa.Array, rows: int) -> pa.Array:
-    """The list of these for each row."""
+    """Returns the same list for each row."""
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(len(elements)))
     places = np.tile(np.arange(len(elements)), rows)
     return pa.ListArray.from_arrays(offsets, elements.take(pa.array(places)))
 
 
 def interleave(pieces: Sequence[pa.Array], rows: int) -> pa.Array:
-    """One value of each piece for the first row, then for the next; of a constant there is one for all."""
+    """Returns one value of each piece for the first row, then for the next row, and so on.
+
+    A piece with a single value serves for all rows.
+    """
     if len(pieces) == 1 and len(pieces[0]) == rows:
         return pieces[0]
     begins = np.cumsum([0, *(len(piece) for piece in pieces)])[:-1]
@@ -129,11 +139,13 @@ def interleave(pieces: Sequence[pa.Array], rows: int) -> pa.Array:
 
 
 def value_codes(arrays: Sequence[pa.Array], *, ranked: bool = False) -> tuple[list[np.ndarray], int]:
-    """The codes of the values of arrays of one type, if ``ranked`` in the values' order, and a number above them all.
-    NULL has the greatest."""
+    """Returns the codes of the values of arrays of one type, and a bound above them all.
+
+    With ``ranked`` the codes follow the order of the values. NULL has the greatest code.
+    """
     whole = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
     nulls = np.asarray(pc.is_null(whole)) if whole.null_count else None
-    coded, most = _ranges(whole) or _numbered(whole, ranked)
+    coded, most = _distance_codes(whole) or _dictionary_codes(whole, ranked)
     if nulls is not None:
         coded = np.where(nulls, most, coded)
         most += 1
@@ -141,20 +153,20 @@ def value_codes(arrays: Sequence[pa.Array], *, ranked: bool = False) -> tuple[li
     return np.split(coded, ends), most
 
 
-def have_spread_codes(arrays: Sequence[pa.Array]) -> bool:
-    """Whether their values are whole numbers, all known, too far apart to be codes."""
+def are_far_apart(arrays: Sequence[pa.Array]) -> bool:
+    """Tells whether all values are integers without NULLs, too far apart to serve as codes."""
     if not all(pa.types.is_integer(array.type) and not array.null_count for array in arrays):
         return False
     bounds = [pc.min_max(array) for array in arrays if len(array)]
-    return bool(bounds) and _span(bounds) > _MOST_SPAN
+    return bool(bounds) and _value_span(bounds) > _MAX_SPAN
 
 
-def _span(bounds: Sequence[pa.Scalar]) -> int:
+def _value_span(bounds: Sequence[pa.Scalar]) -> int:
     return max(both["max"].as_py() for both in bounds) - min(both["min"].as_py() for both in bounds) + 1
 
 
-def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
-    """Of whole numbers that are not too far apart: their distances from the least."""
+def _distance_codes(whole: pa.Array) -> tuple[np.ndarray, int] | None:
+    """Returns the distances of integers from the least one as codes, unless they are too far apart."""
     if pa.types.is_date32(whole.type):
         whole = whole.view(pa.int32())
     if not pa.types.is_integer(whole.type):
@@ -162,8 +174,8 @@ def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
     if whole.null_count == len(whole):
         return np.zeros(len(whole), np.int64), 1
     both = pc.min_max(whole)
-    least, span = both["min"].as_py(), _span([both])
-    if span > _MOST_SPAN:
+    least, span = both["min"].as_py(), _value_span([both])
+    if span > _MAX_SPAN:
         return None
     buffer, width = whole.buffers()[1], whole.type.bit_width // 8
     numbers = np.frombuffer(buffer, whole.type.to_pandas_dtype(), len(whole), whole.offset * width)
@@ -172,8 +184,8 @@ def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
     return numbers.astype(np.int64) - least, span
 
 
-def _numbered(whole: pa.Array, ranked: bool) -> tuple[np.ndarray, int]:
-    """The places of values among those that are there."""
+def _dictionary_codes(whole: pa.Array, ranked: bool) -> tuple[np.ndarray, int]:
+    """Returns the positions of values among the distinct values as codes."""
     coded = whole.dictionary_encode()
     indices = np.asarray(coded.indices.fill_null(0) if coded.indices.null_count else coded.indices)
     most = max(1, len(coded.dictionary))
@@ -185,59 +197,61 @@ def _numbered(whole: pa.Array, ranked: bool) -> tuple[np.ndarray, int]:
 
 
 def sort_keys(keys: np.ndarray, most: int) -> np.ndarray:
-    """The numbers of the keys in their order, equal ones as they stand."""
+    """Returns the order of the keys; the sort is stable."""
     bits = len(keys).bit_length()
-    return _sorted(keys, most, bits) & ((1 << bits) - 1)
+    return _sort_with_positions(keys, most, bits) & ((1 << bits) - 1)
 
 
-def _sorted(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
-    """The keys, all below ``most``, in order, each with its number in so many bits behind it: numbers by themselves are
-    sorted several times as fast as with what belongs to them."""
-    packed = (_narrow(keys, most, bits) << bits) | np.arange(len(keys))
+def _sort_with_positions(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
+    """Returns the keys in order, each with its position in the low ``bits``; all are below ``most``.
+
+    Plain integers are sorted several times as fast as integers with a payload.
+    """
+    packed = (_narrow_keys(keys, most, bits) << bits) | np.arange(len(keys))
     packed.sort()
     return packed
 
 
-def _narrow(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
-    """The keys, or where these leave no room for so many more bits their numbers among all that are there."""
-    has_room = most.bit_length() + bits <= _MOST_BITS
+def _narrow_keys(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
+    """Returns the keys, or their ranks among all keys if ``bits`` more bits would not fit."""
+    has_room = most.bit_length() + bits <= _MAX_BITS
     return keys if has_room else np.unique(keys, return_inverse=True)[1]
 
 
 def first_occurrences(keys: np.ndarray, most: int) -> np.ndarray:
-    """Which keys are there for the first time."""
+    """Tells which keys occur for the first time."""
     bits = len(keys).bit_length()
-    packed = _sorted(keys, most, bits)
+    packed = _sort_with_positions(keys, most, bits)
     ordered = packed >> bits
     is_new = np.diff(ordered, prepend=-1) != 0
-    return _marked(packed[is_new] & ((1 << bits) - 1), len(keys))
+    return _mark_positions(packed[is_new] & ((1 << bits) - 1), len(keys))
 
 
 def first_shared_occurrences(keys: np.ndarray, others: np.ndarray, most: int) -> np.ndarray:
-    """Which keys are there for the first time and among the others, too."""
+    """Tells which keys occur for the first time and also among ``others``."""
     both = np.concatenate([others, keys])
     bits = len(both).bit_length()
     is_own = np.arange(len(both)) >= len(others)
-    packed = _sorted((_narrow(both, most, bits + 1) << 1) | is_own, 0, bits)
-    follows = np.flatnonzero(_follows(packed >> bits)) + 1
-    return _marked((packed[follows] & ((1 << bits) - 1)) - len(others), len(keys))
+    packed = _sort_with_positions((_narrow_keys(both, most, bits + 1) << 1) | is_own, 0, bits)
+    follows = np.flatnonzero(_follow_their_even(packed >> bits)) + 1
+    return _mark_positions((packed[follows] & ((1 << bits) - 1)) - len(others), len(keys))
 
 
-def _follows(ordered: np.ndarray) -> np.ndarray:
-    """Which numbers but the first one are odd, with the even one below them just before."""
+def _follow_their_even(ordered: np.ndarray) -> np.ndarray:
+    """Tells which numbers but the first are odd and directly follow the even number below them."""
     return (np.diff(ordered) == 1) & (ordered[1:] & 1 == 1)
 
 
-def _marked(numbers: np.ndarray, count: int) -> np.ndarray:
+def _mark_positions(numbers: np.ndarray, count: int) -> np.ndarray:
     marked = np.zeros(count, bool)
     marked[numbers] = True
     return marked
 
 
-def others_among_keys(keys: np.ndarray, others: np.ndarray, most: int, *, missing: bool) -> np.ndarray:
-    """Of the others those that are among the keys, or those that are ``missing``; all are below ``most``."""
-    if most <= _DENSE * (len(keys) + len(others)):
-        return others[_marked(keys, most)[others] != missing]
+def select_shared_keys(keys: np.ndarray, others: np.ndarray, most: int, *, missing: bool) -> np.ndarray:
+    """Returns the other keys that occur in ``keys``, or do not if ``missing``; all are below ``most``."""
+    if most <= _DENSE_FACTOR * (len(keys) + len(others)):
+        return others[_mark_positions(keys, most)[others] != missing]
     ordered = np.concatenate([[-3], keys << 1, (others << 1) | 1])
     ordered.sort()
     found = np.diff(ordered) > 1 if missing else np.diff(ordered) == 1

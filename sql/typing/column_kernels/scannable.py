@@ -1,8 +1,8 @@
-"""Values that a scan may compute of its columns, with Arrow and NumPy and a batch at a time.
+"""Values that a scan can compute from its columns, with Arrow and NumPy, a batch at a time.
 
-DuckDB computes by vectors of 2048 values, and what it has no function for takes macros, or a kernel that is handed
-every vector: over a batch the same costs a tenth. So a value that is made of nothing but columns of a table is a
-column that the scan adds (``sql.compile.scan_columns``); of anything else DuckDB computes it.
+DuckDB computes vectors of 2048 values. What it has no function for takes macros, or a kernel that gets every vector;
+over a batch the same costs a tenth. So a value that depends on columns of one table alone becomes a column that the
+scan adds (``sql.compile.scan_columns``). DuckDB computes all other values.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from sql.typing.duckdb.bound_values import BoundFragment
 from sql.typing.duckdb.sql_fragments import SCANNABLE, Fragment, fragment
 
 _ROWS_AT_ONCE = 65_536
-"""Kernels hold several columns of as many values for a moment."""
+"""Rows computed at a time; kernels briefly hold several columns of this size."""
 _ELEMENTS_AT_ONCE = 2 * _ROWS_AT_ONCE
-"""Of arrays."""
+"""Elements of arrays computed at a time."""
 _LEAST_ROWS, _SAMPLE_ROWS, _ROWS_PER_TEXT = 2048, 512, 3
-"""Of texts that are worth a dictionary."""
+"""Bounds on the texts that are worth a dictionary."""
 MIN_REPEATS_FOR_DICTIONARY = 16
-"""Times that a text comes where even what is computed soon is worth it."""
+"""Repetitions of each text from which a dictionary pays even for cheap functions."""
 _FEW_NUMBERS = (pa.uint8(), pa.int8())
 Compute = Callable[..., pa.Array]
 Rest = Callable[[Fragment], Fragment]
 
 
 class Scannable(Fragment):
-    """``sql`` is a function of ``values`` alone; ``compute`` is the same of columns in their storage types, and gives
-    ``result``.
+    """An expression that a scan can compute: ``sql`` is a function of ``values`` alone.
 
-    ``compute`` gives NULL for NULL, never fails, and has no effects. A dictionary is no concern of it. What DuckDB does
-    as well (not ``is_worth_it``) the scan computes only where it computes something else of it. Where texts come
-    ``worth_at`` times it takes longer than to find the different ones (0: never).
+    ``compute`` is the same function over columns in their storage types, and returns ``result``. It returns NULL for
+    NULL, never fails, has no side effects, and never sees a dictionary. If DuckDB is as fast (not ``is_worth_it``), the
+    scan computes the value only as input of another. If texts repeat ``worth_at`` times, finding the distinct ones is
+    faster than computing all (0: never).
     """
 
     __slots__ = ("compute", "is_worth_it", "result", "values", "worth_at")
@@ -64,9 +64,10 @@ class Scannable(Fragment):
 
 
 def parse_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
-    """``sql`` of texts; or where a scan can, what ``compute`` knows, and ``rest`` of the texts that it leaves over.
+    """Lets a scan parse texts: it returns the known values, and the texts it leaves over for ``rest``.
 
-    ``compute`` gives both (:func:`known_and_left_over`); what is neither is NULL, and so is what ``sql`` makes of NULL.
+    ``sql`` parses all texts without a scan. ``compute`` returns both (:func:`known_and_left_over`); a text that is
+    neither is NULL. ``sql`` must be NULL for NULL.
     """
     read = Scannable(sql, texts, compute, pa.struct([("known", known), ("odd", pa.string())]), worth_at=2)
 
@@ -79,17 +80,18 @@ def parse_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.Da
 
 
 def parse_or_leave_over(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
-    """As :func:`parse_by_scan`; ``compute`` gives NULL for the texts that are left over."""
-    return parse_by_scan(sql, texts, partial(_known_or_odd, compute), known, rest)
+    """Lets a scan parse texts (:func:`parse_by_scan`); texts left over are NULL in ``compute``."""
+    return parse_by_scan(sql, texts, partial(_leave_over_nulls, compute), known, rest)
 
 
-def _known_or_odd(compute: Compute, texts: pa.Array) -> pa.Array:
+def _leave_over_nulls(compute: Compute, texts: pa.Array) -> pa.Array:
     known = compute(texts)
     is_odd = pc.and_(pc.is_null(known), pc.is_valid(texts)) if known.null_count > texts.null_count else None
     return known_and_left_over(known, texts, np.zeros(len(texts), bool) if is_odd is None else np.asarray(is_odd))
 
 
 def known_and_left_over(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) -> pa.Array:
+    """Returns a struct of the known values and the texts that are left over for DuckDB."""
     odd = pa.nulls(len(texts), pa.string())
     if is_odd.any():
         odd = pc.if_else(pa.array(is_odd), texts, pa.scalar(None, pa.string()))
@@ -98,16 +100,16 @@ def known_and_left_over(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanComputation:
-    """What ``compute`` makes of columns, by their names, and of what is computed of them."""
+    """A computation over columns, by their names, and over other computations."""
 
     inputs: tuple[str | ScanComputation, ...]
     compute: Compute
     result: pa.DataType
     worth_at: int = 0
     columns: tuple[str, ...] = field(init=False)
-    """All that it takes, each once."""
+    """The names of all columns that it reads, each once."""
     _steps: tuple[ScanComputation, ...] = field(init=False, repr=False)
-    """All that is computed for it and at last itself, each behind what it takes."""
+    """All computations that it needs and itself, each after its inputs."""
     _worth_at: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -125,19 +127,22 @@ class ScanComputation:
         object.__setattr__(self, "_worth_at", min(known, default=0))
 
     def type_of(self, stored: Mapping[str, pa.DataType]) -> pa.DataType:
-        """Of what ``of`` makes of columns of these types."""
+        """Returns the type of the result of :meth:`of` for columns of the given types."""
         stays = len(self.columns) == 1 and pa.types.is_dictionary(stored[self.columns[0]])
         return pa.dictionary(pa.int32(), pa.string()) if stays and pa.types.is_string(self.result) else self.result
 
     def of(self, *given: pa.Array) -> pa.Array:
-        """Of ``columns``. Of a dictionary its values are computed, and texts stay one."""
+        """Computes the value from ``columns``.
+
+        For a dictionary only the distinct values are computed, and texts stay a dictionary.
+        """
         if len(given) == 1 and pa.types.is_dictionary(given[0].type):
             values = self.of(given[0].dictionary)
             if pa.types.is_string(self.result):
                 return pa.DictionaryArray.from_arrays(given[0].indices, values, safe=False)
             return values.take(given[0].indices)
         if len(given) == 1 and self._worth_at:
-            different = _different(given[0], self._worth_at)
+            different = _encode_repeats(given[0], self._worth_at)
             if different is not None:
                 return self.of(different.dictionary).take(different.indices)
         plain = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in given]
@@ -148,15 +153,15 @@ class ScanComputation:
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
     def of_plain(self, given: Sequence[pa.Array]) -> pa.Array:
-        """Of ``columns`` that are no dictionaries, at once."""
+        """Computes the value at once from ``columns`` that are not dictionaries."""
         known: dict[str | ScanComputation, pa.Array] = dict(zip(self.columns, given, strict=True))
         for step in self._steps:
             known[step] = step.compute(*[known[value] for value in step.inputs])
         return known[self]
 
 
-def _different(array: pa.Array, times: int) -> pa.DictionaryArray | None:
-    """Texts that come so many times, or numbers of eight bits, as a dictionary."""
+def _encode_repeats(array: pa.Array, times: int) -> pa.DictionaryArray | None:
+    """Returns texts that repeat ``times`` times, or 8-bit numbers, as a dictionary; else ``None``."""
     if len(array) < _LEAST_ROWS:
         return None
     if array.type in _FEW_NUMBERS:

@@ -1,6 +1,7 @@
-"""Texts of a column eight bytes at a time: whole columns of digits and marks in a few operations on words.
+"""Text columns read eight bytes at a time, so that few operations parse whole columns.
 
-A word is a ``uint64`` whose lowest byte is the first character. What a word has beyond its text is anything."""
+A word is a ``uint64`` whose lowest byte is the first character. The bytes of a word beyond its text are arbitrary.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from sql.typing.column_kernels.kernels import text_bytes, text_offsets
 BYTES = 8
 _ZEROS = int.from_bytes(b"0" * BYTES, "little")
 _SEVEN_BITS = 0x7676767676767676
-"""Added to a byte, sets its highest bit if the byte is more than 9."""
+"""Adding it to eight bytes sets the highest bit of every byte above 9."""
 _HIGH = 0x8080808080808080
 _LOW_OF = np.array([(1 << (8 * count)) - 1 for count in range(BYTES)] + [(1 << 64) - 1], np.uint64)
 _PADDING = np.zeros(64, np.uint8)
-"""Before and behind all texts: no place that is read is further away."""
+"""Bytes before and after all texts; no access goes further."""
 _POWERS = np.array([10**count for count in range(20)], np.uint64)
 
 
@@ -37,8 +38,11 @@ class TextColumn:
         self.sizes = np.diff(offsets)[self.rows].astype(np.int64)
 
     @classmethod
-    def that_begin(cls, array: pa.Array, is_first: np.ndarray) -> TextColumn:
-        """The texts whose first byte is such a one: of most columns all, or few, which alone are looked at then."""
+    def starting_with(cls, array: pa.Array, is_first: np.ndarray) -> TextColumn:
+        """Returns the texts whose first byte is in a set.
+
+        In most columns these are all texts, or few; then only those are copied.
+        """
         rows = rows_that_begin(array, is_first)
         if len(rows) == len(array):
             return cls(array)
@@ -47,44 +51,45 @@ class TextColumn:
         return some
 
     def chosen(self, which: np.ndarray) -> TextColumn:
-        """Those of the texts for which ``which`` is true."""
+        """Returns the texts for which ``which`` is true."""
         some = object.__new__(TextColumn)
         some.count, some._data, some._words = self.count, self._data, self._words
         some.rows, some.begins, some.sizes = self.rows[which], self.begins[which], self.sizes[which]
         return some
 
     def part(self, begin: np.ndarray, end: np.ndarray) -> TextColumn:
-        """The texts between two places; empty where they are the wrong way round."""
+        """Returns the texts between two places; empty where the end lies before the beginning."""
         some = object.__new__(TextColumn)
         some.count, some._data, some._words, some.rows = self.count, self._data, self._words, self.rows
         some.begins, some.sizes = self.begins + begin, np.maximum(end - begin, 0)
         return some
 
     def places_of(self, byte: int) -> np.ndarray:
-        """Where a byte is, as ``begins`` count."""
+        """Returns the places of a byte, counted like ``begins``."""
         return np.flatnonzero(self._data == byte)
 
     def row_of(self, places: np.ndarray) -> np.ndarray:
-        """In which of the texts places are, -1 for none."""
+        """Returns the text in which each place lies, -1 if in none."""
         if not len(self.begins):
             return np.full(len(places), -1)
         row = np.searchsorted(self.begins, places, side="right") - 1
         return np.where((row >= 0) & (places < self.begins[row] + self.sizes[row]), row, -1)
 
     def words(self, place: int) -> np.ndarray:
-        """From the character at ``place`` on; of a text that is shorter anything."""
-        return self._words[self.begins + place]  # half of what ``take`` costs, which copies what is not aligned
+        """Returns the words from the character at ``place`` on."""
+        return self._words[self.begins + place]  # ``take`` copies unaligned arrays, and takes twice as long
 
     def last_words(self, behind: int = 0) -> np.ndarray:
-        """The eight characters before the last ``behind``."""
+        """Returns the eight characters before the last ``behind``."""
         return self._words[self.begins + (self.sizes - (behind + BYTES))]
 
     def bytes_at(self, place: int) -> np.ndarray:
+        """Returns the byte of each text at ``place``."""
         return self._data[self.begins + place]
 
 
 def rows_that_begin(array: pa.Array, is_first: np.ndarray) -> np.ndarray:
-    """The rows of texts whose first byte is such a one."""
+    """Returns the rows of texts whose first byte is in a set."""
     offsets, data = text_offsets(array), text_bytes(array)
     if not len(data):
         return np.empty(0, np.int64)
@@ -97,8 +102,10 @@ def rows_that_begin(array: pa.Array, is_first: np.ndarray) -> np.ndarray:
 def compute_where_first_byte(
     texts: pa.Array, is_first: np.ndarray, compute: Callable[[pa.Array], pa.Array], *, may_take_all: bool = False
 ) -> pa.Array:
-    """What ``compute`` makes of the texts whose first byte is such a one, NULL of others; ``may_take_all``: it gives
-    NULL for others itself, so that most texts need not be chosen."""
+    """Computes only the texts whose first byte is in a set; others give NULL.
+
+    ``may_take_all``: ``compute`` returns NULL for the others itself, so they need not be removed if they are few.
+    """
     rows = rows_that_begin(texts, is_first)
     if len(rows) == len(texts) or (may_take_all and len(rows) * 2 > len(texts)):
         return compute(texts)
@@ -108,27 +115,27 @@ def compute_where_first_byte(
 
 
 def low_bytes(words: np.ndarray, counts: np.ndarray | int) -> np.ndarray:
-    """The first ``counts`` characters, zero bytes behind them."""
+    """Returns the first ``counts`` characters, followed by zero bytes."""
     return words & _LOW_OF[counts]
 
 
 def high_bytes(words: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The last ``counts`` characters, zero bytes before them."""
+    """Returns the last ``counts`` characters, preceded by zero bytes."""
     return words & ~_LOW_OF[BYTES - counts]
 
 
 def digit_values(words: np.ndarray) -> np.ndarray:
-    """Digits as numbers, a byte each."""
+    """Returns digits as numbers, one in each byte."""
     return words ^ np.uint64(_ZEROS)
 
 
 def are_digits(numbers: np.ndarray) -> np.ndarray:
-    """Whether all bytes are at most 9."""
+    """Tells which words have no byte above 9."""
     return ((numbers + np.uint64(_SEVEN_BITS)) | numbers) & np.uint64(_HIGH) == 0
 
 
 def eight_digit_values(numbers: np.ndarray) -> np.ndarray:
-    """The number that eight digits spell."""
+    """Returns the numbers that eight digits spell."""
     pairs = numbers * np.uint64(10) + (numbers >> np.uint64(8))
     mask = np.uint64(0x000000FF000000FF)
     left = (pairs & mask) * np.uint64(0x000F424000000064)
@@ -137,14 +144,16 @@ def eight_digit_values(numbers: np.ndarray) -> np.ndarray:
 
 
 def two_digit_value(numbers: np.ndarray, place: int) -> np.ndarray:
-    """The number of the two digits at a place."""
+    """Returns the numbers of the two digits at a place."""
     tens, ones = numbers >> np.uint64(8 * place), numbers >> np.uint64(8 * place + 8)
     return ((tens & np.uint64(15)) * np.uint64(10) + (ones & np.uint64(15))).astype(np.int64)
 
 
 def parse_digits(texts: TextColumn, skipped: np.ndarray | int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of texts of digits alone (but for ``skipped`` characters): their value, whether it fits 64 bits, and whether they
-    are such texts, of at most 20 digits."""
+    """Parses texts of up to 20 digits, after ``skipped`` characters.
+
+    Returns their values, whether these fit 64 bits, and which texts are such numbers.
+    """
     sizes = texts.sizes - skipped
     value = np.zeros(len(sizes), np.uint64)
     is_number = (sizes > 0) & (sizes <= 20)

@@ -1,4 +1,4 @@
-"""Values that a template names several times."""
+"""Expressions that use one computed value several times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from sql.typing.duckdb.sql_fragments import HIDES_NULL, SCANNABLE, WRITE_ONCE, F
 
 
 class BoundFragment(Fragment):
-    """``sql``, or ``body`` of ``value`` where a scan makes that a column. ``keeps_null``: it is NULL for NULL."""
+    """An expression ``sql`` that uses one computed ``value`` several times.
+
+    Where a scan computes ``value`` as a column, ``body`` of that column replaces ``sql``. ``keeps_null``: the
+    expression is NULL where the value is.
+    """
 
     __slots__ = ("body", "value")
 
@@ -22,10 +26,11 @@ class BoundFragment(Fragment):
 
 
 def bind_value(value: Fragment, name: str, body: Callable[[Fragment], Fragment]) -> Fragment:
-    """``body`` of the value. A column or a literal is written wherever ``body`` names it, and costs nothing there;
-    what is computed gets the name ``name`` in a lambda, so that it is computed, and planned, once.
+    """Returns ``body`` of the value, which is computed and planned only once.
 
-    Whatever else ``body`` puts beside the value must not use ``name`` for something outside."""
+    A column or a literal is written wherever ``body`` names it, and costs nothing there. A computed value gets the name
+    ``name`` in a lambda. The SQL that ``body`` adds must not use ``name`` for anything else.
+    """
     if not value.fragments and not value.traits & WRITE_ONCE:
         return body(value)
     sql = fragment("list_transform([{}], lambda {}: {})[1]", value, name, body(fragment("{}", name)))

@@ -1,9 +1,10 @@
-"""ClickHouse's types beside those of DuckDB.
+"""The DuckDB type that carries each ClickHouse type inside a query (the *engine* type).
 
-Inside DuckDB a value has the *engine* type. It differs from the storage type of ``parts.types`` where DuckDB knows
-fewer types: DateTime and DateTime64 up to 6 digits are TIMESTAMP (microseconds), UUID, IPv6 and FixedString are BLOB,
-Enum its number, LowCardinality(T) is T, Map a list of structs of key and value (a MAP would be
-looked through for equal keys whenever one is made). The names of ClickHouse's types never reach DuckDB."""
+It differs from the storage type of ``parts.types`` where DuckDB has fewer types. DateTime, and DateTime64 up to 6
+digits, are TIMESTAMP (microseconds); UUID, IPv6 and FixedString are BLOB; an Enum is its number; LowCardinality(T) is
+T. A Map is a list of structs of key and value, because DuckDB searches a MAP for equal keys whenever one is built. The
+names of ClickHouse's types never reach DuckDB.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}
 
 
 def duckdb_type(type_: DataType) -> str:
-    """DuckDB's name of the type that carries values of ``type_`` inside a query."""
+    """Returns the name of the DuckDB type that carries values of ``type_``. Raises ``UserError`` 48."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
             return duckdb_type(inner)
@@ -76,31 +77,37 @@ def _composite_engine_type(type_: DataType) -> str:
             return f'STRUCT("key" {duckdb_type(key)}, "value" {duckdb_type(value)})[]'
         case TupleType(elements):
             fields = (
-                f'"{_doubled(name)}" {duckdb_type(inner)}'
-                for name, (_, inner) in zip(engine_names(type_), elements, strict=True)
+                f'"{_escape_quotes(name)}" {duckdb_type(inner)}'
+                for name, (_, inner) in zip(duckdb_field_names(type_), elements, strict=True)
             )
             return f"STRUCT({', '.join(fields)})"
     raise UserError("NOT_IMPLEMENTED", f"Type {type_} is not supported in queries")
 
 
-def engine_names(type_: TupleType) -> list[str]:
-    """What DuckDB calls the elements."""
-    return told_apart([name or str(position) for position, (name, _) in enumerate(type_.elements, 1)])
+def duckdb_field_names(type_: TupleType) -> list[str]:
+    """Returns DuckDB's names of a tuple's elements."""
+    return make_names_distinct([name or str(position) for position, (name, _) in enumerate(type_.elements, 1)])
 
 
-def told_apart(names: list[str]) -> list[str]:
-    """Names of a struct's fields that DuckDB, which takes ASCII letters of both cases for one, tells apart."""
+def make_names_distinct(names: list[str]) -> list[str]:
+    """Numbers the names of a struct's fields if DuckDB could not tell them apart.
+
+    DuckDB takes upper and lower case ASCII letters for the same.
+    """
     if len({name.encode().lower() for name in names}) == len(names):
         return names
     return [f"{position}^{name}" for position, name in enumerate(names, 1)]
 
 
-def _doubled(name: str) -> str:
+def _escape_quotes(name: str) -> str:
     return name.replace('"', '""')
 
 
 def duckdb_output_type(type_: DataType) -> str | None:
-    """The DuckDB type a result column is cast to so that its Arrow form is the storage type, if it is not already."""
+    """Returns the DuckDB type to which a result column is cast, or ``None``.
+
+    With it the column's Arrow form is the storage type.
+    """
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
             return duckdb_output_type(inner)

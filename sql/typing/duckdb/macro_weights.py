@@ -1,8 +1,9 @@
-"""Pando's macros in DuckDB, and how large a statement gets when DuckDB writes them out in it.
+"""Pando's DuckDB macros, and the size of a statement after DuckDB has expanded them.
 
-An argument that a macro's body names three times is there three times, with everything in it: twenty such calls in one
-another would be three billion. DuckDB cannot be interrupted while it does that, so it is foreseen: of a fragment it is
-known how many words and brackets there are when all is written out (its *weight*), and how deep its own brackets are.
+DuckDB repeats a macro's argument wherever the body names it, with everything in it. Twenty nested calls of a macro that
+names its argument three times would expand to three billion. DuckDB cannot be interrupted meanwhile, so the size is
+predicted. Each fragment knows its *weight*, the number of words and brackets after expansion, and the depth of its own
+brackets.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ _TOKEN = re.compile(r"'(?:[^']++|'')*+'|\"[^\"]*+\"|(pando_\w++)\(|([(\[{])|([)\
 _DEFINITION = re.compile(r"(\w+)\(([^)]*)\)\s+AS\s+(.*)", re.DOTALL)
 
 _definitions: dict[str, tuple[tuple[str, ...], str]] = {}
-_shares: dict[str, tuple[int, ...]] = {}
-"""By macro: how often each of its arguments is written out."""
+_repetitions: dict[str, tuple[int, ...]] = {}
+"""By macro: how often each of its arguments is repeated."""
 _CALL = re.compile(r"\b(pando_\w+|error)\(")
-_raise: dict[str, bool] = {"error": True}
-"""By macro: whether it raises errors, of itself or by others."""
+_raising: dict[str, bool] = {"error": True}
+"""By macro: whether it raises errors, itself or through other macros."""
 
 
 def define_macros(*texts: str) -> tuple[str, ...]:
-    """``name(a, b) AS body`` of each; a macro may use those of any module."""
+    """Registers definitions ``name(a, b) AS body``, and returns them.
+
+    A macro may use those of any module.
+    """
     for text in texts:
         match = _DEFINITION.match(text)
         assert match is not None, text
@@ -33,38 +37,38 @@ def define_macros(*texts: str) -> tuple[str, ...]:
     return texts
 
 
-def _share(name: str) -> tuple[int, ...]:
-    if name not in _shares and name in _definitions:
+def _argument_repetitions(name: str) -> tuple[int, ...]:
+    if name not in _repetitions and name in _definitions:
         parameters, body = _definitions[name]
-        _shares[name] = tuple(1 for _ in parameters)  # a macro that uses itself would have no end anyway
+        _repetitions[name] = tuple(1 for _ in parameters)  # ends the recursion of a macro that uses itself
         counts = dict.fromkeys(parameters, 0)
-        for word, times, _ in _written(body):
+        for word, times, _ in _expanded_words(body):
             if word in counts:
                 counts[word] += times
-        _shares[name] = tuple(max(1, counts[parameter]) for parameter in parameters)
-    return _shares.get(name, ())
+        _repetitions[name] = tuple(max(1, counts[parameter]) for parameter in parameters)
+    return _repetitions.get(name, ())
 
 
 def raises(texts: tuple[str, ...]) -> bool:
-    """Whether a macro that the texts call, or DuckDB's ``error``, may raise one of Pando's errors."""
-    return any(_raises(name) for text in texts for name in _CALL.findall(text))
+    """Tells whether the texts call ``error``, or a macro that may raise an error."""
+    return any(_macro_raises(name) for text in texts for name in _CALL.findall(text))
 
 
-def _raises(name: str) -> bool:
-    if name not in _raise:
+def _macro_raises(name: str) -> bool:
+    if name not in _raising:
         if name not in _definitions:
             return False
-        _raise[name] = False  # a macro that uses itself would have no end anyway
-        _raise[name] = raises((_definitions[name][1],))
-    return _raise[name]
+        _raising[name] = False  # ends the recursion of a macro that uses itself
+        _raising[name] = raises((_definitions[name][1],))
+    return _raising[name]
 
 
 def expansion_weight(texts: tuple[str, ...]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
-    """The weight and depth of texts around parts, and how often and how deep each part is written."""
+    """Returns weight and depth of texts around parts, and how often and how deep each part is."""
     weight = deepest = 0
     holes: list[tuple[int, int]] = []
-    for word, times, depth in _written(_HOLE.join(texts)):
-        if _HOLE in word:  # inside a literal a part is no word
+    for word, times, depth in _expanded_words(_HOLE.join(texts)):
+        if _HOLE in word:  # a part inside a literal does not count as a word
             holes += [(times if word == _HOLE else 0, depth)] * word.count(_HOLE)
         else:
             weight += times
@@ -72,8 +76,8 @@ def expansion_weight(texts: tuple[str, ...]) -> tuple[int, int, tuple[tuple[int,
     return weight, deepest, tuple(holes)
 
 
-def _written(sql: str) -> Iterator[tuple[str, int, int]]:
-    """The words of the text, how often each is written out, and how many brackets are around it."""
+def _expanded_words(sql: str) -> Iterator[tuple[str, int, int]]:
+    """Yields the words of the text, how often each is repeated, and its depth in brackets."""
     times = 1
     around: list[tuple[int, int, tuple[int, ...], int]] = []
     own: tuple[int, ...] = ()
@@ -82,7 +86,7 @@ def _written(sql: str) -> Iterator[tuple[str, int, int]]:
         macro, opening, closing, comma, word = match.groups()
         if macro or opening:
             around.append((times, base, own, argument))
-            base, own, argument = times, _share(macro) if macro else (), 0
+            base, own, argument = times, _argument_repetitions(macro) if macro else (), 0
             times = base * (own[0] if own else 1)
         elif closing:
             if around:

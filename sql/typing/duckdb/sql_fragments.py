@@ -1,18 +1,17 @@
-"""DuckDB SQL under construction: a tree of pieces, rendered once for a statement.
+"""DuckDB SQL under construction: a tree of pieces that is rendered once for a statement.
 
-A :class:`Fragment` is made from a template and what stands in its holes, ``fragment("abs({})", value)``. It is never
-cut, searched or copied as text: its size and its *traits*, what its words mean for rules that use it, are known when it
-is made, and what it reads is found among its nodes.
+A :class:`Fragment` is made from a template and the pieces for its holes, ``fragment("abs({})", value)``. It is never
+cut, searched or copied as text. Its size and its *traits*, what its words mean for rules that use it, are known when it
+is made; what it reads is found among its nodes.
 
 sqlglot's expressions were measured for this. For the queries of the tests its generator took eleven times as long as
-rendering a tree of pieces of the same shape, longer than compiling takes, and making its nodes took three times as
-long.
+rendering such a tree, longer than compiling takes. Making its nodes took three times as long.
 
 Invariants
 
 - A fragment never changes, and may be part of many others.
-- Fragments are equal when they are made of equal pieces in the same way, as what a rule makes of equal arguments is.
-- What a user wrote stands only in leaves, which have no traits (``typed.text``, ``typed.quoted``).
+- Fragments made of equal pieces in the same way are equal; so are the results of a rule for equal arguments.
+- Text that a user wrote is only in leaves, which have no traits (``string_literal``, ``quote_identifier``).
 - Nothing here recurses: trees are as deep as the queries that the limits let through.
 """
 
@@ -29,23 +28,23 @@ from sql.typing.duckdb.macro_weights import expansion_weight, raises
 WINDOW = 1
 """A window function: computed after WHERE and GROUP BY."""
 WRITE_ONCE = 2
-"""Must not be written twice: a subquery, a window, an error, or another value at every call."""
+"""Must not be written twice: a subquery, a window, an error, or a value that changes with every call."""
 RANDOM = 4
-"""Another value at every call."""
+"""Returns another value at every call."""
 GUARDED = 8
-"""Asks for room before it makes values (``sql.functions.memory_guards``)."""
+"""Contains a memory check (``sql.functions.memory_guards``)."""
 HIDES_NULL = 16
-"""May be something else than NULL where an operand is NULL."""
+"""May not be NULL where an operand is NULL."""
 WATCHED = 32
-"""A lambda that looks whether the query may go on."""
+"""Contains a lambda that checks whether the query may go on."""
 UNWATCHED = 64
-"""A lambda that does not."""
+"""Contains a lambda without that check."""
 MACRO = 128
-"""DuckDB writes a macro of Pando's out (``sql.typing.duckdb.macro_weights``)."""
+"""Contains a macro of Pando, which DuckDB expands (``sql.typing.duckdb.macro_weights``)."""
 SCANNABLE = 256
 """A scan may compute it, or a part of it (``sql.typing.column_kernels.scannable``)."""
 ELEMENT = 512
-"""Made of a lambda's variable."""
+"""Contains a lambda's variable."""
 RAISES = 1024
 """May raise one of Pando's errors."""
 
@@ -63,15 +62,15 @@ _TRAITS = (
         "pando_position_from(", "pando_character_from(", "pando_pad_length(", "pando_hypot(", "pando_log(",
     )),
 )  # fmt: skip
-"""What the words of a template mean for all that is made of it."""
+"""Words of a template, and the traits that they give to every fragment that contains it."""
 
 
 class Fragment:
-    """``texts`` with a part between each and the next.
+    """A piece of SQL: ``texts`` with a part between each and the next.
 
-    ``size`` is in characters; ``traits`` are of all that is in it, ``own_traits`` of the texts alone; ``weight`` and
-    ``depth`` are what DuckDB has to plan (``sql.typing.duckdb.macro_weights``). A part that is a ``str`` is a name, a
-    type, a number or a keyword.
+    ``size`` is in characters. ``traits`` cover the whole piece, ``own_traits`` its texts alone. ``weight`` and
+    ``depth`` measure what DuckDB has to plan (``sql.typing.duckdb.macro_weights``). A part that is a ``str`` is a name,
+    a type, a number or a keyword.
     """
 
     __slots__ = ("_hash", "depth", "own_traits", "parts", "size", "texts", "traits", "weight")
@@ -97,11 +96,11 @@ class Fragment:
 
     @property
     def fragments(self) -> list[Fragment]:
-        """Its parts but for names, types, numbers and keywords."""
+        """The parts that are fragments."""
         return [part for part in self.parts if part.__class__ is not str]  # type: ignore[misc]
 
     def render(self, tables: Mapping[int, str] | None = None) -> str:
-        """The text, with a :class:`ScanReference` as ``tables`` says or by its name."""
+        """Returns the text; ``tables`` maps the numbers of scans to their text in FROM."""
         written: list[str] = []
         ahead: list[Fragment | str] = [self]
         while ahead:
@@ -123,11 +122,11 @@ class Fragment:
         return "".join(written)
 
     def with_parts(self, parts: tuple[Fragment | str, ...]) -> Fragment:
-        """The same texts around other parts."""
-        return _made(_shape(self.texts), parts)
+        """Returns the same texts around other parts."""
+        return _build(_measure(self.texts), parts)
 
     def nodes(self) -> Iterator[Fragment]:
-        """Itself and all fragments that it is made of, each once."""
+        """Yields the fragment and all fragments in it, each once."""
         met = {id(self)}
         ahead = [self]
         for node in ahead:
@@ -138,7 +137,10 @@ class Fragment:
                     ahead.append(part)
 
     def unfinished(self, is_finished: Callable[[Fragment], bool]) -> Iterator[Fragment]:
-        """The nodes that are not finished, each after its parts; whoever iterates finishes them."""
+        """Yields the nodes that are not finished, each after its parts.
+
+        The caller must finish each node before it asks for the next.
+        """
         ahead = [self]
         while ahead:
             node = ahead[-1]
@@ -152,14 +154,14 @@ class Fragment:
                 yield ahead.pop()
 
     def __bool__(self) -> bool:
-        """Whether there is any text."""
+        """Tells whether there is any text."""
         return self.size > 0
 
     def __hash__(self) -> int:
         if self._hash is not None:
             return self._hash
         for node in self.unfinished(lambda node: node._hash is not None):
-            # Its parts know theirs: this is no recursion.
+            # The parts have their hashes already, so this does not recurse.
             node._hash = hash((node.texts, *node.parts)) if node.parts else hash(node.texts)
         assert self._hash is not None
         return self._hash
@@ -178,7 +180,7 @@ class Fragment:
             if one is two or (id(one), id(two)) in met:
                 continue
             met.add((id(one), id(two)))
-            if one._hash != two._hash or one.texts != two.texts or _names(one) != _names(two):
+            if one._hash != two._hash or one.texts != two.texts or _text_parts(one) != _text_parts(two):
                 return False
             ahead.extend(zip(one.fragments, two.fragments, strict=True))
         return True
@@ -193,16 +195,16 @@ class Fragment:
         self.__str__()
 
 
-def _names(node: Fragment) -> list[Fragment | str | None]:
+def _text_parts(node: Fragment) -> list[Fragment | str | None]:
     return [part if part.__class__ is str else None for part in node.parts]
 
 
 Piece = Fragment | str | int
-"""What stands in a hole. A ``str`` is a name, a type or a keyword that a compiler wrote, and has no traits."""
+"""A part of a fragment. A ``str`` is a name, a type or a keyword that the compiler wrote; it has no traits."""
 
 
 class ScanReference(Fragment):
-    """A scan in FROM: its text is known when all columns are known that are read."""
+    """A scan in FROM. Its text is known only when all columns that are read are known."""
 
     __slots__ = ("number",)
 
@@ -218,7 +220,7 @@ Summands = tuple[tuple[int, Fragment], ...]
 class IntegerSum(Fragment):
     """A sum of integers in 64 bits: the low bits of the sum of ``summands``, which are HUGEINT.
 
-    Beside each stands of how many numbers it is the sum.
+    Each summand comes with the number of integers that it sums.
     """
 
     __slots__ = ("summands",)
@@ -229,7 +231,7 @@ class IntegerSum(Fragment):
 
 
 def leaf(text: str) -> Fragment:
-    """A name or a literal: nothing follows from its words."""
+    """Returns a name or a literal as a fragment without traits."""
     texts = (text,)
     made = Fragment(texts, (), len(text))
     made._hash = hash(texts)
@@ -240,23 +242,23 @@ EMPTY = leaf("")
 
 
 def fragment(template: str, *parts: Piece, **named: Piece) -> Fragment:
-    """``template`` with parts in its holes, as in ``str.format``: ``{}`` and ``{0}`` by place, ``{name}`` by name.
+    """Fills the holes of ``template`` with parts, like ``str.format``: ``{}``, ``{0}`` or ``{name}``.
 
-    A template is written in the code: it is read once, and kept.
+    A template is a constant of the code: it is parsed once, and cached.
     """
-    shape, names = _form(template)
+    shape, names = _parse_template(template)
     if names:
         parts = tuple([parts[name] if isinstance(name, int) else named[name] for name in names])
-    return _made(shape, parts)
+    return _build(shape, parts)
 
 
 def function_call(function: str, *arguments: Piece) -> Fragment:
-    """A call of DuckDB's function or macro, for names that no template has."""
-    return _made(_call_shape(function, len(arguments)), arguments)
+    """Returns a call of a DuckDB function or macro whose name is not fixed in a template."""
+    return _build(_call_shape(function, len(arguments)), arguments)
 
 
 def join_fragments(separator: str, parts: Iterable[Piece]) -> Fragment:
-    """The parts with ``separator`` between them, nothing if there are none."""
+    """Joins the parts with ``separator``; no parts give ``EMPTY``."""
     given = tuple(parts)
     if len(given) == 1 and isinstance(given[0], Fragment):
         return given[0]
@@ -264,11 +266,11 @@ def join_fragments(separator: str, parts: Iterable[Piece]) -> Fragment:
         return EMPTY
     between = len(given) - 1
     texts = ("", *(separator,) * between, "")
-    return _made(_Shape(texts, len(separator) * between, 0, 0, 0, ((1, 0),) * len(given)), given)
+    return _build(_Shape(texts, len(separator) * between, 0, 0, 0, ((1, 0),) * len(given)), given)
 
 
 class _Shape(NamedTuple):
-    """What is known of texts around parts; ``holes`` say how often and how deep each part is written."""
+    """The facts about texts around parts; ``holes``: how often and how deep each part is written."""
 
     texts: tuple[str, ...]
     size: int
@@ -278,7 +280,7 @@ class _Shape(NamedTuple):
     holes: tuple[tuple[int, int], ...]
 
 
-def _made(shape: _Shape, given: Sequence[Piece]) -> Fragment:
+def _build(shape: _Shape, given: Sequence[Piece]) -> Fragment:
     texts, size, own_traits, weight, depth, holes = shape
     if len(given) != len(holes):
         raise TypeError(f"{len(given)} parts for the holes of {'{}'.join(texts)}")
@@ -293,22 +295,22 @@ def _made(shape: _Shape, given: Sequence[Piece]) -> Fragment:
                 depth = level + part.depth
         else:
             if part.__class__ is not str:
-                part = _number(part)
+                part = _integer_text(part)
             size += len(part)
             weight += times
         parts.append(part)
     return Fragment(texts, tuple(parts), size, traits, own_traits, weight, depth)
 
 
-def _number(part: object) -> str:
+def _integer_text(part: object) -> str:
     if part.__class__ is not int:
         raise TypeError(f"{part!r} cannot stand in a hole")
     return str(part)
 
 
 @lru_cache(8192)
-def _form(template: str) -> tuple[_Shape, tuple[str | int, ...]]:
-    """The shape of a template, and the names or places of its parts unless they are in order."""
+def _parse_template(template: str) -> tuple[_Shape, tuple[str | int, ...]]:
+    """Returns the shape of a template, and the names or positions of its parts unless they are in order."""
     texts = [""]
     names: list[str | int] = []
     places = itertools.count()
@@ -319,15 +321,15 @@ def _form(template: str) -> tuple[_Shape, tuple[str | int, ...]]:
             texts.append("")
             names.append(next(places) if not name else int(name) if name.isdigit() else name)
     in_order = names == list(range(len(names)))
-    return _shape(tuple(texts)), () if in_order else tuple(names)
+    return _measure(tuple(texts)), () if in_order else tuple(names)
 
 
 @lru_cache(1024)
 def _call_shape(function: str, count: int) -> _Shape:
-    return _shape((f"{function}(", *(", ",) * (count - 1), ")") if count else (f"{function}()",))
+    return _measure((f"{function}(", *(", ",) * (count - 1), ")") if count else (f"{function}()",))
 
 
-def _shape(texts: tuple[str, ...]) -> _Shape:
+def _measure(texts: tuple[str, ...]) -> _Shape:
     traits = 0
     for word, meant in _TRAITS:
         if any(word in text for text in texts):

@@ -1,4 +1,4 @@
-"""From DuckDB's Arrow output to the storage types of ``parts.types``, without copying where they agree."""
+"""Converts DuckDB's Arrow output to the storage types of ``parts.types``, without needless copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parts.types import ArrayType, DataType, LowCardinalityType, MapType, Nullab
 
 
 def to_storage(array: pa.Array, type_: DataType) -> pa.Array:
-    """The array in the storage type of ``type_``."""
+    """Returns the array in the storage type of ``type_``."""
     target = type_.arrow
     if array.type.equals(target):
         return array
@@ -35,19 +35,19 @@ def to_storage(array: pa.Array, type_: DataType) -> pa.Array:
 
 
 def storage_batch(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
-    """A batch of a result with its columns' names and storage types."""
+    """Returns a batch of a result with its columns' names and storage types."""
     arrays = [to_storage(array, type_) for array, (_, type_) in zip(batch.columns, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=storage_schema(columns))
 
 
 def storage_table(table: pa.Table, columns: Sequence[tuple[str, DataType]]) -> pa.Table:
-    """A whole result."""
+    """Returns a whole result with its columns' names and storage types."""
     batches = [storage_batch(batch, columns) for batch in table.to_batches()]
     return pa.Table.from_batches(batches, storage_schema(columns))
 
 
 def storage_schema(columns: Sequence[tuple[str, DataType]]) -> pa.Schema:
-    """The Arrow schema of a result."""
+    """Returns the Arrow schema of a result."""
     return pa.schema(
         [
             pa.field(name, type_.arrow, nullable=type_.is_nullable or pa.types.is_null(type_.arrow))

@@ -1,1 +1,1 @@
-"""Between values and their texts, in SQL."""
+"""Conversions between values and texts, in SQL and in scan kernels."""

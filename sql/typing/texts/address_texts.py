@@ -1,5 +1,7 @@
-"""UUIDs and addresses that texts spell, as DuckDB expressions; their macros stand in
-``sql.typing.texts.value_texts``."""
+"""Parses UUIDs and IP addresses, as DuckDB expressions.
+
+The macros are in ``sql.typing.texts.value_texts``.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ from sql.typing.texts.usual_address_texts import parse_ipv4, parse_uuids
 
 
 def uuid_of_text(sql: Fragment) -> Fragment:
-    """The 16 bytes of a UUID's text. A wrong one fails when it is met."""
+    """Parses a UUID as 16 bytes. An invalid text raises an error at run time."""
     rest = "CAST(CAST({} AS UUID) AS BLOB)"  # some more spellings, but slowly
     whole = bind_value(sql, "spelled", lambda v: fragment(f"coalesce(pando_plain_uuid(encode({{}})), {rest})", v, v))
     return parse_or_leave_over(whole, sql, parse_uuids, pa.binary(), lambda odd: fragment(rest, odd))
 
 
 def uuid_or_null(sql: Fragment) -> Fragment:
-    """The 16 bytes of a UUID's text, NULL where there is none."""
+    """Parses a UUID as 16 bytes, with NULL for an invalid text."""
     whole = bind_value(sql, "spelled", lambda v: fragment("pando_try_uuid({})", v))
     plain = Scannable(fragment("pando_plain_uuid(encode({}))", sql), sql, parse_uuids, pa.binary())
     rest = "coalesce({plain}, CASE WHEN strlen({text}) >= 32 THEN CAST(TRY_CAST({text} AS UUID) AS BLOB) END)"
@@ -28,7 +30,7 @@ def uuid_or_null(sql: Fragment) -> Fragment:
 
 
 def ipv4_of_text(sql: Fragment) -> Fragment:
-    """The UINTEGER of an address. A wrong one fails when it is met."""
+    """Parses an IPv4 address as UINTEGER. An invalid text is error 675 at run time."""
     whole = bind_value(
         sql, "spelled", lambda v: fragment("coalesce(pando_plain_ipv4(encode({})), pando_no_ipv4({}))", v, v)
     )
@@ -36,7 +38,7 @@ def ipv4_of_text(sql: Fragment) -> Fragment:
 
 
 def ipv6_of_text(sql: Fragment) -> Fragment:
-    """The 16 bytes of an address. A wrong one fails when it is met."""
+    """Parses an IPv6 address as 16 bytes. An invalid text is error 676 at run time."""
     whole = bind_value(
         sql, "spelled", lambda v: fragment("coalesce(pando_try_ipv6(encode({})), pando_no_ipv6({}))", v, v)
     )
@@ -44,5 +46,5 @@ def ipv6_of_text(sql: Fragment) -> Fragment:
 
 
 def ipv6_or_null(text: Fragment) -> Fragment:
-    """The 16 bytes of an address, NULL where there is none."""
+    """Parses an IPv6 address as 16 bytes, with NULL for an invalid text."""
     return Scannable(fragment("pando_try_ipv6(encode({}))", text), text, parse_ipv6, pa.binary(), worth_at=2)

@@ -1,6 +1,7 @@
-"""Floats as ClickHouse spells them: the shortest digits, with an exponent from 1e21 on and below 1e-6.
+"""Formats floats as ClickHouse does: shortest digits, an exponent from 1e21 on and below 1e-6.
 
-Polars finds the digits, and begins with exponents at 1e16 and below 1e-5."""
+Polars finds the digits, but it uses exponents from 1e16 on and below 1e-5; those numbers are rewritten here.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _LEAST_PLAIN, _FIRST_PLAIN = 1e-6, 1e-5
 
 
 def format_floats(values: pa.Array) -> pa.Array:
-    """Of Float64."""
+    """Formats Float64 values."""
     import polars as pl  # takes 0.1 s
 
     spelled = pl.from_arrow(values).cast(pl.String).str.strip_suffix(".0").to_arrow().cast(pa.string())
@@ -28,15 +29,15 @@ def format_floats(values: pa.Array) -> pa.Array:
     if not is_odd.any():
         return spelled
     some = pa.array(is_odd)
-    return pc.replace_with_mask(spelled, some, _respelled(spelled.filter(some), sizes[is_odd]))
+    return pc.replace_with_mask(spelled, some, _rewrite_exponents(spelled.filter(some), sizes[is_odd]))
 
 
-def _respelled(spelled: pa.Array, sizes: np.ndarray) -> pa.Array:
+def _rewrite_exponents(spelled: pa.Array, sizes: np.ndarray) -> pa.Array:
     result = pc.replace_substring(spelled, "+", "")
     if np.isnan(sizes).any():
         result = pc.if_else(pa.array(np.isnan(sizes)), "nan", result)
     for power in range(16, 21):
-        result = _with_digits(result, (sizes >= _FIRST_BIG) & (sizes < _FIRST_EXPONENT), power)
+        result = _expand_exponent(result, (sizes >= _FIRST_BIG) & (sizes < _FIRST_EXPONENT), power)
     is_small = (sizes >= _LEAST_PLAIN) & (sizes < _FIRST_PLAIN)
     if is_small.any():
         some = pa.array(is_small)
@@ -45,8 +46,8 @@ def _respelled(spelled: pa.Array, sizes: np.ndarray) -> pa.Array:
     return result
 
 
-def _with_digits(spelled: pa.Array, is_big: np.ndarray, power: int) -> pa.Array:
-    """Those with the exponent ``power`` as whole numbers."""
+def _expand_exponent(spelled: pa.Array, is_big: np.ndarray, power: int) -> pa.Array:
+    """Rewrites texts with the exponent ``power`` as plain integers."""
     end = f"e{power}"
     some = pc.and_(pa.array(is_big), pc.ends_with(spelled, end))
     if not pc.any(some).as_py():

@@ -1,14 +1,16 @@
-"""Instants that texts spell, in ClickHouse's two ways.
+"""Parses instants in ClickHouse's two ways, *free* and *basic*.
 
-*Free* (toDateTime, toDateTime64, CAST): the order of year, month and day, the marks between them, the digits of each
-number, the time of day and its zone may vary, names of months are read; 9 and 10, 13, 16 and 19 digits are seconds to
-nanoseconds since the epoch. *Basic* (the OrNull and OrZero kinds): ``YYYY-MM-DD``, perhaps with ``hh:mm:ss``, or 5
-digits and more for seconds. Left out are the free spellings that ask the clock (a day without a month, a time without
-a day).
+*Free* (toDateTime, toDateTime64, CAST): the order of year, month and day, the separators, the digits of each number,
+the time of day and its zone may vary, and months may have names. Integers of 9 and 10, 13, 16 and 19 digits are seconds
+to nanoseconds since the epoch. Free spellings that depend on the clock (a day without a month, a time without a day)
+are not supported.
 
-``YYYY-MM-DD`` and ``YYYY-MM-DD hh:mm:ss`` cost a comparison and a cast, and are far enough inside DateTime's range to
-be so in every zone; only other texts reach the macros, where they are bound once. All macros give the wall clock that
-is spelled, or NULL; a text of which ``pando_is_utc`` holds gives the instant.
+*Basic* (the OrNull and OrZero functions): ``YYYY-MM-DD``, optionally with ``hh:mm:ss``, or 5 digits and more for
+seconds.
+
+``YYYY-MM-DD`` and ``YYYY-MM-DD hh:mm:ss`` cost a comparison and a cast; they must lie far enough inside DateTime's
+range to do so in every zone. Only other texts reach the macros, where they are bound once. All macros return the wall
+clock that is written, or NULL. If ``pando_is_utc`` holds for a text, they return the instant.
 """
 
 from __future__ import annotations
@@ -48,28 +50,28 @@ _YEAR_LAST = (
     r"|([0-9]{1,2})[-/.]([0-9]{1,2})[-/.](?:([0-9]{4})|([0-9]{2}))"
     r")(?: *, *(.+)|([T ].*)|)$"
 )
-"""Days whose year stands behind, or whose month has a name, or that a comma follows; the time is last."""
+"""Days whose year comes last, whose month has a name, or that are followed by a comma; the time is last."""
 _YEAR_LAST_PARTS = (
     "['d1', 'n1', 'y1', 's1', 'n2', 'd2', 'y2', 'y3', 'n3', 'd3', 'y5', 'm5', 'd5', 'd4', 'm4', 'y4', 's4', 't1', 't2']"
 )
 
 
 def instant_of_text(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
-    """The UTC instant of a VARCHAR, read freely; error 41 where there is none.
+    """Parses a VARCHAR in the free spelling as a UTC instant; an invalid text is error 41.
 
-    ``fine``: for DateTime64, with parts of a second; else whole seconds within DateTime's range.
+    ``fine``: for DateTime64, with fractions of a second; else whole seconds in DateTime's range.
     """
-    rest = fragment("coalesce({}, pando_no_instant(spelled))", _free(zone, fine))
+    rest = fragment("coalesce({}, pando_no_instant(spelled))", _read_free(zone, fine))
     return _with_fallback(sql, zone, rest, fine, may_be_none=False)
 
 
 def instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
-    """As :func:`instant_of_text`, NULL where there is none."""
-    return _with_fallback(sql, zone, _free(zone, fine), fine, may_be_none=True)
+    """Parses a VARCHAR as :func:`instant_of_text`, with NULL for an invalid text."""
+    return _with_fallback(sql, zone, _read_free(zone, fine), fine, may_be_none=True)
 
 
 def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
-    """The UTC instant of a VARCHAR in the basic spelling, or NULL."""
+    """Parses a VARCHAR in the basic spelling as a UTC instant, or NULL."""
     clock = fragment("pando_basic_clock(spelled, {})", str(fine).lower())
     seconds = fragment("pando_basic_unix(spelled, {})", str(fine).lower())
     rest = fragment("coalesce({}, {})", zone_to_utc(clock, zone), seconds)
@@ -78,41 +80,41 @@ def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
         begins = f"{begins} OR starts_with({{0}}, '-')"
 
     def read(value: Fragment) -> Fragment:
-        other = fragment("CASE WHEN {} THEN {} END", fragment(begins, value), _other(value, rest, fine))
-        return fragment("coalesce({}, {})", _plain(value, zone, fine), other)
+        other = fragment("CASE WHEN {} THEN {} END", fragment(begins, value), _read_other(value, rest, fine))
+        return fragment("coalesce({}, {})", _read_usual(value, zone, fine), other)
 
     compute = partial(parse_basic_instants, zone=zone, fine=fine)
     return Scannable(bind_value(sql, "given", read), sql, compute, pa.timestamp("us"), worth_at=2)
 
 
 def timestamp_ns_of_text(sql: Fragment, instant: Fragment) -> Fragment:
-    """A TIMESTAMP_NS of an instant (microseconds) and the digits of its text behind them."""
+    """Adds the digits after the microseconds, from the text, as a TIMESTAMP_NS."""
     return fragment("pando_nanoseconds({}, {})", instant, sql)
 
 
-def _free(zone: str, fine: bool) -> Fragment:
+def _read_free(zone: str, fine: bool) -> Fragment:
     read = fragment("pando_any_clock(spelled, {})", str(fine).lower())
     local = zone_to_utc(read, zone)
     return read if local == read else fragment("CASE WHEN pando_is_utc(spelled) THEN {} ELSE {} END", read, local)
 
 
 def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool, *, may_be_none: bool) -> Fragment:
-    """``rest`` reads ``spelled``."""
+    """Parses usual spellings fast, and others with ``rest``, which names the text ``spelled``."""
 
     def read(value: Fragment) -> Fragment:
-        return fragment("coalesce({}, {})", _plain(value, zone, fine), _other(value, rest, fine))
+        return fragment("coalesce({}, {})", _read_usual(value, zone, fine), _read_other(value, rest, fine))
 
     compute = partial(parse_usual_instants, zone=zone, fine=fine, may_be_none=may_be_none)
     whole = bind_value(sql, "given", read)
-    return parse_by_scan(whole, sql, compute, pa.timestamp("us"), lambda odd: _other(odd, rest, fine))
+    return parse_by_scan(whole, sql, compute, pa.timestamp("us"), lambda odd: _read_other(odd, rest, fine))
 
 
-def _plain(value: Fragment, zone: str, fine: bool) -> Fragment:
-    """The instants of the usual spellings."""
+def _read_usual(value: Fragment, zone: str, fine: bool) -> Fragment:
+    """Parses the usual spellings; NULL for others."""
     return zone_to_utc(function_call("pando_plain_clock" if fine else "pando_plain_second", value), zone)
 
 
-def _other(value: Fragment, rest: Fragment, fine: bool) -> Fragment:
+def _read_other(value: Fragment, rest: Fragment, fine: bool) -> Fragment:
     instant = fragment("list_transform([{}], lambda spelled: {})[1]", value, rest)
     if fine:
         return instant
@@ -128,7 +130,7 @@ MACROS = define_macros(
     r"""pando_part(t) AS coalesce(TRY_CAST(t AS BIGINT), 0)""",
     r"""pando_hour(hour, half) AS CASE WHEN half = '' THEN hour WHEN half IN ('p', 'P')
         THEN CASE WHEN hour < 12 THEN hour + 12 ELSE hour END ELSE CASE WHEN hour = 12 THEN 0 ELSE hour END END""",
-    # Hours, minutes and seconds beyond their last one flow over.
+    # Hours, minutes and seconds beyond their limit are carried over.
     r"""pando_clock_of(day, p) AS CAST(day AS TIMESTAMP) + to_microseconds(
         ((pando_hour(pando_part(p.h), p.half) * 60 + pando_part(p.i)) * 60 + pando_part(p.s)) * 1000000
         + pando_part(rpad(left(p.f, 6), 6, '0'))
@@ -167,7 +169,7 @@ MACROS = define_macros(
         WHEN regexp_full_match(t, '[0-9]{19}') THEN make_timestamp(TRY_CAST(t AS BIGINT) // 1000)
         WHEN regexp_full_match(t, '[0-9]{9,10}') OR (fine AND regexp_full_match(t, '[0-9]{9,10}[.][0-9]+'))
         THEN pando_unix(t) END""",
-    # All have the four digits of a year, or more, or two behind a day and a month.
+    # Every valid text has four digits in a row, or two after a day and a month.
     r"""pando_any_clock(t, fine) AS CASE WHEN strlen(t) >= 4 AND regexp_matches(t, '[0-9]{4}|[0-9A-Za-z][-/.][0-9]{2}')
         THEN coalesce(pando_any_unix(t, fine), pando_free_clock(pando_year_first(t))) END""",
     r"""pando_is_utc(t) AS regexp_matches(t,

@@ -1,8 +1,8 @@
-"""Integers that texts spell, by ClickHouse's rules: an optional sign and digits, nothing else.
+"""Parses integers by ClickHouse's rules: an optional sign and digits, nothing else.
 
-A conversion keeps the low bits of what does not fit its type; the ``…OrNull`` kinds give NULL instead. No unsigned type
-takes a minus. Most texts fit: they cost one match and one cast; what fits 64 bits costs as much again; only the others
-reach the macros, where the text is bound once.
+A conversion keeps the low bits of a number that does not fit its type; the ``…OrNull`` functions return NULL instead.
+Unsigned types refuse a minus. Most texts fit: they cost one match and one cast. Numbers that fit 64 bits cost twice as
+much. Only the others reach the macros, where the text is bound once.
 """
 
 from __future__ import annotations
@@ -29,16 +29,19 @@ def _pattern(goal: IntegerType) -> re.Pattern[str]:
 
 
 def parse_constant_integer(text: str, goal: IntegerType) -> int | None:
-    """The value that a constant text spells; ``None`` when it spells none (and the conversion fails when it runs)."""
+    """Returns the value of a constant text, or ``None`` if it is invalid.
+
+    The conversion of an invalid text fails when it runs.
+    """
     if len(text) > 1000 or _pattern(goal).fullmatch(text) is None:
         return None
     return (int(text) - goal.minimum) % (1 << goal.bits) + goal.minimum
 
 
 def integer_or_null(sql: Fragment, goal: IntegerType) -> Fragment:
-    """NULL where a VARCHAR spells no integer of ``goal``."""
+    """Parses a VARCHAR; NULL if it is not an integer of ``goal``."""
     return Scannable(
-        _spelled(sql, goal, goal),
+        _parse_matching(sql, goal, goal),
         sql,
         partial(fitting_integers, goal=goal),
         goal.arrow,
@@ -46,17 +49,17 @@ def integer_or_null(sql: Fragment, goal: IntegerType) -> Fragment:
     )
 
 
-def _spelled(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:
+def _parse_matching(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:
     spelled = fragment("regexp_full_match({}, '{}')", sql, _pattern(goal).pattern)
     return fragment("(CASE WHEN {} THEN TRY_CAST({} AS {}) END)", spelled, sql, duckdb_type(read))
 
 
 def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
-    """The integer of a VARCHAR; errors 6, 32 and 72 where there is none."""
-    tiers: list[Fragment] = [_spelled(sql, goal, goal)]
+    """Parses a VARCHAR; an invalid text is error 6, 32 or 72 at run time."""
+    tiers: list[Fragment] = [_parse_matching(sql, goal, goal)]
     if goal.bits < INT64.bits:
         low = wrap_integer(fragment("low"), INT64, goal)
-        tiers.append(fragment("list_transform([{}], lambda low: {})[1]", _spelled(sql, goal, INT64), low))
+        tiers.append(fragment("list_transform([{}], lambda low: {})[1]", _parse_matching(sql, goal, INT64), low))
     wrapped = wrap_integer(
         fragment("pando_low_digits(digits, '{}', '{}')", _pattern(goal).pattern, goal.name), UINT64, goal
     )
@@ -64,15 +67,15 @@ def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
         "coalesce({}, list_transform([{}], lambda digits: {})[1])", join_fragments(", ", tiers), sql, wrapped
     )
     compute = partial(parse_integers, goal=goal)
-    return parse_by_scan(whole, sql, compute, goal.arrow, lambda odd: _no_integer(odd, goal))
+    return parse_by_scan(whole, sql, compute, goal.arrow, lambda odd: _parse_error(odd, goal))
 
 
-def _no_integer(sql: Fragment, goal: IntegerType) -> Fragment:
+def _parse_error(sql: Fragment, goal: IntegerType) -> Fragment:
     return cast(fragment("pando_no_integer({}, '{}')", sql, goal.name), goal)
 
 
 MACROS = define_macros(
-    # 10^64 is a multiple of 2^64: more digits than 64 change nothing. Two halves of 32 digits fit 128 bits.
+    # 10^64 is a multiple of 2^64, so only the last 64 digits matter. Two halves of 32 digits fit 128 bits.
     rf"""pando_low_of_halves(s) AS (((CAST(left(s, 32) AS UHUGEINT) & {_MASK}::UHUGEINT)
         * {10**32 % (_MASK + 1)}::UHUGEINT & {_MASK}::UHUGEINT) + (CAST(right(s, 32) AS UHUGEINT) & {_MASK}::UHUGEINT))
         & {_MASK}::UHUGEINT""",

@@ -1,9 +1,10 @@
-"""IPv6 addresses to texts and back, whole columns at a time.
+"""Parses and formats IPv6 and IPv4 addresses, whole columns at a time.
 
-A text of nothing but hexadecimal digits and colons is read here: colons part its groups, the empty group between two
-colons stands for as many zeros as are missing. What else an address may be (``1.2.3.4``, ``::ffff:1.2.3.4``) is for the
-caller. Written are the eight groups without leading zeros, the first longest run of zero groups as ``::``; the last two
-groups as an IPv4 address behind ``::ffff:``, and behind ``::`` alone.
+Parsed here are texts of hexadecimal digits and colons alone. Colons separate the groups; an empty group between two
+colons stands for as many zero groups as are missing. Callers parse other forms (``1.2.3.4``, ``::ffff:1.2.3.4``).
+
+Formatted are the eight groups without leading zeros, with ``::`` for the first longest run of zero groups. The last two
+groups are written as an IPv4 address after ``::ffff:``, and after ``::`` alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ GROUPS, _DIGITS = 8, 4
 _COLON = ord(":")
 _NONE = 255
 _LOW_OF = np.array([0, 0xF, 0xFF, 0xFFF, 0xFFFF], np.uint16)
-"""By the number of digits."""
+"""Masks by the number of digits."""
 _VALUES = np.full(256, _NONE, np.uint8)
 _VALUES[_COLON] = 16
 for _base, _first in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):
@@ -26,7 +27,7 @@ for _base, _first in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):
 
 
 def parse_hexadecimal_ipv6(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Addresses as a byte matrix, and which texts (none is null) are addresses of digits and colons alone."""
+    """Returns addresses as a byte matrix, and which texts are valid. No text may be NULL."""
     _, offset_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32, len(texts) + 1, 4 * texts.offset)
     size = int(offsets[-1] - offsets[0])
@@ -65,12 +66,12 @@ def parse_hexadecimal_ipv6(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     placed = np.flatnonzero(~is_empty & is_good[rows])
     row = rows[placed]
     slot = placed - np.where(placed < gap[row], firsts[row], lasts[row] + 1 - GROUPS)
-    groups[row, slot] = _values_before(codes, ends[placed]) & _LOW_OF[lengths[placed]]
+    groups[row, slot] = _hex_values_before(codes, ends[placed]) & _LOW_OF[lengths[placed]]
     return groups.astype(">u2").view(np.uint8), is_good
 
 
-def _values_before(codes: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """What four hexadecimal digits before each place are."""
+def _hex_values_before(codes: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Returns the number that the four hexadecimal digits before each place spell."""
     digits = np.zeros(len(codes) + _DIGITS, np.uint16)
     digits[_DIGITS:] = codes & 15
     values = digits.copy()
@@ -80,9 +81,12 @@ def _values_before(codes: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def format_ipv6(addresses: np.ndarray) -> pa.Array:
-    """The texts of a byte matrix: a word for each group, without the zero bytes in them."""
+    """Formats a byte matrix of addresses.
+
+    Each group becomes a word of eight bytes; the zero bytes in the words are removed at the end.
+    """
     groups = np.ascontiguousarray(addresses).view(">u2").astype(np.uint16)
-    words, sizes = _words(_GROUP)[groups], _sizes(_GROUP)[groups]
+    words, sizes = _word_table(_GROUP)[groups], _size_table(_GROUP)[groups]
     words[:, -1] &= _LOW_BYTES[sizes[:, -1] - 1]
     sizes[:, -1] -= 1
     zeros = np.packbits(np.equal(groups, 0), axis=1)[:, 0]
@@ -93,24 +97,24 @@ def format_ipv6(addresses: np.ndarray) -> pa.Array:
     fifth, sixth = groups[:, 5], groups[:, 6]
     begins_short = np.bitwise_and(zeros, 0b11111000) == 0b11111000
     rows = np.flatnonzero(begins_short & ((fifth == 0xFFFF) | ((fifth == 0) & (sixth != 0))))
-    words[rows, 6:], sizes[rows, 6:] = _pairs(groups[rows, 6:])
-    return _joined(words, sizes)
+    words[rows, 6:], sizes[rows, 6:] = _octet_pair_words(groups[rows, 6:])
+    return _join_words(words, sizes)
 
 
 def format_ipv4(octets: np.ndarray) -> pa.Array:
-    """The texts of a matrix of four bytes a row."""
-    return _joined(*_pairs(np.ascontiguousarray(octets).view(">u2").astype(np.uint16)))
+    """Formats a matrix of four bytes a row."""
+    return _join_words(*_octet_pair_words(np.ascontiguousarray(octets).view(">u2").astype(np.uint16)))
 
 
-def _pairs(groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The words of the two halves of IPv4 addresses, and their sizes."""
-    words, sizes = _words(_PAIR)[groups], _sizes(_PAIR)[groups]
+def _octet_pair_words(groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the words of the two halves of IPv4 addresses, and their sizes."""
+    words, sizes = _word_table(_PAIR)[groups], _size_table(_PAIR)[groups]
     words[:, -1] &= _LOW_BYTES[sizes[:, -1] - 1]
     sizes[:, -1] -= 1
     return words, sizes
 
 
-def _joined(words: np.ndarray, sizes: np.ndarray) -> pa.Array:
+def _join_words(words: np.ndarray, sizes: np.ndarray) -> pa.Array:
     offsets = np.zeros(len(words) + 1, np.int32)
     np.cumsum(sizes.sum(axis=1, dtype=np.int32), out=offsets[1:])
     spelled = words.tobytes().translate(None, b"\0")
@@ -121,25 +125,25 @@ _GROUP, _PAIR = "{0:x}:", "{1}.{2}."
 
 
 @cache
-def _words(spelling: str) -> np.ndarray:
-    """Of every group, as a number or as two bytes."""
-    return np.array([int.from_bytes(spelled, "little") for spelled in _spelled(spelling)], np.uint64)
+def _word_table(spelling: str) -> np.ndarray:
+    """Returns the word of every group, in a spelling for numbers or for two bytes."""
+    return np.array([int.from_bytes(spelled, "little") for spelled in _spell_groups(spelling)], np.uint64)
 
 
 @cache
-def _sizes(spelling: str) -> np.ndarray:
-    return np.array([len(spelled) for spelled in _spelled(spelling)], np.uint8)
+def _size_table(spelling: str) -> np.ndarray:
+    return np.array([len(spelled) for spelled in _spell_groups(spelling)], np.uint8)
 
 
-def _spelled(spelling: str) -> list[bytes]:
+def _spell_groups(spelling: str) -> list[bytes]:
     return [spelling.format(group, group >> 8, group & 255).encode() for group in range(1 << 16)]
 
 
 _LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(8)], np.uint64)
 _IS_KEPT = np.ones((256, GROUPS), bool)
 _COLONS = np.zeros((256, GROUPS), np.uint64)
-"""By which groups are zero: those that are written, and the colons in the place of others. The group before them has
-another one, if there is one."""
+"""Tables over the 256 patterns of zero groups: which groups are written, and the colons that replace the others.
+The group before them ends with one more colon."""
 for _zeros in range(256):
     _runs = re.finditer("11+", f"{_zeros:08b}")
     _run = max(_runs, key=lambda run: run.end() - run.start(), default=None)

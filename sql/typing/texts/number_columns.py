@@ -1,6 +1,7 @@
-"""Numbers that texts spell, as scans read them: polars reads integers and floats by ClickHouse's grammar.
+"""Scan kernels that parse numbers; Polars parses integers and floats by ClickHouse's grammar.
 
-Decimals of up to 15 digits with a point among them are read by words of eight bytes, others by polars."""
+Decimals of up to 15 digits, with or without a point, are read by words of eight bytes, others by Polars.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +16,20 @@ from sql.typing.column_kernels.kernels import fixed_width_values, validity_buffe
 from sql.typing.column_kernels.scannable import known_and_left_over
 from sql.typing.column_kernels.text_words import TextColumn, compute_where_first_byte, parse_digits
 
-_MOST_DIGITS = 15
-_TENS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
+_MAX_DIGITS = 15
+_TENS = 10 ** np.arange(_MAX_DIGITS + 1, dtype=np.int64)
 _MINUS, _PLUS, _POINT = b"-+."
 _FINE_SCALE = 20
 _DIGITS_AT_ONCE = 19
 _SLICES = 4
-"""More digits change nothing of the low 64 bits: ten to the 64th is a multiple of two to the 64th."""
+"""Only the last 64 digits decide the low 64 bits, because 10^64 is a multiple of 2^64."""
 _BEGINS_INTEGER, _BEGINS_FLOAT, _BEGINS_DECIMAL = (
     np.isin(np.arange(256), list(marks)) for marks in (b"0123456789+-", b"0123456789+-.iInN", b"0123456789+-.eE")
 )
 
 
 def parse_numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The numbers that texts spell, NULL where they spell none that the type has."""
+    """Parses numbers; NULL for texts that are invalid or do not fit the type."""
     import polars as pl  # takes 0.1 s
 
     goal = pl.from_arrow(pa.nulls(0, type_)).dtype
@@ -36,17 +37,18 @@ def parse_numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def fitting_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
-    """Those that fit the type."""
+    """Parses integers; NULL for texts that are invalid or do not fit the type."""
     return compute_where_first_byte(texts, _BEGINS_INTEGER, partial(parse_numbers, type_=goal.arrow), may_take_all=True)
 
 
 def parse_floats(texts: pa.Array, *, bits: int) -> pa.Array:
+    """Parses floats; NULL for invalid texts."""
     type_ = pa.float64() if bits == 64 else pa.float32()
     return compute_where_first_byte(texts, _BEGINS_FLOAT, partial(parse_numbers, type_=type_), may_take_all=True)
 
 
 def parse_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
-    """The low bits of all; a text that spells no integer is odd."""
+    """Parses integers and keeps their low bits; invalid texts are left over as odd."""
     wide = pa.int64() if goal.signed else pa.uint64()
     known = pc.cast(parse_numbers(texts, wide), goal.arrow, safe=False)
     if known.null_count == texts.null_count:
@@ -67,7 +69,7 @@ def parse_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
 
 
 def _low_bits(spelled: pa.Array) -> np.ndarray:
-    """The low 64 bits of integers of any length."""
+    """Returns the low 64 bits of integers of any length."""
     digits = pc.utf8_ltrim(spelled, "+-")
     value = np.zeros(len(spelled), np.uint64)
     for behind in range(0, _SLICES * _DIGITS_AT_ONCE, _DIGITS_AT_ONCE):
@@ -79,18 +81,21 @@ def _low_bits(spelled: pa.Array) -> np.ndarray:
 
 
 def decimal_pattern(goal: DecimalType) -> str:
-    """What spells a decimal in ClickHouse, of no more digits before the point than the type has: further points count
-    for nothing, and so do digits that are missing."""
+    """Returns the regular expression of a Decimal's valid texts.
+
+    The integer part has at most as many digits as the type. As in ClickHouse further points and missing digits are
+    ignored.
+    """
     return rf"[+-]?0*[0-9]{{0,{goal.precision}}}([.][0-9.]*)?([eE][+-]?[0-9]+)?"
 
 
 def parse_decimals(texts: pa.Array, *, goal: DecimalType) -> pa.Array:
-    """Digits that the type has not are cut off, not rounded."""
-    read = _Decimal(texts)
+    """Parses Decimals; digits beyond the scale are cut off, not rounded."""
+    read = _ParsedDecimals(texts)
     change = goal.scale - read.scale
-    is_known = read.is_read & (change <= 18 - _MOST_DIGITS)
-    units = np.where(change < 0, read.units // _TENS[np.clip(-change, 0, _MOST_DIGITS)], read.units)
-    units = units * _TENS[np.clip(change, 0, 18 - _MOST_DIGITS)]
+    is_known = read.is_read & (change <= 18 - _MAX_DIGITS)
+    units = np.where(change < 0, read.units // _TENS[np.clip(-change, 0, _MAX_DIGITS)], read.units)
+    units = units * _TENS[np.clip(change, 0, 18 - _MAX_DIGITS)]
     units = np.where(read.is_negative, -units, units)
     is_right = is_known & (np.abs(units) < 10**goal.precision) if goal.precision < 18 else is_known
     known = read.column(units, is_right, goal)
@@ -103,11 +108,11 @@ def parse_decimals(texts: pa.Array, *, goal: DecimalType) -> pa.Array:
         return known
     others = np.zeros(len(texts), bool)
     others[left] = True
-    return pc.replace_with_mask(known, pa.array(others), _odd_decimals(texts.take(pa.array(left)), goal))
+    return pc.replace_with_mask(known, pa.array(others), _parse_odd_decimals(texts.take(pa.array(left)), goal))
 
 
-def _odd_decimals(texts: pa.Array, goal: DecimalType) -> pa.Array:
-    """Of texts of the pattern."""
+def _parse_odd_decimals(texts: pa.Array, goal: DecimalType) -> pa.Array:
+    """Parses texts that match :func:`decimal_pattern` but are too long or unusual."""
     type_ = pa.decimal128(goal.precision, goal.scale)
     is_strange = pc.match_substring_regex(texts, r"[.].*[.]|^[+-]?([.eE]|$)")
     if pc.any(is_strange).as_py():
@@ -128,7 +133,7 @@ def _odd_decimals(texts: pa.Array, goal: DecimalType) -> pa.Array:
 
 
 def _with_one_point(texts: pa.Array) -> pa.Array:
-    """In a spelling that polars knows."""
+    """Rewrites texts with several points or missing digits for Polars."""
     behind = pc.replace_substring(pc.replace_substring_regex(texts, r"^[^.]*[.]?", ""), ".", "")
     before = pc.replace_substring_regex(texts, r"[.].*$", "")
     spelled = pc.if_else(pc.match_substring(texts, "."), pc.binary_join_element_wise(before, behind, "."), texts)
@@ -136,17 +141,17 @@ def _with_one_point(texts: pa.Array) -> pa.Array:
 
 
 def truncate_to_scale(texts: pa.Array, scale: int) -> pa.Array:
-    """Without the digits beyond the scale."""
+    """Removes the digits beyond the scale."""
     if pc.max(pc.binary_length(texts)).as_py() <= scale:
         return texts
     return pc.replace_substring_regex(texts, rf"([.][0-9]{{{scale}}})[0-9]+$", r"\1")
 
 
-class _Decimal:
-    """What is spelled with a sign, digits, and perhaps a point: ``units`` of ten to the minus ``scale``."""
+class _ParsedDecimals:
+    """Parsed texts of a sign, digits and an optional point: ``units`` of ten to the minus ``scale``."""
 
     def __init__(self, array: pa.Array) -> None:
-        self.texts = texts = TextColumn.that_begin(array, _BEGINS_DECIMAL)
+        self.texts = texts = TextColumn.starting_with(array, _BEGINS_DECIMAL)
         first = texts.bytes_at(0)
         self.is_negative = first == _MINUS
         has_sign = self.is_negative | (first == _PLUS)
@@ -155,14 +160,14 @@ class _Decimal:
         behind = texts.part(place + 1, texts.sizes)
         whole, _, is_whole = parse_digits(before)
         fraction, _, is_fraction = parse_digits(behind)
-        self.scale = np.minimum(behind.sizes, _MOST_DIGITS)
+        self.scale = np.minimum(behind.sizes, _MAX_DIGITS)
         digits = before.sizes + behind.sizes
         self.is_read = (is_whole | (before.sizes == 0)) & (is_fraction | (behind.sizes == 0))
-        self.is_read &= digits <= _MOST_DIGITS
+        self.is_read &= digits <= _MAX_DIGITS
         self.units = np.where(self.is_read, whole.astype(np.int64) * _TENS[self.scale] + fraction.astype(np.int64), 0)
 
     def _place_of_point(self) -> np.ndarray:
-        """Of the first point of each text, its size where there is none."""
+        """Returns the place of each text's first point, its size if there is none."""
         texts = self.texts
         places = texts.sizes.copy()
         points = texts.places_of(_POINT)
@@ -173,6 +178,7 @@ class _Decimal:
         return places
 
     def column(self, units: np.ndarray, known: np.ndarray, goal: DecimalType) -> pa.Array:
+        """Builds a Decimal column of ``units``, NULL where ``known`` is false."""
         wide, is_known = np.zeros((self.texts.count, 2), np.int64), np.zeros(self.texts.count, bool)
         wide[self.texts.rows, 0], wide[self.texts.rows, 1] = units, units >> 63
         is_known[self.texts.rows] = known

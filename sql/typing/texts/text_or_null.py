@@ -1,5 +1,7 @@
-"""What a text spells as a value of a type, NULL where it spells none: the ``…OrNull`` and ``…OrZero`` functions,
-``accurateCast…`` and CAST to a Nullable type."""
+"""Conversions of texts that give NULL for an invalid text.
+
+They serve the ``…OrNull`` and ``…OrZero`` functions, ``accurateCast…`` and CAST to a Nullable type.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,14 @@ SPELLED = (
     IntegerType, FloatType, DecimalType, DateType, Date32Type, DateTimeType, DateTime64Type, UUIDType, IPv4Type,
     IPv6Type, FixedStringType,
 )  # fmt: skip
-"""The types that a text may fail to spell without an error."""
+"""The types for which an invalid text gives NULL, not an error."""
 
 
 def value_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = False) -> Fragment:
-    """The value of a String or FixedString, or NULL; ``basic``: instants only in the basic spelling."""
+    """Converts a String or FixedString, with NULL for an invalid text.
+
+    ``basic``: instants only in the basic spelling.
+    """
     sql = value.sql
     if isinstance(value.type, FixedStringType):
         sql = fragment("pando_fixed_text({})", sql)
@@ -52,12 +57,12 @@ def value_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fa
         case DateType() | Date32Type():
             return date_of_text(sql, target, fails=False)
         case DateTimeType() | DateTime64Type():
-            return _instant(sql, target, zone, basic=basic)
+            return _parse_instant(sql, target, zone, basic=basic)
         case FloatType():
-            return Scannable(_float(sql, target), sql, partial(parse_floats, bits=target.bits), target.arrow)
+            return Scannable(_parse_float(sql, target), sql, partial(parse_floats, bits=target.bits), target.arrow)
         case DecimalType():
             known = pa.decimal128(target.precision, target.scale)
-            return Scannable(_decimal(sql, target), sql, partial(parse_decimals, goal=target), known, worth_at=2)
+            return Scannable(_parse_decimal(sql, target), sql, partial(parse_decimals, goal=target), known, worth_at=2)
         case IntegerType():
             return integer_or_null(sql, target)
         case UUIDType():
@@ -77,17 +82,17 @@ def value_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fa
     return from_text(Typed(sql, STRING), target, zone)
 
 
-def _float(sql: Fragment, target: FloatType) -> Fragment:
+def _parse_float(sql: Fragment, target: FloatType) -> Fragment:
     spelled = bind_value(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
     return fragment("TRY_CAST({} AS {})", spelled, duckdb_type(target))
 
 
-def _decimal(sql: Fragment, target: DecimalType) -> Fragment:
-    return bind_value(sql, "given", lambda given: _decimal_of(given, target))
+def _parse_decimal(sql: Fragment, target: DecimalType) -> Fragment:
+    return bind_value(sql, "given", lambda given: _parse_bound_decimal(given, target))
 
 
-def _decimal_of(sql: Fragment, target: DecimalType) -> Fragment:
-    """Digits that the type has not are cut off, not rounded."""
+def _parse_bound_decimal(sql: Fragment, target: DecimalType) -> Fragment:
+    """Parses a Decimal; digits beyond its scale are cut off, not rounded."""
     spelled = function_call("pando_decimal_spelling", sql)
     plain = decimal_of_text(spelled, target, "TRY_CAST")
     goal = duckdb_type(target)
@@ -101,7 +106,7 @@ def _decimal_of(sql: Fragment, target: DecimalType) -> Fragment:
     )  # fmt: skip
 
 
-def _instant(sql: Fragment, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> Fragment:
+def _parse_instant(sql: Fragment, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> Fragment:
     read = basic_instant_or_null if basic else instant_or_null
     fine = isinstance(target, DateTime64Type)
     instant = read(sql, target.timezone or zone, fine=fine)

@@ -1,7 +1,8 @@
-"""Dates and times that texts spell, as scans read them: the usual spellings by words of eight bytes.
+"""Scan kernels that parse dates and times; usual spellings are read by words of eight bytes.
 
-``known`` values are those of ``sql.typing.texts.value_texts`` and ``sql.typing.texts.instant_texts``; a text that is
-*odd* may spell something else, which their macros read; all others spell nothing."""
+``known`` values equal those of ``sql.typing.texts.value_texts`` and ``sql.typing.texts.instant_texts``. An *odd* text
+may be valid in another spelling, and is left to their macros. All other texts are invalid.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.column_kernels.kernels import column_of_known, fixed_width_values
+from sql.typing.column_kernels.kernels import fixed_width_values, nullable_column
 from sql.typing.column_kernels.scannable import known_and_left_over
 from sql.typing.column_kernels.text_words import (
     BYTES,
@@ -47,58 +48,66 @@ _MAY_BE_TIME = (
 )
 _LONG_FRACTION = r"^[0-9]{4}.{5,13}[0-9][ T][0-9:]{8}[.][0-9]{9,}$"
 _LONGEST = 28
-"""``YYYY-MM-DD hh:mm:ss`` and eight digits of a fraction."""
+"""The size of ``YYYY-MM-DD hh:mm:ss`` and eight digits of a fraction."""
 
 
-class _Read(NamedTuple):
-    """What the texts of ``rows`` of an array spell, which are those that begin with a digit (or a minus)."""
+class _ParsedTimes(NamedTuple):
+    """The parsed texts of an array; ``rows`` are those that begin with a digit or a minus."""
 
     length: int
     rows: np.ndarray
     texts: TextColumn
     days: np.ndarray
     micros: np.ndarray
-    """Of the day."""
+    """Microseconds since the day's beginning."""
     is_day: np.ndarray
-    """Whether there is such a day."""
+    """Whether the day exists."""
     is_right: np.ndarray
-    """And such a time."""
+    """Whether the day and the time exist."""
     is_known: np.ndarray
 
     @property
     def clocks(self) -> np.ndarray:
+        """The wall clocks in microseconds since the epoch."""
         return self.days * _DAY + self.micros
 
     def column(self, values: np.ndarray, known: np.ndarray, type_: pa.DataType) -> pa.Array:
+        """Builds a column of all rows; ``values`` belong to ``rows``."""
         result = np.zeros(self.length, np.int32 if type_ == pa.date32() else np.int64)
         is_known = np.zeros(self.length, bool)
         result[self.rows], is_known[self.rows] = values, known
-        return column_of_known(result, is_known, type_)
+        return nullable_column(result, is_known, type_)
 
-    def of_all(self, which: np.ndarray) -> np.ndarray:
-        """What holds for some of ``rows``."""
+    def expand_flags(self, which: np.ndarray) -> np.ndarray:
+        """Expands flags of ``rows`` to all rows; the others are false."""
         result = np.zeros(self.length, bool)
         result[self.rows] = which
         return result
 
 
-def _read(array: pa.Array) -> _Read:
-    """Known are ``YYYY-MM-DD``, alone or with ``hh:mm:ss`` and up to eight digits of a fraction, and with any marks in
-    the date. A wrong day flows into the next month, a wrong month is 1900-01-01."""
-    texts = TextColumn.that_begin(array, _BEGINS)
+def _parse(array: pa.Array) -> _ParsedTimes:
+    """Parses ``YYYY-MM-DD``, alone or with ``hh:mm:ss`` and up to eight digits of a fraction.
+
+    Any separators are allowed in the date. A day beyond the month's end flows into the next month; an invalid month
+    gives 1900-01-01.
+    """
+    texts = TextColumn.starting_with(array, _BEGINS)
     may_be = (texts.sizes >= 5) | ((texts.sizes >= 2) & (texts.bytes_at(0) == ord("-")))
     if not may_be.all():
         texts = texts.chosen(may_be)
-    usual = _usual(array if len(texts.rows) == len(array) else array.take(pa.array(texts.rows)), texts.sizes)
+    usual = _parse_with_arrow(array if len(texts.rows) == len(array) else array.take(pa.array(texts.rows)), texts.sizes)
     if usual is None:
-        return _Read(len(array), texts.rows, texts, *_split(texts))
+        return _ParsedTimes(len(array), texts.rows, texts, *_parse_fields(texts))
     days = usual // 86400
     all_of_them = np.ones(len(usual), bool)
-    return _Read(len(array), texts.rows, texts, days, (usual - days * 86400) * _MICROS, *[all_of_them] * 3)
+    return _ParsedTimes(len(array), texts.rows, texts, days, (usual - days * 86400) * _MICROS, *[all_of_them] * 3)
 
 
-def _usual(array: pa.Array, sizes: np.ndarray) -> np.ndarray | None:
-    """The seconds, if all are right days, alone or with a time: most columns are, and Arrow reads these."""
+def _parse_with_arrow(array: pa.Array, sizes: np.ndarray) -> np.ndarray | None:
+    """Returns the seconds if all texts are valid days, alone or with a time, else ``None``.
+
+    Most columns are; Arrow parses these.
+    """
     if not ((sizes == 10) | (sizes == 19)).all():
         return None
     try:
@@ -107,8 +116,8 @@ def _usual(array: pa.Array, sizes: np.ndarray) -> np.ndarray | None:
         return None
 
 
-def _split(texts: TextColumn) -> tuple[np.ndarray, ...]:
-    """Days, microseconds, and what is true of them."""
+def _parse_fields(texts: TextColumn) -> tuple[np.ndarray, ...]:
+    """Returns days and microseconds, and the flags of :class:`_ParsedTimes`."""
     sizes = texts.sizes
     first, second = digit_values(texts.words(0)), digit_values(texts.words(BYTES))
     is_known = are_digits(first & np.uint64(0x00FFFF00FFFFFFFF)) & are_digits(low_bytes(second, 2)) & (sizes >= 10)
@@ -121,7 +130,7 @@ def _split(texts: TextColumn) -> tuple[np.ndarray, ...]:
     is_known &= (sizes == 10) | ((sizes >= 19) & (sizes <= 28) & is_clock)
     fraction = low_bytes(digit_values(texts.words(20)), np.clip(sizes - 20, 0, BYTES))
     is_known &= (sizes <= 19) | ((texts.bytes_at(19) == ord(".")) & are_digits(fraction))
-    days, is_day = _day_of(_year(first), two_digit_value(first, 5), two_digit_value(second, 0))
+    days, is_day = _to_days(_year(first), two_digit_value(first, 5), two_digit_value(second, 0))
     hour, minute, second = (two_digit_value(clock, place) for place in (0, 3, 6))
     is_right = is_day & ((sizes == 10) | ((hour < 24) & (minute < 60) & (second < 60)))
     micros = np.where(sizes > 10, ((hour * 60 + minute) * 60 + second) * _MICROS, 0)
@@ -133,8 +142,8 @@ def _year(first: np.ndarray) -> np.ndarray:
     return two_digit_value(first, 0) * 100 + two_digit_value(first, 2)
 
 
-def _day_of(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Also whether there is such a day."""
+def _to_days(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns days since the epoch, and whether these days exist."""
     place = np.clip(year * 12 + month - 1, 0, len(_MONTHS) - 2)
     begins, length = _MONTHS[place], _MONTHS[place + 1] - _MONTHS[place]
     is_some = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
@@ -145,40 +154,46 @@ def _day_of(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.nd
 
 
 def parse_days(texts: pa.Array, *, is_narrow: bool) -> pa.Array:
-    """``is_narrow``: within Date's range."""
-    read = _read(texts)
+    """Parses dates; ``is_narrow`` limits them to Date's range."""
+    read = _parse(texts)
     sizes = read.texts.sizes
     found, known = read.days, read.is_known & (sizes != 20)
     is_short = sizes == BYTES
     if is_short.any():  # YYYYMMDD
         first = digit_values(read.texts.words(0))
-        short, _ = _day_of(_year(first), two_digit_value(first, 4), two_digit_value(first, 6))
+        short, _ = _to_days(_year(first), two_digit_value(first, 4), two_digit_value(first, 6))
         found, known = np.where(is_short, short, found), known | (is_short & are_digits(first))
     left = np.flatnonzero((sizes >= BYTES) & ~known)
     if len(left):
         found = found.copy()
-        found[left], known[left] = _odd_days(texts.take(pa.array(read.rows[left])))
+        found[left], known[left] = _parse_odd_days(texts.take(pa.array(read.rows[left])))
     return read.column(np.clip(found, 0, _LAST_DAY) if is_narrow else found, known, pa.date32())
 
 
-def _odd_days(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Of months and days of one digit, and with long fractions of a second; and where there are any."""
+def _parse_odd_days(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Parses months and days of one digit, and times with long fractions.
+
+    Returns the days, and which texts are valid.
+    """
     parts = pc.extract_regex(texts, _ODD_DAY)
     year, month, day = (
         np.asarray(pc.cast(pc.fill_null(pc.struct_field(parts, name), "1"), pa.int64())) for name in "ymd"
     )
     has_two = [pc.equal(pc.binary_length(pc.struct_field(parts, name)), 2) for name in "md"]
     is_day = pc.or_(pc.equal(pc.struct_field(parts, "clock"), ""), pc.and_(*has_two))
-    return _day_of(year, month, day)[0], np.asarray(pc.fill_null(is_day, False))
+    return _to_days(year, month, day)[0], np.asarray(pc.fill_null(is_day, False))
 
 
 # Instants -------------------------------------------------------------------------------------------------------------
 
 
 def parse_usual_instants(texts: pa.Array, *, zone: str, fine: bool, may_be_none: bool) -> pa.Array:
-    """The instants of the usual spellings, and the texts that are odd; ``may_be_none``: not those that are none for
-    sure. Unless ``fine`` whole seconds within DateTime's range."""
-    read = _read(texts)
+    """Returns the instants of usual spellings, and the texts that are odd.
+
+    ``may_be_none``: texts that are certainly invalid are not odd. Without ``fine`` the instants are whole seconds in
+    DateTime's range.
+    """
+    read = _parse(texts)
     sizes = read.texts.sizes
     is_usual = read.is_known & ((sizes < 27) & (sizes != 20) if fine else sizes <= 19)
     for place in (4, 7):
@@ -188,30 +203,33 @@ def parse_usual_instants(texts: pa.Array, *, zone: str, fine: bool, may_be_none:
     known = read.column(times, is_usual & read.is_right, _TIME)
     is_odd = np.asarray(pc.and_(pc.is_null(known), pc.is_valid(texts)))
     if may_be_none:
-        is_odd = is_odd & ~read.of_all(is_usual & ~read.is_day)
+        is_odd = is_odd & ~read.expand_flags(is_usual & ~read.is_day)
         rows = np.flatnonzero(is_odd)
         is_odd[rows] = np.asarray(pc.match_substring_regex(texts.take(pa.array(rows)), _MAY_BE_TIME))
     return known_and_left_over(known, texts, is_odd)
 
 
 def parse_basic_instants(texts: pa.Array, *, zone: str, fine: bool) -> pa.Array:
-    """The instants of the basic spelling."""
-    read = _read(texts)
-    known = _basic(read, fine)
+    """Parses the instants of the basic spelling; other texts give NULL."""
+    read = _parse(texts)
+    known = _mark_basic(read, fine)
     times = read.clocks if zone in _UTC else zone_table(zone, True).instants(read.clocks)
     if not fine:
         times = np.clip(times, 0, _LAST_SECOND * _MICROS) // _MICROS * _MICROS
     if not known.all():
-        ticks, is_number = _unix(read.texts, fine)
+        ticks, is_number = _parse_unix(read.texts, fine)
         times, known = np.where(is_number, ticks, times), known | is_number
     left = np.flatnonzero(~known)
     if fine and len(left):
-        times[left], known[left] = _odd_instants(texts.take(pa.array(read.rows[left])), zone)
+        times[left], known[left] = _parse_odd_instants(texts.take(pa.array(read.rows[left])), zone)
     return read.column(times, known, _TIME)
 
 
-def _odd_instants(texts: pa.Array, zone: str) -> tuple[np.ndarray, np.ndarray]:
-    """Of numbers of seconds with a sign or a fraction, and of times with long fractions; and where there are any."""
+def _parse_odd_instants(texts: pa.Array, zone: str) -> tuple[np.ndarray, np.ndarray]:
+    """Parses signed or fractional seconds, and times with long fractions.
+
+    Returns the instants, and which texts are valid.
+    """
     times, known = np.zeros(len(texts), np.int64), np.zeros(len(texts), bool)
     is_number = np.asarray(pc.match_substring_regex(texts, _SECONDS))
     is_long = np.asarray(pc.match_substring_regex(texts, _LONG_FRACTION))
@@ -226,8 +244,8 @@ def _odd_instants(texts: pa.Array, zone: str) -> tuple[np.ndarray, np.ndarray]:
     return times, known
 
 
-def _basic(read: _Read, fine: bool) -> np.ndarray:
-    """Which are known. What has a point spells no DateTime, but for a date with points."""
+def _mark_basic(read: _ParsedTimes, fine: bool) -> np.ndarray:
+    """Tells which texts are known. A DateTime with a point is invalid, unless points separate its date."""
     if fine:
         return read.is_known
     texts = read.texts
@@ -235,8 +253,11 @@ def _basic(read: _Read, fine: bool) -> np.ndarray:
     return read.is_known & (texts.sizes <= 19) & (~has_point | (texts.sizes == 10))
 
 
-def _unix(texts: TextColumn, fine: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds since the epoch, and milliseconds if more than twelve digits stand for a DateTime64; which are that."""
+def _parse_unix(texts: TextColumn, fine: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Parses seconds since the epoch; with ``fine`` more than twelve digits are milliseconds.
+
+    Returns the microseconds, and which texts are such numbers.
+    """
     value, fits, is_number = parse_digits(texts)
     if fine:
         unit = np.where(texts.sizes > 12, 1000, _MICROS)

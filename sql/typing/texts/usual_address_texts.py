@@ -1,7 +1,8 @@
-"""Kernels that read the usual spellings of IPv4 addresses and UUIDs.
+"""Kernels that parse the usual spellings of IPv4 addresses and UUIDs, and pad FixedStrings.
 
-Each gives NULL for any other text; the macros that read the rest stand beside the types. Texts come as BLOBs, which
-DuckDB hands over in half the time (``encode`` costs nothing)."""
+A parser returns NULL for any other text; the macros for the rest are in ``sql.typing.texts.value_texts``. Texts come as
+BLOBs, which DuckDB hands over in half the time (``encode`` costs nothing).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from sql.typing.column_kernels.kernels import (
     Kernel,
     blob_column,
-    column_of_known,
+    nullable_column,
     text_bytes,
     text_offsets,
     texts_of_size,
@@ -26,19 +27,19 @@ _BEGINS_IPV4 = np.isin(np.arange(256), list(b"0123456789"))
 _UUID_SIZE = 36
 
 _DASHES = (8, 13, 18, 23)
-_OF_PAIR = np.full(1 << 16, 256, np.uint16)
-"""What two hexadecimal digits are; 256 for other characters."""
+_PAIR_VALUES = np.full(1 << 16, 256, np.uint16)
+"""The value of two hexadecimal digits; 256 for other characters."""
 for _high, _low in itertools.product("0123456789abcdefABCDEF", repeat=2):
-    _OF_PAIR[int.from_bytes(f"{_high}{_low}".encode(), "little")] = int(_high + _low, 16)
+    _PAIR_VALUES[int.from_bytes(f"{_high}{_low}".encode(), "little")] = int(_high + _low, 16)
 
 
 def parse_uuids(texts: pa.Array) -> pa.Array:
-    """The 16 bytes."""
+    """Parses UUIDs with dashes as 16 bytes."""
     rows, spelled = texts_of_size(texts, _UUID_SIZE)
     digits = np.empty((len(rows), 32), np.uint8)
     for begin, end, place in ((0, 8, 0), (9, 13, 8), (14, 18, 12), (19, 23, 16), (24, 36, 20)):
         digits[:, place : place + end - begin] = spelled[:, begin:end]
-    values = _OF_PAIR[digits.view("<u2")]
+    values = _PAIR_VALUES[digits.view("<u2")]
     right = np.logical_and.reduce([spelled[:, place] == _DASH for place in _DASHES])
     if values.max(initial=0) > 255:
         right &= (values < 256).all(axis=1)
@@ -50,15 +51,16 @@ def parse_uuids(texts: pa.Array) -> pa.Array:
 
 
 def parse_ipv4(texts: pa.Array) -> pa.Array:
-    """Four numbers up to 255 of one to three digits."""
-    return compute_where_first_byte(texts, _BEGINS_IPV4, _ipv4_numbers)
+    """Parses four numbers up to 255, of one to three digits each."""
+    return compute_where_first_byte(texts, _BEGINS_IPV4, _parse_ipv4_numbers)
 
 
-def _ipv4_numbers(texts: pa.Array) -> pa.Array:
+def _parse_ipv4_numbers(texts: pa.Array) -> pa.Array:
+    """Parses texts that begin with a digit as IPv4 addresses; NULL for invalid ones."""
     offsets = text_offsets(texts)
     data = text_bytes(texts)[offsets[0] : offsets[-1]]
     offsets = offsets - offsets[0]
-    rows, marks = _of_three_marks(data, offsets)
+    rows, marks = _find_three_separators(data, offsets)
     result, known = np.zeros(len(texts), np.uint32), np.zeros(len(texts), bool)
     if len(rows):
         ends = np.column_stack([marks, offsets[rows + 1]])
@@ -69,11 +71,11 @@ def _ipv4_numbers(texts: pa.Array) -> pa.Array:
         octets = _numbers_before(data)[np.where(is_sized, sizes - 1, 0), ends - 1]
         result[rows] = octets.astype(np.uint8).view(">u4")[:, 0]
         known[rows] = (is_sized & (octets <= 255)).all(axis=1) & (data[marks] == _DOT).all(axis=1)
-    return column_of_known(result, known, pa.uint32())
+    return nullable_column(result, known, pa.uint32())
 
 
-def _of_three_marks(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The texts in which three characters are no digits, and where those are."""
+def _find_three_separators(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the texts with exactly three characters that are not digits, and their places."""
     marks = np.flatnonzero((data < ord("0")) | (data > ord("9"))).astype(np.int32)
     count = len(offsets) - 1
     if len(marks) == 3 * count:
@@ -86,7 +88,7 @@ def _of_three_marks(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _numbers_before(data: np.ndarray) -> np.ndarray:
-    """At each place the numbers that one, two and three digits up to there are."""
+    """Returns the numbers that the last one, two and three digits up to each place spell."""
     values = np.zeros((3, len(data)), np.uint16)
     digits = (data & 15).astype(np.uint16)
     for size in range(3):
@@ -95,7 +97,7 @@ def _numbers_before(data: np.ndarray) -> np.ndarray:
 
 
 def pad_with_zeros(length: int, texts: pa.Array) -> pa.Array:
-    """With zeros to the length; NULL where that is too short."""
+    """Pads texts with zero bytes to the length; NULL for longer texts."""
     offsets = text_offsets(texts)
     sizes = np.diff(offsets)
     known = sizes <= length
@@ -113,7 +115,7 @@ def pad_with_zeros(length: int, texts: pa.Array) -> pa.Array:
 
 
 def widen_fixed_strings(length: int, values: pa.Array) -> pa.Array:
-    """FixedStrings with more zeros."""
+    """Pads FixedStrings with zero bytes to the length."""
     fixed = np.zeros((len(values), length), np.uint8)
     width = values.type.byte_width
     data = np.frombuffer(values.buffers()[1], np.uint8)[values.offset * width : (values.offset + len(values)) * width]

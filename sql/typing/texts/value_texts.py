@@ -1,7 +1,7 @@
-"""Text of values and values of text, as DuckDB expressions with ClickHouse's spelling.
+"""Formats values as texts and parses texts, as DuckDB expressions with ClickHouse's spelling.
 
-Floats print in the shortest form without ``.0``, decimals without trailing zeros, instants in the zone of their type,
-elements of arrays, maps and tuples quoted.
+Floats are written in the shortest form without ``.0``, Decimals without trailing zeros, instants in the zone of their
+type, elements of arrays, maps and tuples quoted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _DAYS: dict[type[DataType], tuple[date, date]] = {
 
 
 def to_text(value: Typed, zone: str) -> Fragment:
-    """``toString(value)`` as VARCHAR."""
+    """Compiles ``toString(value)`` as VARCHAR. Raises ``UserError`` 48."""
     type_ = strip_nullable(value.type)
     sql = value.number
     match type_:
@@ -72,9 +72,9 @@ def to_text(value: Typed, zone: str) -> Fragment:
             spelled = bind_value(sql, "real", lambda v: fragment("pando_float_text({})", v))
             return Scannable(spelled, sql, format_floats, pa.string())
         case DecimalType(_, scale):
-            return _decimal_text(sql, type_) if scale else fragment("CAST({} AS VARCHAR)", sql)
+            return _format_decimal(sql, type_) if scale else fragment("CAST({} AS VARCHAR)", sql)
         case DateTimeType() | DateTime64Type():
-            return _instant_text(value, type_, zone)
+            return _format_instant(value, type_, zone)
         case UUIDType():
             return Scannable(fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql), sql, format_uuids, pa.string())
         case EnumType():
@@ -96,11 +96,11 @@ def to_text(value: Typed, zone: str) -> Fragment:
         case IPv6Type():
             return Scannable(fragment("pando_ipv6_text({})", sql), sql, format_ipv6_values, pa.string())
         case ArrayType() | TupleType() | MapType():
-            return _composite_text(sql, type_, zone)
+            return _format_composite(sql, type_, zone)
     raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
 
 
-def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> Fragment:
+def _format_instant(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> Fragment:
     local = wall_clock(value, zone)
     if isinstance(type_, DateTimeType) or type_.precision == 0:
         return fragment("CAST({} AS VARCHAR)", local)
@@ -109,16 +109,16 @@ def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str)
     return fragment("left(strftime({}, '%Y-%m-%d %H:%M:%S.%f'), {})", local, 20 + type_.precision)
 
 
-def _decimal_text(sql: Fragment, type_: DecimalType) -> Fragment:
-    """Most have all their digits behind the point, or none: only of others zeros are cut off as text."""
+def _format_decimal(sql: Fragment, type_: DecimalType) -> Fragment:
+    """Formats a Decimal. Most values use all their digits or none, so few need zeros cut off."""
     template = """(CASE WHEN trunc({0}, {1}) <> {0} THEN CAST({0} AS VARCHAR)
         WHEN trunc({0}) = {0} THEN CAST(CAST({0} AS DECIMAL({2}, 0)) AS VARCHAR)
         ELSE pando_decimal_text(CAST({0} AS VARCHAR)) END)"""
     return bind_value(sql, "decimal", lambda v: fragment(template, v, type_.scale - 1, type_.precision))
 
 
-def _quoted_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
-    """The text of a value inside an array, map or tuple."""
+def _format_quoted(sql: Fragment, type_: DataType, zone: str) -> Fragment:
+    """Formats a value inside an array, map or tuple."""
     bare = strip_nullable(type_)
     inner = to_text(Typed(sql, bare), zone)
     if isinstance(bare, StringType):
@@ -128,20 +128,20 @@ def _quoted_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
     return fragment("coalesce({}, 'NULL')", inner) if type_.is_nullable else fragment("({})", inner)
 
 
-def _composite_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
+def _format_composite(sql: Fragment, type_: DataType, zone: str) -> Fragment:
     if isinstance(type_, ArrayType):
-        body = _quoted_text(fragment("x"), type_.inner, zone)
+        body = _format_quoted(fragment("x"), type_.inner, zone)
         return fragment("('[' || array_to_string(list_transform({}, lambda x: {}), ',') || ']')", sql, body)
     if isinstance(type_, MapType):
         key, value = (
-            _quoted_text(fragment(name), inner, zone)
+            _format_quoted(fragment(name), inner, zone)
             for name, inner in (("x.key", type_.key), ("x.value", type_.value))
         )
         entries = fragment("list_transform({}, lambda x: {} || ':' || {})", sql, key, value)
         return fragment("('{{' || array_to_string({}, ',') || '}}')", entries)
     assert isinstance(type_, TupleType)
     parts = [
-        _quoted_text(element_sql(sql, position), inner, zone) for position, (_, inner) in enumerate(type_.elements, 1)
+        _format_quoted(element_sql(sql, position), inner, zone) for position, (_, inner) in enumerate(type_.elements, 1)
     ]
     return fragment("('(' || {} || ')')", join_fragments(" || ',' || ", parts))
 
@@ -150,8 +150,8 @@ def _composite_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
 
 
 def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
-    """The value that a String spells. A wrong spelling fails when it is met."""
-    day = _constant_day(value, strip_nullable(target))
+    """Compiles the conversion of a String. An invalid text raises an error at run time."""
+    day = _parse_constant_day(value, strip_nullable(target))
     if day is not None:
         return fragment("DATE '{}'", str(day))
     sql = value.sql
@@ -160,7 +160,7 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
     goal = strip_nullable(target)
     match goal:
         case IntegerType():
-            return _integer(value, sql, goal)
+            return _parse_integer(value, sql, goal)
         case FloatType():
             return cast(sql, goal)
         case DecimalType():
@@ -188,11 +188,11 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
             return ipv4_of_text(sql)
         case IPv6Type():
             return ipv6_of_text(sql)
-    raise _unsupported(value, target)
+    raise _unsupported_error(value, target)
 
 
 def fixed_string_of_text(sql: Fragment, length: int) -> Fragment:
-    """The text with zeros behind it. One that is too long fails when it is met."""
+    """Pads a text with zero bytes. A text that is too long raises 131 at run time."""
 
     def padded_text(value: Fragment) -> Fragment:
         fixed = fragment("pando_to_fixed({}, {})", value, length)
@@ -203,13 +203,16 @@ def fixed_string_of_text(sql: Fragment, length: int) -> Fragment:
 
 
 def decimal_of_text(sql: Fragment, goal: DecimalType, how: str = "CAST") -> Fragment:
-    """Further digits are cut off, not rounded."""
+    """Parses a Decimal; digits beyond its scale are cut off, not rounded."""
     kept = r"'\.\d*', ''" if goal.scale == 0 else fragment(r"'(\.\d{{{}}})\d+', '\1'", goal.scale)
     return fragment("{}(regexp_replace({}, {}) AS {})", how, sql, kept, duckdb_type(goal))
 
 
 def _without_exponent(value: Typed, sql: Fragment) -> Fragment:
-    """The digits written out: of an exponent DuckDB rounds, and refuses what has more digits than the type."""
+    """Writes out the digits of a number with an exponent.
+
+    DuckDB would round the number, and refuse one with more digits than the type.
+    """
     if isinstance(value.value, str) and "e" not in value.value.lower():
         return sql
     has_one = "contains({0}, 'e') OR contains({0}, 'E')"
@@ -218,8 +221,10 @@ def _without_exponent(value: Typed, sql: Fragment) -> Fragment:
 
 
 def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
-    """The day of a VARCHAR, of a Date within its range: that of the usual texts at once. What is no day fails, or gives
-    NULL."""
+    """Parses a VARCHAR as a date; a Date is limited to its range.
+
+    The usual spellings are fast. An invalid text is error 38 if ``fails``, else NULL.
+    """
     is_narrow = isinstance(goal, DateType)
     rest = f"pando_day({{}}, '{goal.name}')" if fails else "pando_try_day({})"
 
@@ -238,7 +243,7 @@ def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
     return parse_or_leave_over(whole, sql, compute, pa.date32(), lambda odd: fragment(failure, odd))
 
 
-def _integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
+def _parse_integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
     known = parse_constant_integer(value.value, goal) if isinstance(value.value, str) else None
     if known is not None:
         return cast(str(known), goal)
@@ -246,8 +251,11 @@ def _integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
     return integer_of_text(fragment("coalesce(nullif({}, ''), '0')", sql) if is_padded else sql, goal)
 
 
-def _constant_day(value: Typed, goal: DataType) -> date | None:
-    """The day that a literal spells in full: DuckDB would plan the macros that read any spelling for every run."""
+def _parse_constant_day(value: Typed, goal: DataType) -> date | None:
+    """Returns the day of a literal ``YYYY-MM-DD``, or ``None``.
+
+    DuckDB would plan the macros that parse any spelling again for every run.
+    """
     first, last = _DAYS.get(type(goal), (date.max, date.min))
     if not isinstance(value.value, str) or not _ISO_DAY.fullmatch(value.value):
         return None
@@ -259,12 +267,12 @@ def _constant_day(value: Typed, goal: DataType) -> date | None:
 
 
 def truncate_second_digits(instant: Fragment, precision: int) -> Fragment:
-    """The digits of a second that the type has."""
+    """Cuts an instant to ``precision`` decimal digits of a second."""
     step = 10 ** (6 - precision)
     return instant if step == 1 else fragment("make_timestamp(epoch_us({}) // {step} * {step})", instant, step=step)
 
 
-def _unsupported(value: Typed, target: DataType) -> UserError:
+def _unsupported_error(value: Typed, target: DataType) -> UserError:
     return UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to {target} is not supported")
 
 
@@ -277,8 +285,8 @@ def _enum_number(sql: Fragment, goal: EnumType) -> Fragment:
     return cast(fragment("CASE {} {} WHEN NULL THEN NULL ELSE {} END", sql, arms, failure), goal)
 
 
-# The macros the texts above use; the executor creates them once. A macro repeats the text of its argument wherever it
-# names it, so that nested ones grow exponentially: `list_transform([x], lambda y: …)[1]` names a value once.
+# The macros of this module; the executor creates them once. A macro repeats its argument wherever its body names it, so
+# that nested macros grow exponentially. `list_transform([x], lambda y: …)[1]` names a value once.
 MACROS = define_macros(
     r"""pando_is_plain(t) AS (strlen(t) = 10 AND t LIKE '____-__-__')
         OR (strlen(t) = 19 AND t LIKE '____-__-__ __:__:__')""",
@@ -289,7 +297,7 @@ MACROS = define_macros(
     r"pando_tidy_float(t) AS CASE WHEN ends_with(t, '.0') THEN left(t, length(t) - 2) ELSE t END",
     r"""pando_exponent(t) AS
         regexp_replace(regexp_replace(regexp_replace(t, '\.0e', 'e'), 'e\+0*', 'e'), 'e-0+', 'e-')""",
-    # With up to three digits behind the point a number is written as a Decimal, in a third of the time.
+    # A number with up to three digits after the point is written as a Decimal, in a third of the time.
     r"pando_is_level(x, unit) AS round(x * unit) / unit = x",
     r"""pando_short_text(x) AS CASE
         WHEN pando_is_level(x, 10) THEN CAST(CAST(x AS DECIMAL(18, 1)) AS VARCHAR)
@@ -324,7 +332,7 @@ MACROS = define_macros(
         ELSE pando_quoted_plain(t) END""",
     r"pando_quoted_plain(t) AS replace(replace(t, '\', '\\'), '''', '\''')",
     r"pando_decimal_text(t) AS CASE WHEN contains(t, '.') THEN rtrim(rtrim(t, '0'), '.') ELSE t END",
-    # DuckDB reads some more spellings, but slowly.
+    # DuckDB parses some more spellings, but slowly.
     r"""pando_try_uuid(t) AS CASE WHEN strlen(t) >= 32
         THEN coalesce(pando_plain_uuid(encode(t)), CAST(TRY_CAST(t AS UUID) AS BLOB)) END""",
     r"""pando_fixed_text(b) AS CASE WHEN ends_with(decode(b), chr(0)) THEN rtrim(decode(b), chr(0))
@@ -332,7 +340,7 @@ MACROS = define_macros(
     r"""pando_to_fixed(t, n) AS CASE WHEN strlen(t) > n
         THEN error('pando:131:String too long for type FixedString(' || n || ')')
         ELSE encode(t || repeat(chr(0), n - strlen(t))) END""",
-    # A day or month beyond its last one: days flow into the next month, a wrong month gives the first date.
+    # A day beyond the month's end flows into the next month; an invalid month gives the first date.
     r"""pando_day_of(y, m, d) AS CASE WHEN m >= 1 AND m <= 12 AND d >= 1 AND d <= 31
         THEN make_date(y, m, 1::BIGINT) + CAST(d - 1 AS INTEGER) ELSE DATE '1900-01-01' END""",
     r"""pando_split_day(t) AS CASE

@@ -1,1 +1,1 @@
-"""Time zones, days, and ranges of dates."""
+"""Time zones, calendar days, and ranges of dates and times."""

@@ -1,8 +1,12 @@
-"""Keeping results inside the range of their type, as ClickHouse does: conversions from text and from numbers stop at
-the border of Date and DateTime, arithmetic and conversions between dates and times wrap around.
+"""Keeps dates and times within the range of their type, as ClickHouse does.
 
-DuckDB's DATE and TIMESTAMP go far beyond ClickHouse's; a value outside would be stored as garbage. The macros take a
-value once for each place that names it, so the argument should be short or DuckDB must find the common expression."""
+Conversions from text and from numbers stop at the limits of Date and DateTime. Arithmetic, and conversions between
+dates and times, wrap around. DuckDB's DATE and TIMESTAMP go far beyond ClickHouse's; a value outside would be stored as
+garbage.
+
+A macro repeats its argument wherever its body names it. So the argument should be short, or DuckDB must find the common
+expression.
+"""
 
 from __future__ import annotations
 
@@ -14,38 +18,38 @@ _SECOND_MASK = 4294967295
 
 
 def wrap_day(days: Fragment) -> Fragment:
-    """A Date from a BIGINT of days since the epoch: its low 16 bits."""
+    """Returns a Date from a BIGINT of days since the epoch: its low 16 bits."""
     return fragment("(DATE '1970-01-01' + CAST(({}) & {} AS INTEGER))", days, _DAY_MASK)
 
 
 def clamp_date(sql: Piece) -> Fragment:
-    """A DATE within Date's range."""
+    """Limits a DATE to Date's range."""
     return fragment("pando_clamped_date({})", sql)
 
 
 def wrap_seconds(seconds: Fragment) -> Fragment:
-    """A DateTime from a BIGINT of seconds: its low 32 bits."""
+    """Returns a DateTime from a BIGINT of seconds: its low 32 bits."""
     return fragment("make_timestamp((({}) & {}) * 1000000)", seconds, _SECOND_MASK)
 
 
 def wrap_instant(sql: Fragment) -> Fragment:
-    """A TIMESTAMP of whole seconds within DateTime's range, wrapped around."""
+    """Wraps a TIMESTAMP around to whole seconds in DateTime's range."""
     return wrap_seconds(fragment("epoch_us({}) // 1000000", sql))
 
 
 def clamp_instant(sql: Piece) -> Fragment:
-    """A TIMESTAMP within DateTime's range."""
+    """Limits a TIMESTAMP to DateTime's range."""
     return fragment("pando_clamped_instant({})", sql)
 
 
 def clamp_seconds(number: Fragment) -> Fragment:
-    """Seconds of a DateTime as BIGINT from an integer or float."""
+    """Limits an integer or float to DateTime's seconds, as BIGINT."""
     return fragment("pando_clamped_seconds({})", number)
 
 
 MACROS = define_macros(
     r"pando_low_unsigned(x) AS CAST(x & 18446744073709551615::HUGEINT AS UBIGINT)",
-    # x once: DuckDB writes a macro's argument out wherever it stands, and sums are nested.
+    # The body names x once: DuckDB expands a macro's argument at every use, and sums are nested.
     r"""pando_low_signed(x) AS CAST(xor(x & 18446744073709551615::HUGEINT, 9223372036854775808::HUGEINT)
         - 9223372036854775808::HUGEINT AS BIGINT)""",
     # The time floored to a multiple of width within its period, both in microseconds.
@@ -77,7 +81,7 @@ MACROS = define_macros(
             AND s IS NOT NULL THEN TIMESTAMP '1900-01-01' END""",
     r"""pando_clamped_seconds(x) AS CASE WHEN x <= 0 THEN 0::BIGINT WHEN x >= 4294967295 THEN 4294967295::BIGINT
         ELSE CAST(trunc(x) AS BIGINT) END""",
-    # From the year 0 to 9999, as seconds.
+    # The years 0 to 9999, in seconds.
     r"""pando_clamped_moment(x) AS CASE WHEN x < -62167219200 THEN -62167219200::BIGINT
         WHEN x > 253402300799 THEN 253402300799::BIGINT ELSE CAST(trunc(x) AS BIGINT) END""",
     r"""pando_clamped_units(x, per_second, micros) AS CASE WHEN x < -62167219200 THEN -62167219200000000::BIGINT
@@ -86,7 +90,7 @@ MACROS = define_macros(
         ELSE CAST(trunc(x * per_second) AS BIGINT) * micros END""",
     r"pando_clamped_day_number(n) AS CASE WHEN n < 0 THEN 0 WHEN n > 65535 THEN 65535 ELSE n END",
     r"pando_time_of_day(l) AS (epoch_us(l) % 86400000000 + 86400000000) % 86400000000",
-    # Microseconds of seconds; the last moment has its fraction.
+    # Seconds to microseconds; the last instant has its fraction.
     r"""pando_moment(x, fraction) AS CASE WHEN x < -62167219200 THEN -62167219200000000::BIGINT
         WHEN x > 253402300799 THEN 253402300799000000::BIGINT + fraction ELSE CAST(x AS BIGINT) * 1000000 END""",
     r"""pando_float_nanoseconds(x, per_second, step) AS make_timestamp_ns(CASE WHEN isnan(x) OR isinf(x)

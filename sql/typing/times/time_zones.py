@@ -1,4 +1,4 @@
-"""From UTC instants to wall clocks and back, as DuckDB expressions."""
+"""Conversions between UTC instants and wall clocks, as DuckDB expressions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ SERVER_ZONE = "UTC"
 DAY_MICROS = 86400 * 1_000_000
 _LAST_DAY = 65535
 _THURSDAY = 3
-"""Of the week, from Monday on: the day when the epoch began."""
+"""The epoch's day of the week, counted from Monday as 0."""
 
 
 def wall_clock(value: Typed, zone: str) -> Fragment:
-    """A TIMESTAMP that shows the wall clock of the value's zone (``zone`` when its type names none)."""
+    """Returns the wall clock of a date or time as TIMESTAMP.
+
+    The zone is the type's own, or ``zone`` if the type names none.
+    """
     type_ = strip_nullable(value.type)
     if isinstance(type_, (DateType, Date32Type)):
         return fragment("CAST({} AS TIMESTAMP)", value.sql)
@@ -35,7 +38,7 @@ def wall_clock(value: Typed, zone: str) -> Fragment:
 
 
 def utc_to_zone(sql: Fragment, zone: str) -> Fragment:
-    """From a UTC instant to the wall clock of ``zone``."""
+    """Converts a UTC instant to the wall clock of ``zone``."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
     moved = fragment("pando_to_zone({}, CAST({} AS TIMESTAMP))", register_zone(zone), sql)
@@ -43,7 +46,7 @@ def utc_to_zone(sql: Fragment, zone: str) -> Fragment:
 
 
 def zone_to_utc(sql: Fragment, zone: str) -> Fragment:
-    """From the wall clock of ``zone`` to the UTC instant."""
+    """Converts the wall clock of ``zone`` to a UTC instant."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
     moved = fragment("pando_from_zone({}, CAST({} AS TIMESTAMP))", register_zone(zone), sql)
@@ -51,7 +54,7 @@ def zone_to_utc(sql: Fragment, zone: str) -> Fragment:
 
 
 def day_from_zone(sql: Fragment, zone: str) -> Fragment:
-    """From a midnight in ``zone`` to the UTC instant when that day begins."""
+    """Converts a midnight in ``zone`` to the UTC instant when that day begins."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
     moved = fragment("pando_from_zone_day({}, CAST({} AS TIMESTAMP))", register_zone(zone), sql)
@@ -59,48 +62,48 @@ def day_from_zone(sql: Fragment, zone: str) -> Fragment:
 
 
 def from_zone_as_utc(sql: Fragment, zone: str) -> Fragment:
-    """As :func:`zone_to_utc`, with the offset of the instant when a clock of UTC shows the same."""
+    """Converts a wall clock with the offset that the zone has when a UTC clock shows the same."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
     return fragment("pando_from_zone_as_utc({}, CAST({} AS TIMESTAMP))", register_zone(zone), sql)
 
 
 def zone_epoch_offset(zone: str) -> int:
-    """Seconds between UTC and the zone's clock when the epoch began."""
+    """Returns the zone's offset from UTC at the epoch, in seconds."""
     shift = datetime.datetime.fromtimestamp(0, ZoneInfo(zone)).utcoffset() or datetime.timedelta()
     return int(shift.total_seconds())
 
 
 def start_of_clock(time: Fragment, width: int, period: int = DAY_MICROS) -> Fragment:
-    """The time floored to a multiple of ``width`` within its ``period``, both in microseconds."""
+    """Floors a time to a multiple of ``width`` within its ``period``, both in microseconds."""
     sql = fragment("pando_start_of_clock({}, {}, {})", time, period, width)
     if width == period == DAY_MICROS:
         sql = fragment("date_trunc('day', {})", time)
     if not isinstance(time, Scannable):  # DuckDB is as fast as a scan
         return sql
-    return Scannable(sql, time, partial(_floored, period, width), pa.timestamp("us"))
+    return Scannable(sql, time, partial(_floor_times, period, width), pa.timestamp("us"))
 
 
-def _floored(period: int, width: int, times: pa.Array) -> pa.Array:
+def _floor_times(period: int, width: int, times: pa.Array) -> pa.Array:
     times = pc.cast(times, pa.timestamp("us"), safe=False)
     ticks = fixed_width_values(times, np.int64)
     return fixed_width_column(ticks - ticks % period % width, times.type, times)
 
 
 def start_of_iso_year(local: Fragment) -> Fragment:
-    """The Monday of the week that has the 4th of January, of a day or a clock within Date's range."""
+    """Returns the Monday of the week with January 4th, within Date's range."""
     day = clamp_date(fragment("CAST({} AS DATE)", local))
     sql = fragment("CAST(date_trunc('week', make_date(isoyear({}), 1, 4)) AS DATE)", day)
-    return Scannable(sql, local, _iso_years, pa.date32())
+    return Scannable(sql, local, _look_up_iso_years, pa.date32())
 
 
-def _iso_years(times: pa.Array) -> pa.Array:
+def _look_up_iso_years(times: pa.Array) -> pa.Array:
     days = fixed_width_values(pc.cast(times, pa.date32(), safe=False), np.int32)
-    return fixed_width_column(_iso_year_of_days()[np.clip(days, 0, _LAST_DAY)], pa.date32(), times)
+    return fixed_width_column(_iso_year_table()[np.clip(days, 0, _LAST_DAY)], pa.date32(), times)
 
 
 @cache
-def _iso_year_of_days() -> np.ndarray:
+def _iso_year_table() -> np.ndarray:
     days = np.arange(_LAST_DAY + 1)
     thursdays = days - (days + _THURSDAY) % 7 + 3
     fourth = thursdays.astype("datetime64[D]").astype("datetime64[Y]").astype("datetime64[D]").astype(np.int32) + 3

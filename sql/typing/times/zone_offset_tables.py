@@ -1,10 +1,11 @@
-"""The offsets of time zones as tables, and the kernels that move times by them: DuckDB's own conversions take forty
-times as long.
+"""Tables of time zone offsets, and the kernels that convert times with them.
 
-A table cuts time into equal pieces, so short that the clock changes at most once in each: for each piece it has the
-offset at its beginning, the moment of the change and the offset behind it. Tables end in 2437: the rules that hold
-then repeat with the calendar, every 400 years. A zone gets a number when a statement first names it; its table is made
-when a value first needs it (some hundredths of a second).
+DuckDB's own conversions take forty times as long.
+
+A table cuts time into equal pieces, so short that the clock changes at most once in each. For each piece it has the
+offset at its beginning, the moment of the change and the offset after it. Tables end in 2437: by then the rules repeat
+with the calendar, every 400 years. A zone gets a number when a statement first names it. Its table is built when a
+value first needs it, which takes some hundredths of a second.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ import pyarrow.compute as pc
 from sql.typing.column_kernels.kernels import Kernel, fixed_width_column, fixed_width_values
 
 _FIRST, _LAST = -3786825600, 14736470400
-"""Seconds: the beginnings of 1850 and of 2437."""
+"""The beginnings of 1850 and of 2437, in seconds."""
 _CYCLE = 146097 * 86400 * 1_000_000
 _STEP = 7 * 86400
 _LONGEST_PIECE = 41
-"""Two to this power of microseconds: 25 days."""
+"""The binary logarithm of the longest piece in microseconds: 25 days."""
 _NEVER = 2**63 - 1
 _INFINITE = 2**63 - 2
 
@@ -36,7 +37,7 @@ _lock = threading.Lock()
 
 
 def register_zone(zone: str) -> int:
-    """What stands for the zone in statements of this process."""
+    """Returns the number that stands for the zone in this process's statements."""
     with _lock:
         if zone not in _names:
             _names.append(zone)
@@ -45,30 +46,30 @@ def register_zone(zone: str) -> int:
 
 @dataclass(frozen=True)
 class ZoneTable:
-    """In microseconds; piece 0 begins at ``first << shift``."""
+    """The offsets of one zone, in microseconds; piece 0 begins at ``first << shift``."""
 
     shift: int
     first: int
     before: np.ndarray
     change: np.ndarray
-    behind: np.ndarray
+    after: np.ndarray
 
     def offsets(self, times: np.ndarray) -> np.ndarray:
-        """The offsets at times on the clock that the table was made for."""
+        """Returns the offsets at times of the clock for which the table was built."""
         latest = times.max(initial=0)
         if latest >= _LAST * 1_000_000:
             late = times >= _LAST * 1_000_000
             times = np.where(late, times - ((times - _LAST * 1_000_000) // _CYCLE + 1) * _CYCLE, times)
         piece = np.clip((times >> self.shift) - self.first, 0, len(self.before) - 1)
-        return np.where(times >= self.change[piece], self.behind[piece], self.before[piece])
+        return np.where(times >= self.change[piece], self.after[piece], self.before[piece])
 
     def instants(self, clocks: np.ndarray) -> np.ndarray:
-        """The instants of local times, for a table of the zone's clock."""
+        """Returns the UTC instants of local times, for a table of the zone's clock."""
         return clocks - self.offsets(clocks)
 
 
-def _changes(zone: str) -> tuple[list[int], list[int]]:
-    """Seconds at which an offset begins, and the offsets; the first has always been."""
+def _find_offset_changes(zone: str) -> tuple[list[int], list[int]]:
+    """Returns the seconds at which offsets begin, and the offsets; the first begins before all times."""
     rules = ZoneInfo(zone)
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -92,10 +93,13 @@ def _changes(zone: str) -> tuple[list[int], list[int]]:
 
 @cache
 def zone_table(zone: str, is_local: bool, of_days: bool = False) -> ZoneTable:
-    """For UTC times, or for those of the zone's clock: a time that a change of the clock repeats is the earlier one,
-    one that it skips is read with the offset behind the change, as ClickHouse does. ``of_days``: or with the offset
-    before it, for midnights: a day without midnight begins with the change."""
-    starts, offsets = _changes(zone)
+    """Builds the table of a zone for UTC times, or for local times if ``is_local``.
+
+    A local time that the clock repeats is the earlier one. A local time that the clock skips takes the offset after the
+    change, as in ClickHouse; with ``of_days`` it may take the offset before it, so that a day without midnight begins
+    with the change.
+    """
+    starts, offsets = _find_offset_changes(zone)
     shifts = np.array(offsets, np.int64) * 1_000_000
     times = np.array(starts[1:], np.int64) * 1_000_000
     if is_local:
@@ -106,41 +110,46 @@ def zone_table(zone: str, is_local: bool, of_days: bool = False) -> ZoneTable:
     first = (_FIRST * 1_000_000) >> shift
     begins = np.arange(first, ((_LAST * 1_000_000) >> shift) + 1, dtype=np.int64) << shift
     before = shifts[np.searchsorted(times, begins, side="right")]
-    change, behind = np.full(len(begins), _NEVER, np.int64), before.copy()
+    change, after = np.full(len(begins), _NEVER, np.int64), before.copy()
     pieces = (times >> shift) - first
     change[pieces] = times
-    behind[pieces] = shifts[1:]
-    return ZoneTable(shift, first, before, change, behind)
+    after[pieces] = shifts[1:]
+    return ZoneTable(shift, first, before, change, after)
 
 
 @cache
 def has_whole_hours(zone: str) -> bool:
-    """Whether the zone has been whole hours from UTC since 1970."""
-    starts, offsets = _changes(zone)
+    """Tells whether the zone's offset has been whole hours since 1970."""
+    starts, offsets = _find_offset_changes(zone)
     ends = [*starts[1:], _NEVER]
     return all(offset % 3600 == 0 for end, offset in zip(ends, offsets, strict=True) if end > 0)
 
 
 def utc_to_wall_clock(zone: str, times: pa.Array) -> pa.Array:
-    """What the clocks of a zone show (TIMESTAMP) at instants of any unit."""
-    return _of_ticks(zone_table(zone, False), pc.cast(times, pa.timestamp("us"), safe=False), False)
+    """Converts instants of any unit to what a zone's clocks show (TIMESTAMP)."""
+    return _shift_ticks(zone_table(zone, False), pc.cast(times, pa.timestamp("us"), safe=False), False)
 
 
 def wall_clock_to_utc(zone: str, clocks: pa.Array, of_days: bool = False) -> pa.Array:
-    """The instants (TIMESTAMP) at which the clocks of a zone show that; ``of_days``: at which the days begin."""
-    return _of_ticks(zone_table(zone, True, of_days), pc.cast(clocks, pa.timestamp("us"), safe=False), True)
+    """Converts a zone's wall clocks to instants (TIMESTAMP).
+
+    ``of_days``: to the instants when these days begin.
+    """
+    return _shift_ticks(zone_table(zone, True, of_days), pc.cast(clocks, pa.timestamp("us"), safe=False), True)
 
 
 def _kernel(name: str, table: Callable[[str], ZoneTable], *, is_local: bool) -> Kernel:
     def move(zones: pa.Array, times: pa.Array) -> pa.Array:
         return (
-            _of_ticks(table(_names[fixed_width_values(zones, np.int32)[0]]), times, is_local) if len(times) else times
+            _shift_ticks(table(_names[fixed_width_values(zones, np.int32)[0]]), times, is_local)
+            if len(times)
+            else times
         )
 
     return Kernel(name, ("INTEGER", "TIMESTAMP"), "TIMESTAMP", move)
 
 
-def _of_ticks(table: ZoneTable, times: pa.Array, is_local: bool) -> pa.Array:
+def _shift_ticks(table: ZoneTable, times: pa.Array, is_local: bool) -> pa.Array:
     if not len(times):
         return times
     ticks = fixed_width_values(times, np.int64)
