@@ -1,1 +1,4 @@
-"""Everything that goes through ZooKeeper. Which folder may import which stands in pyproject.toml."""
+"""Everything that goes through ZooKeeper.
+
+The contracts in pyproject.toml list which folder may import which.
+"""

@@ -1,6 +1,6 @@
 """The parts of one table on one disk: format, read, write, merge.
 
-Arrow's allocator reads its options when Arrow is imported: huge pages halve the page faults of a merge.
+It sets an option of Arrow's allocator, which is read when Arrow is imported: huge pages halve a merge's page faults.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""What happens when a replica's disk and ZooKeeper disagree."""
+"""Comparing a replica's disk with ZooKeeper at startup, and restoring either from the other."""

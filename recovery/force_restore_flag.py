@@ -1,9 +1,8 @@
-"""``force_restore_data``: the operator's word that a suspicious difference is to be repaired from other replicas.
+"""``force_restore_data``: the operator's flag to restore a replica in spite of suspicious differences.
 
-It can be said in two places, each read once and then removed: the znode
-``<table>/replicas/<replica>/flags/force_restore_data`` (one table), and the file ``<path>/flags/force_restore_data``
-(every table of a server; removed when the server has read it at its start).
-Source: ClickHouse documentation, "Data Replication: Recovery After Failures".
+There are two flags, each read once and then removed. The znode ``<table>/replicas/<replica>/flags/force_restore_data``
+is for one table. The file ``<path>/flags/force_restore_data`` is for every table of a server, and removed when the
+server has read it at its start. Source: ClickHouse documentation, "Data Replication: Recovery After Failures".
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from parts.format.hashed_file import sync_directory
 
 
 def set_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
-    """Makes the znode; one that is there already is fine."""
+    """Creates the znode. Does nothing if it exists."""
     try:
         keeper.create(replica.force_restore_data)
     except NodeExists:
@@ -24,11 +23,12 @@ def set_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
 
 
 def is_flag_set(keeper: Keeper, replica: ReplicaPaths) -> bool:
+    """Tells whether the znode exists."""
     return keeper.exists(replica.force_restore_data) is not None
 
 
 def clear_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
-    """Removes the znode after the restore was carried out."""
+    """Removes the znode, after the restore."""
     try:
         keeper.delete(replica.force_restore_data)
     except NoNode:
@@ -36,12 +36,14 @@ def clear_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
 
 
 def consume_flag_file(file: Path) -> bool:
-    """True when the file was there; it is gone afterwards, and its directory is made for the next one. Called once, at
-    the start of a server."""
+    """Removes the file and returns whether it existed.
+
+    It also creates the directory for the next file. Called once, at the start of a server.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         file.unlink()
     except FileNotFoundError:
         return False
-    sync_directory(file.parent)  # a flag that comes back with a power cut would force a restore nobody asked for
+    sync_directory(file.parent)  # a flag that reappears after a power cut would force a restore nobody asked for
     return True

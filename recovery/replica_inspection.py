@@ -1,6 +1,6 @@
-"""What ``pando recovery`` tells about one replica: the difference between its disk and ZooKeeper. Changes nothing.
+"""Compare one replica's disk with ZooKeeper for ``pando recovery``. Changes nothing.
 
-The server may run meanwhile: parts are opened read-only, and one that goes away between two looks is left out.
+The server may be running: parts are opened read-only, and a part that disappears meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from parts.read.part_reader import open_part
 from parts.store.drop_markers import DropMarkers, is_drop_mark
 from recovery import force_restore_flag, outdated_zookeeper
 from recovery.startup_plan import PartOnDisk, StartupPlan, plan_startup
-from recovery.zookeeper_parts import read_zookeeper_parts, with_contents_elsewhere
+from recovery.zookeeper_parts import add_hashes_elsewhere, read_zookeeper_parts
 
 
 @dataclass
 class ReplicaInspection:
-    """``plan`` is what a forced restore would do; ``refusal`` why a start without force refuses, or ``""``;
-    ``forgotten``: parts that prove that ZooKeeper is from the past, as far as it tells by itself."""
+    """The difference between a replica's disk and ZooKeeper.
+
+    ``plan`` is what a forced restore would do. ``refusal`` is why a start without force refuses, or ``""``.
+    ``forgotten``: parts that prove that ZooKeeper is outdated, without asking other replicas.
+    """
 
     replica: str
     exists: bool
@@ -37,11 +40,14 @@ class ReplicaInspection:
 def inspect_replica(
     keeper: Keeper, replica: ReplicaPaths, data_path: Path, max_ratio: float, table: str
 ) -> ReplicaInspection:
-    """Reads the metadata of every part on disk and the replica's list in ZooKeeper. ``table``: its name, for advice."""
+    """Reads the metadata of every part on disk and the replica's list in ZooKeeper.
+
+    ``table``: its name, for advice.
+    """
     if keeper.exists(replica.host) is None:
         return ReplicaInspection(replica.root, exists=False)
     on_disk, broken = _parts_on_disk(data_path)
-    survey = with_contents_elsewhere(keeper, replica, read_zookeeper_parts(keeper, replica), on_disk)
+    survey = add_hashes_elsewhere(keeper, replica, read_zookeeper_parts(keeper, replica), on_disk)
     forgotten = outdated_zookeeper.find_forgotten(keeper, replica, on_disk, lambda parts: {})
     refusal = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=max_ratio).refusal
     if forgotten:
@@ -59,7 +65,7 @@ def inspect_replica(
 
 
 def _parts_on_disk(data_path: Path) -> tuple[dict[PartName, PartOnDisk], list[str]]:
-    """The parts that were not dropped, and the directories that cannot be opened."""
+    """Returns the parts that were not dropped, and the directories that cannot be opened."""
     found: dict[PartName, PartOnDisk] = {}
     broken: list[str] = []
     directories = sorted(data_path.iterdir()) if data_path.exists() else []

@@ -1,4 +1,4 @@
-"""Which of a disk's parts a restored replica lists anew, beside what the other replicas have. Pure: no I/O.
+"""Decide which local parts a restored replica lists in ZooKeeper. No I/O.
 
 ==========================================================  ========================================================
 another replica lists it, with the same content             agreed: it is listed here too, and nothing is copied
@@ -6,7 +6,7 @@ nobody has, makes, drops or commits any of its blocks       unique: it is listed
 anything else                                               left out; the clone moves it to ``detached/clone_…``
 ==========================================================  ========================================================
 
-What is left out shares blocks with other parts, or has blocks that somebody dropped: to add it could show rows twice.
+A part that is left out shares blocks with other parts, or has dropped blocks: adding it could show rows twice.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from parts.common.part_name import PartName
 
 @dataclass(frozen=True)
 class Others:
-    """What the other replicas have, and what is under way.
+    """The parts of the other replicas, and the work under way.
 
-    ``listed``: their parts with the content hashes that ZooKeeper has; ``coming``: what queues and log make, and the
-    ranges they drop; ``committing``: block numbers taken and not used yet, by partition.
+    ``listed``: their parts with the content hashes in ZooKeeper. ``coming``: parts that queues and log add, and ranges
+    they drop. ``committing``: block numbers taken and not used yet, by partition.
     """
 
     listed: Mapping[PartName, Collection[str]] = field(default_factory=dict)
@@ -33,12 +33,14 @@ class Others:
 
 @dataclass(frozen=True)
 class RestorePlan:
+    """The local parts to list, sorted: those that others have too, and those that only this replica has."""
+
     agreed: list[PartName]
     unique: list[PartName]
 
 
 def plan_restore(active: Mapping[PartName, str], others: Others) -> RestorePlan:
-    """``active``: the active parts on the disk, which are disjoint, with their content hashes. Lists are sorted."""
+    """Decides for the active parts on disk, which are disjoint, with their content hashes."""
     taken = _Blocks([*others.listed, *others.coming], others.committing)
     agreed = [part for part, digest in active.items() if digest in others.listed.get(part, ())]
     unique = [part for part in active if part not in others.listed and not taken.overlap(part)]
@@ -46,7 +48,7 @@ def plan_restore(active: Mapping[PartName, str], others: Others) -> RestorePlan:
 
 
 class _Blocks:
-    """Block numbers that somebody uses, as disjoint runs in order, by partition."""
+    """Used block numbers as disjoint, sorted runs by partition."""
 
     def __init__(self, names: Iterable[PartName], numbers: Mapping[str, Sequence[int]]) -> None:
         runs = [(name.partition_id, name.min_block, name.max_block) for name in names]
@@ -60,6 +62,7 @@ class _Blocks:
                 known.append((begin, end))
 
     def overlap(self, part: PartName) -> bool:
+        """Tells whether any of the part's blocks is used."""
         runs = self._runs.get(part.partition_id, [])
         index = bisect_left(runs, part.min_block, key=lambda run: run[1])
         return index < len(runs) and runs[index][0] <= part.max_block

@@ -1,18 +1,18 @@
-"""SYSTEM RESTORE REPLICA: writes down in ZooKeeper what a replica has on its disk, when ZooKeeper has lost it.
+"""SYSTEM RESTORE REPLICA: write a replica's parts on disk to ZooKeeper, which has lost them.
 
-1. A table that ZooKeeper remembers wrongly is taken away (``retire_table``, ``clear_retired``). Then the table is made
-   if it is not there, and the replica, lost (``is_lost``) and with the mark ``flags/restoring``, in one multi.
-2. ``list_parts``, when the replica is active. The first replica lists all its parts under the names that they have, and
-   moves the block numbers behind them; one multi makes it not lost and takes the mark away. Every other replica lists
-   the parts that others have too, and logs those that only it has (:mod:`recovery.restore_plan`).
-3. The others then become copies (:mod:`coordination.replicas.clone`): what they did not list moves to
-``detached/clone_…``, and
-   what they lack is fetched. They keep the mark until then: before, their disks may have what ZooKeeper never knew.
+1. A table that ZooKeeper has wrong data of is deleted there (``retire_table``, ``clear_retired``). Then the table is
+   created if it does not exist. The replica is created in one multi as lost (``is_lost``), with the mark
+   ``flags/restoring``.
+2. ``list_parts``, when the replica is active. The first replica lists all its parts under their names, and moves the
+   block numbers behind them. One multi makes it not lost and removes the mark. Every other replica lists the parts that
+   others have too, and logs those that only it has (:mod:`recovery.restore_plan`).
+3. The others then become copies (:mod:`coordination.replicas.clone`). Parts they did not list move to
+   ``detached/clone_…``, and missing parts are fetched. They keep the mark until then, because their disks may have
+   parts that ZooKeeper never knew.
 
-Each step is safe to repeat, and the mark says where to go on: a crash anywhere means that the next session goes on.
-Two replicas may be restored at once: one of them makes the table, the other waits until that one has listed its parts.
-
-Source: ClickHouse documentation, "SYSTEM RESTORE REPLICA".
+Each step can be repeated, and the mark tells where to continue: after a crash the next session does. Two replicas may
+be restored at once: one creates the table, the other waits until that one has listed its parts. Source: ClickHouse
+documentation, "SYSTEM RESTORE REPLICA".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coordination.inserts.block_numbers import allocate_block_number, read_committing_numbers, release_block_number
-from coordination.inserts.partition_nodes import create_partition_node, next_numbers, raise_next_first
+from coordination.inserts.partition_nodes import create_partition_node, next_numbers, raise_next_first_number
 from coordination.keeper.interface import (
     Check,
     Create,
@@ -43,17 +43,20 @@ from parts.common.part_name import PartName
 from recovery.restore_plan import Others, RestorePlan, plan_restore
 
 ALL_PARTS = "all"
-"""Content of the mark: parts that nobody else has are added to the table. Without it they go to ``detached/``: while
-ZooKeeper knew the table, the others may have dropped them, or given them up."""
+"""Content of the mark: parts that nobody else has are added to the table. Without it they are moved to ``detached/``,
+because the others may have dropped them, or given them up, while ZooKeeper knew the table."""
 RETIRED = b"retired"
-"""Content of the root of a table that is being taken away."""
+"""Content of the root of a table that is being deleted."""
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def host_versions(keeper: Keeper, table: TablePaths) -> dict[str, int]:
-    """The versions of ``host`` of all replicas, for :func:`retire_table`. Read them before the table is judged."""
+def read_host_versions(keeper: Keeper, table: TablePaths) -> dict[str, int]:
+    """Returns the versions of ``host`` of all replicas, for :func:`retire_table`.
+
+    Read them before the table is examined.
+    """
     if keeper.exists(table.replicas) is None:
         return {}
     names = list_registered_replicas(keeper, table)
@@ -62,10 +65,10 @@ def host_versions(keeper: Keeper, table: TablePaths) -> dict[str, int]:
 
 
 def retire_table(keeper: Keeper, table: TablePaths, hosts: Mapping[str, int]) -> None:
-    """Begins to take away a table that ZooKeeper remembers wrongly. The disks keep their parts.
+    """Begins to delete a table that ZooKeeper has wrong data of. The disks keep their parts.
 
-    Expects that no replica is active, and that ``hosts`` are as they were seen: so it is that table, and not one that
-    others have made anew. Raises 999 otherwise: look again.
+    Expects that no replica is active and that ``hosts`` have not changed, so that it is the examined table and not a
+    new one. Raises 999 otherwise: try again.
     """
     replicas = [table.replica(name) for name in hosts]
     try:
@@ -82,12 +85,12 @@ def retire_table(keeper: Keeper, table: TablePaths, hosts: Mapping[str, int]) ->
 
 
 def clear_retired(keeper: Keeper, table: TablePaths) -> None:
-    """Finishes what :func:`retire_table` began; does nothing to any other table. Raises 999 beside others that do."""
+    """Finishes :func:`retire_table`; does nothing to any other table. Raises 999 if others do it too."""
     try:
         data, stat = keeper.get(table.root)
         if data != RETIRED:
             return
-        mine = Check(table.root, stat.version)  # that of a table which is made anew is 0
+        mine = Check(table.root, stat.version)  # a newly created table has version 0
         for name in keeper.children(table.replicas):
             replica = table.replica(name)
             host = keeper.exists(replica.host)
@@ -106,21 +109,25 @@ def clear_retired(keeper: Keeper, table: TablePaths) -> None:
 
 
 def list_parts(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartRecord], now: float) -> RestorePlan:
-    """Carries on until the mark is gone. ``active``: the active parts on the disk; ``now``: seconds since the epoch.
+    """Lists the parts of the disk in ZooKeeper, until the mark is removed.
 
-    Raises 254 (NO_ACTIVE_REPLICAS) while another replica is restored first.
+    ``active``: the active parts on disk. ``now``: seconds since the epoch. Raises 254 (NO_ACTIVE_REPLICAS) while
+    another replica is restored first.
     """
     if is_first(keeper, replica):
-        _number_behind(keeper, replica, active)
+        _advance_block_numbers(keeper, replica, active)
         _list(keeper, replica, active)
         keeper.multi([SetData(replica.is_lost, b"0"), SetData(replica.log_pointer, b"0"), Delete(replica.restoring)])
         return RestorePlan(sorted(active), [])
-    return _join(keeper, replica, active, now)
+    return _list_beside_others(keeper, replica, active, now)
 
 
 def is_first(keeper: Keeper, replica: ReplicaPaths) -> bool:
-    """Whether the table becomes what this replica has. The marks are read first: a replica that has lost its mark by
-    then is seen to be not lost. Raises 254 while another replica is the first."""
+    """Tells whether the table takes over all parts of this replica.
+
+    The marks are read first: a replica that has lost its mark by then is seen to be not lost. Raises 254 while another
+    replica is the first.
+    """
     names = list_registered_replicas(keeper, replica.table)
     replicas = [replica.table.replica(name) for name in names]
     marks = keeper.exists_many([other.restoring for other in replicas])
@@ -137,14 +144,14 @@ def is_first(keeper: Keeper, replica: ReplicaPaths) -> bool:
     return True
 
 
-def _number_behind(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartRecord]) -> None:
-    """No partition gives a block number again that a part has, or a mutation had."""
+def _advance_block_numbers(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartRecord]) -> None:
+    """Moves the block numbers of the partitions behind those of all parts and their mutations."""
     last: dict[str, int] = {}
     for part in active:
         last[part.partition_id] = max(last.get(part.partition_id, -1), part.max_block, part.data_version)
     if not last:
         return
-    raise_next_first(keeper, replica.table, max(last.values()) + 1)
+    raise_next_first_number(keeper, replica.table, max(last.values()) + 1)
     for partition_id in last:
         create_partition_node(keeper, replica.table, partition_id)
     given = next_numbers(keeper, replica.table, last)
@@ -165,10 +172,12 @@ def _listing(replica: ReplicaPaths, name: PartName, record: PartRecord) -> Creat
     return Create(replica.part(str(name)), record.to_bytes())
 
 
-def _join(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartRecord], now: float) -> RestorePlan:
+def _list_beside_others(
+    keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartRecord], now: float
+) -> RestorePlan:
     mark = keeper.get(replica.restoring)[0].decode()
     if mark == ALL_PARTS:
-        _number_behind(keeper, replica, active)
+        _advance_block_numbers(keeper, replica, active)
     # Numbers, then log, queues, lists: what moves on in between is seen in one of two places, or in both.
     committing = read_committing_numbers(keeper, replica.table, sorted({part.partition_id for part in active}))
     log = keeper.get(replica.table.log)[1]
@@ -196,7 +205,7 @@ def _read_others(keeper: Keeper, replica: ReplicaPaths, committing: Mapping[str,
     for (name, _), answer in zip(pairs, keeper.get_many([path for _, path in pairs]), strict=True):
         if answer is not None:
             listed.setdefault(PartName.parse(name), set()).add(PartRecord.parse(answer[0]).content_hash)
-    coming = frozenset(part for entry in entries for part in (*entry.made, *entry.gone))
+    coming = frozenset(part for entry in entries for part in (*entry.created_parts, *entry.removed_ranges))
     return Others(listed, coming, committing)
 
 
@@ -207,7 +216,10 @@ def _entries(keeper: Keeper, paths: list[str]) -> list[LogEntry]:
 def _log_unique(
     keeper: Keeper, replica: ReplicaPaths, parts: Mapping[PartName, PartRecord], log_version: int, now: float
 ) -> None:
-    """Expects, and moves, the log's version: nobody has chosen a merge or a drop that does not know of the parts."""
+    """Logs the parts that only this replica has.
+
+    Expects and changes the log's version, so that no merge or drop was chosen that ignores the parts.
+    """
     for name, record in parts.items():
         entry = LogEntry(
             EntryType.GET_PART, name, now, replica.name,

@@ -1,26 +1,26 @@
-"""Compares the parts on disk with those ZooKeeper lists for this replica, and says what to do. Pure: no I/O.
+"""Compare the parts on disk with those ZooKeeper lists for this replica, and plan what to do. No I/O.
 
-Names and content hashes are compared, nothing is read. The outcome for a part:
+Only names and content hashes are compared. The outcome for a part:
 
 =====================================================  ============================================================
-in ZooKeeper and on disk, same hash                    keep
+in ZooKeeper and on disk, same hash                    keep;
 in ZooKeeper, not on disk                              fetch: leave ZooKeeper's list, queue a fetch; if another listed
-                                                       part or a queued drop covers it, only leave the list
-on disk with another hash than ZooKeeper's             detach as ``broken``, and as above
-on disk only, covered by a part in ZooKeeper           drop: it was merged away, the cover has its rows
-on disk only, covered by a drop in the own queue       leave: carrying out the drop removes it
-on disk only, put there by an exchange in the queue    leave: carrying out the rest of it lists the part
-on disk only, and another replica lists it with the    list: it was committed, and ZooKeeper was put back since to an
+                                                       part or a queued drop covers it, only leave the list;
+on disk with another hash than ZooKeeper's             detach as ``broken``, and as above;
+on disk only, covered by a part in ZooKeeper           drop: it was merged away, the cover has its rows;
+on disk only, covered by a drop in the own queue       leave: carrying out the drop removes it;
+on disk only, put there by an exchange in the queue    leave: carrying out the rest of it lists the part;
+on disk only, and another replica lists it with the    list: it was committed, and ZooKeeper was put back since to an;
 same hash                                              older snapshot, in which the same INSERTs were repeated, say;
-                                                       not beside parts on disk only that nothing explains
+                                                       not beside parts on disk only that nothing explains;
 on disk only, none of these                            detach as ``ignored`` (an INSERT that was never acknowledged,
-                                                       a merge or fetch cut short, or something worse)
+                                                       a merge or fetch cut short, or something worse).
 =====================================================  ============================================================
 
-Suspicious rows are those of missing, differing and ignored parts. What a crash leaves behind is not suspicious: the
-product of an entry of the own queue, or a part of level 0 that no replica lists, up to ``MAX_INTERRUPTED_INSERTS`` of
-them. A disk with no part at all is a new disk: missing parts that another replica has are then not suspicious either,
-and the replica starts afresh from the others.
+Suspicious rows are those of missing, differing and ignored parts. What a crash may leave is not suspicious: the result
+of an entry of the own queue, or a part of level 0 that no replica lists, up to ``MAX_INTERRUPTED_INSERTS`` of them. A
+disk with no part at all is a new disk. Then missing parts that another replica has are not suspicious either, and the
+replica starts again from the others.
 
 Source of the rules: ClickHouse documentation, "Data Replication: Recovery After Failures".
 """
@@ -32,14 +32,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from coordination.nodes.part_record import PartRecord
-from parts.common.part_name import PartName, not_covered
+from parts.common.part_name import PartName, select_not_covered
 
 MAX_INTERRUPTED_INSERTS = 100
 
 
 @dataclass(frozen=True)
 class PartOnDisk:
-    """What the check needs to know of a part that is on disk, covered or not; dropped parts do not count."""
+    """The rows and content of a part on disk, covered or not. Dropped parts do not count."""
 
     rows: int
     content_hash: str
@@ -47,20 +47,20 @@ class PartOnDisk:
 
 @dataclass(frozen=True)
 class ZooKeeperParts:
-    """What ZooKeeper holds: this replica's list of parts and queue, the parts on the lists of others."""
+    """This replica's list of parts and queue in ZooKeeper, and the parts that other replicas list."""
 
     listed: Mapping[PartName, PartRecord]
-    elsewhere: frozenset[PartName] = frozenset()
+    on_other_replicas: frozenset[PartName] = frozenset()
     queued_products: frozenset[PartName] = frozenset()
     queued_drops: tuple[PartName, ...] = ()
-    exchanged: Mapping[PartName, str] = field(default_factory=dict)
-    """Content hashes of what queued exchanges of parts (REPLACE_RANGE) bring: they come to the disk first."""
-    listed_elsewhere: Mapping[PartName, Collection[str]] = field(default_factory=dict)
-    """Content hashes of parts of ``elsewhere``, as far as they were asked for."""
+    replacement_hashes: Mapping[PartName, str] = field(default_factory=dict)
+    """Content hashes of parts that queued REPLACE_RANGE entries add: such parts are on disk before they are listed."""
+    hashes_on_other_replicas: Mapping[PartName, Collection[str]] = field(default_factory=dict)
+    """Content hashes of parts of ``on_other_replicas``, as far as they were read."""
 
-    def is_elsewhere(self, name: PartName) -> bool:
-        """Whether another replica lists the part, as is usual, or one that covers it."""
-        return name in self.elsewhere or any(other.covers(name) for other in self.elsewhere)
+    def is_on_other_replica(self, name: PartName) -> bool:
+        """Tells whether another replica lists the part or one that covers it."""
+        return name in self.on_other_replicas or any(other.covers(name) for other in self.on_other_replicas)
 
     @cached_property
     def _drops_by_partition(self) -> Mapping[str, Sequence[PartName]]:
@@ -70,24 +70,24 @@ class ZooKeeperParts:
         return drops
 
     def is_dropped(self, name: PartName) -> bool:
-        """Whether a queued drop covers it."""
+        """Tells whether a queued drop covers the part."""
         return any(drop.covers(name) for drop in self._drops_by_partition.get(name.partition_id, ()))
 
 
 @dataclass
 class StartupPlan:
-    """What to do. Lists are sorted. ``refusal`` is why nothing may be done without force, or ``""``."""
+    """The parts by what to do with them, sorted. ``refusal``: why force is needed, or ``""``."""
 
     keep: list[PartName] = field(default_factory=list)
-    """Active parts, and parts outdated on disk whose cover is not there: active again."""
+    """Active parts, and outdated parts whose cover is missing: they become active again."""
     fetch: list[PartName] = field(default_factory=list)
-    forget: list[PartName] = field(default_factory=list)
+    unlist: list[PartName] = field(default_factory=list)
     """Listed, not on disk, and not needed: a listed part covers them, or they are about to be dropped."""
-    differing: list[PartName] = field(default_factory=list)
-    """On disk with another content than ZooKeeper says."""
+    different_content: list[PartName] = field(default_factory=list)
+    """On disk with other content than ZooKeeper lists."""
     covered: list[PartName] = field(default_factory=list)
     agreed: list[PartName] = field(default_factory=list)
-    """On disk, and listed by another replica alone, with the same content."""
+    """On disk, not listed for this replica, and listed by another one with the same content."""
     unexpected: list[PartName] = field(default_factory=list)
     suspicious_rows: int = 0
     total_rows: int = 0
@@ -95,7 +95,8 @@ class StartupPlan:
 
     @property
     def is_clean(self) -> bool:
-        return not (self.fetch or self.differing or self.covered or self.agreed or self.unexpected)
+        """Whether nothing has to be repaired."""
+        return not (self.fetch or self.different_content or self.covered or self.agreed or self.unexpected)
 
 
 def plan_startup(
@@ -105,15 +106,15 @@ def plan_startup(
     max_ratio_of_wrong_parts: float,
     force: bool = False,
 ) -> StartupPlan:
-    """The plan for a disk; with ``force`` it has no refusal."""
+    """Returns the plan for a disk. With ``force`` it has no refusal."""
     plan = StartupPlan()
     missing_rows = _judge_listed(plan, on_disk, survey)
     ignored_rows = _judge_unlisted(plan, on_disk, survey)
     if plan.agreed and not survey.queued_products.issuperset(plan.unexpected):
-        # ZooKeeper forgot what was committed, so what nobody lists may be more than an interrupted INSERT.
-        cautious = replace(survey, listed_elsewhere={})
+        # ZooKeeper has lost committed parts, so an unlisted part may be more than an interrupted INSERT.
+        cautious = replace(survey, hashes_on_other_replicas={})
         return plan_startup(on_disk, cautious, max_ratio_of_wrong_parts=max_ratio_of_wrong_parts, force=force)
-    needed = not_covered(survey.listed)
+    needed = select_not_covered(survey.listed)
     plan.suspicious_rows = missing_rows + ignored_rows
     plan.total_rows = sum(survey.listed[name].rows for name in needed) + ignored_rows
     if not force and plan.suspicious_rows > max_ratio_of_wrong_parts * plan.total_rows:
@@ -122,49 +123,49 @@ def plan_startup(
 
 
 def _judge_listed(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], survey: ZooKeeperParts) -> int:
-    """Returns the suspicious rows among missing and differing parts."""
+    """Sorts the listed parts into the plan. Returns the suspicious rows of missing and differing ones."""
     matching = set()
     for name, record in survey.listed.items():
         disk = on_disk.get(name)
         if disk is not None and disk.content_hash == record.content_hash:
             matching.add(name)
         elif disk is not None:
-            plan.differing.append(name)
-    plan.keep = not_covered(matching)
-    needed = set(not_covered(survey.listed))
+            plan.different_content.append(name)
+    plan.keep = select_not_covered(matching)
+    needed = set(select_not_covered(survey.listed))
     suspicious = 0
     for name in sorted(survey.listed.keys() - matching):
         if name not in needed or survey.is_dropped(name):
-            plan.forget.append(name)  # fetched behind a queued drop, it would come back
+            plan.unlist.append(name)  # a fetch after a queued drop would restore dropped rows
             continue
         plan.fetch.append(name)
-        if on_disk or not survey.is_elsewhere(name):
+        if on_disk or not survey.is_on_other_replica(name):
             suspicious += survey.listed[name].rows
-    plan.differing.sort()
+    plan.different_content.sort()
     return suspicious
 
 
 def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], survey: ZooKeeperParts) -> int:
-    """Returns the suspicious rows among unexpected parts."""
+    """Sorts the unlisted parts into the plan. Returns the suspicious rows of unexpected ones."""
     suspicious, interrupted = 0, 0
     for name, disk in sorted(on_disk.items()):
         if name in survey.listed or survey.is_dropped(name):
             continue
-        if survey.exchanged.get(name) == disk.content_hash:
+        if survey.replacement_hashes.get(name) == disk.content_hash:
             continue
-        if name.level and any(name.covers(part) for part in survey.exchanged):
-            continue  # it came instead of that part: nothing but the exchange brings what covers it
+        if name.level and any(name.covers(part) for part in survey.replacement_hashes):
+            continue  # it came in place of that part: only the exchange adds a cover of it
         if any(other.covers(name) for other in survey.listed):
             plan.covered.append(name)
             continue
-        if name not in survey.queued_products and disk.content_hash in survey.listed_elsewhere.get(name, ()):
+        if name not in survey.queued_products and disk.content_hash in survey.hashes_on_other_replicas.get(name, ()):
             plan.agreed.append(name)
             continue
         plan.unexpected.append(name)
         if name in survey.queued_products:
             continue
         # Only its own name on another list proves that it was committed: merges reach over unused block numbers.
-        was_committed = name in survey.elsewhere
+        was_committed = name in survey.on_other_replicas
         if name.level == 0 and not was_committed and interrupted < MAX_INTERRUPTED_INSERTS:
             interrupted += 1
         else:
@@ -173,7 +174,7 @@ def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], s
 
 
 def _refusal(plan: StartupPlan, ratio: float) -> str:
-    differing = [name for name in plan.differing if name in plan.fetch]
+    differing = [name for name in plan.different_content if name in plan.fetch]
     return (
         "The local set of parts doesn't look like the set of parts in ZooKeeper: "
         f"{plan.suspicious_rows} of {plan.total_rows} rows are suspicious "

@@ -1,9 +1,7 @@
-"""Whether the parts on a replica's disk are the whole table: what ATTACH TABLE … AS NOT REPLICATED asks. Only reads.
+"""Check that a replica's disk has the whole table, for ATTACH TABLE … AS NOT REPLICATED. Only reads.
 
-The rows must be all here, and those of the other replicas must not depend on this one. Merges that are not carried out
-change no rows, so they do not count.
-
-Source: ClickHouse's ATTACH TABLE … AS NOT REPLICATED, which asks nothing.
+All rows must be here, and no other replica may still need rows from this one. Merges that were not executed change no
+rows, so they do not count. ClickHouse's ATTACH TABLE … AS NOT REPLICATED checks nothing of this.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _OR_DROP = " (if it is gone for good: SYSTEM DROP REPLICA '{}')"
 
 
 def why_not_whole(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartName, PartOnDisk], identity: str) -> str:
-    """What speaks against taking the disk for the table, ``""`` when nothing does.
+    """Returns why the disk is not the whole table, ``""`` if it is.
 
     ``on_disk``: the parts that are active or covered. ``identity``: the random text kept with them.
     """
@@ -38,7 +36,7 @@ def why_not_whole(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartNa
     mark, known, pointer = keeper.get_many([replica.restoring, replica.identity, replica.log_pointer])
     is_own = known is not None and identity and known[0].decode().split(" ")[0] == identity
     if mark is not None and is_own and pointer is not None and not pointer[0]:
-        return ""  # its parts are being listed: nothing was moved or fetched yet
+        return ""  # its parts are being listed: none was moved or fetched yet
     if needs_clone(keeper, replica):
         return "the replica has not cloned the others' parts yet"
     return _why_not_here(keeper, replica, on_disk) or _why_others_need_it(keeper, replica)
@@ -51,12 +49,14 @@ def _why_not_here(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartNa
     if plan.unexpected:
         return f"part {plan.unexpected[0]} is here, and ZooKeeper does not list it"
     here = PartSet(plan.keep)
-    for entry in _to_do(keeper, replica):
-        is_made = entry.type is EntryType.MERGE_PARTS or all(here.covering(part) is not None for part in entry.made)
-        if not is_made or any(gone.covers(part) for gone in entry.gone for part in plan.keep):
+    for entry in _read_pending_entries(keeper, replica):
+        is_made = entry.type is EntryType.MERGE_PARTS or all(
+            here.covering(part) is not None for part in entry.created_parts
+        )
+        if not is_made or any(gone.covers(part) for gone in entry.removed_ranges for part in plan.keep):
             return f"{entry.type.value} of {_part_of(entry)} is not carried out here"
     for mutation in KnownMutations(replica.table).load(keeper).mutations:
-        if left := mutation.parts_to_do(plan.keep):
+        if left := mutation.parts_to_change(plan.keep):
             return f"mutation {mutation.mutation_id} is to be carried out on part {left[0]}"
     if unsettled := sorted(read_unconfirmed_parts(keeper, replica.table).intersection(plan.keep)):
         return f"the quorum of part {unsettled[0]} is not settled"
@@ -64,7 +64,7 @@ def _why_not_here(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartNa
 
 
 def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
-    """A part that another replica must still fetch, and that only this one has."""
+    """Returns that another replica must still fetch a part that only this one has, or ``""``."""
     others = [position for position in read_replica_positions(keeper, replica.table) if position.name != replica.name]
     if not others:
         return ""
@@ -75,8 +75,8 @@ def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
         for part in read_part_records(keeper, replica.table.replica(position.name)):
             elsewhere.add(part)
     for position in others:
-        for entry in _to_do(keeper, replica.table.replica(position.name)):
-            needed = () if entry.source_parts else entry.made
+        for entry in _read_pending_entries(keeper, replica.table.replica(position.name)):
+            needed = () if entry.source_parts else entry.created_parts
             missing = next((part for part in needed if elsewhere.covering(part) is None), None)
             if missing is not None:
                 name = position.name
@@ -84,9 +84,11 @@ def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
     return ""
 
 
-def _to_do(keeper: Keeper, replica: ReplicaPaths) -> Iterator[LogEntry]:
-    """What the replica has not carried out: the log behind its pointer, and its queue. The log is read first, or what
-    it pulls meanwhile would be in neither."""
+def _read_pending_entries(keeper: Keeper, replica: ReplicaPaths) -> Iterator[LogEntry]:
+    """Yields the entries that the replica has not executed: the log behind its pointer, and its queue.
+
+    The log is read first: an entry that is pulled meanwhile is then seen at least once.
+    """
     pointer = int(keeper.get(replica.log_pointer)[0] or 0)
     log = replica.table.log
     names = [name for name in keeper.children(log) if parse_sequence_number(name) >= pointer]
@@ -98,4 +100,4 @@ def _to_do(keeper: Keeper, replica: ReplicaPaths) -> Iterator[LogEntry]:
 
 
 def _part_of(entry: LogEntry) -> str:
-    return str(next(iter((*entry.made, *entry.gone)), ""))
+    return str(next(iter((*entry.created_parts, *entry.removed_ranges)), ""))

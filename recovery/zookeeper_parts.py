@@ -1,4 +1,4 @@
-"""What ZooKeeper says about one replica's parts: its own list, the other replicas' lists, and its queue. Only reads."""
+"""Read a replica's part list, its queue and the other replicas' part lists from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ from recovery.startup_plan import PartOnDisk, ZooKeeperParts, plan_startup
 
 
 def read_zookeeper_parts(keeper: Keeper, replica: ReplicaPaths) -> ZooKeeperParts:
-    """Everything the comparison of disk and ZooKeeper needs."""
+    """Reads everything that the comparison of disk and ZooKeeper needs."""
     queued = _read_queue(keeper, replica)
     return ZooKeeperParts(
         listed=read_part_records(keeper, replica),
-        elsewhere=_parts_elsewhere(keeper, replica),
-        queued_products=frozenset(part for entry in queued for part in entry.made),
-        queued_drops=tuple(gone for entry in queued for gone in entry.gone),
-        exchanged={
+        on_other_replicas=_parts_elsewhere(keeper, replica),
+        queued_products=frozenset(part for entry in queued for part in entry.created_parts),
+        queued_drops=tuple(gone for entry in queued for gone in entry.removed_ranges),
+        replacement_hashes={
             part: digest
             for entry in queued
             if entry.type is EntryType.REPLACE_RANGE
-            for part, digest in entry.hashes.items()
+            for part, digest in entry.content_hashes.items()
         },
     )
 
 
-def with_contents_elsewhere(
+def add_hashes_elsewhere(
     keeper: Keeper, replica: ReplicaPaths, survey: ZooKeeperParts, on_disk: Mapping[PartName, PartOnDisk]
 ) -> ZooKeeperParts:
-    """The survey, with what other replicas list of parts on the disk that nothing else explains: few, if any."""
+    """Adds the content hashes that other replicas list for unexplained parts on disk."""
     unexpected = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=1.0, force=True).unexpected
-    asked = survey.elsewhere.intersection(unexpected)
-    return replace(survey, listed_elsewhere=contents_elsewhere(keeper, replica, asked)) if asked else survey
+    asked = survey.on_other_replicas.intersection(unexpected)
+    return replace(survey, hashes_on_other_replicas=read_hashes_elsewhere(keeper, replica, asked)) if asked else survey
 
 
-def contents_elsewhere(keeper: Keeper, replica: ReplicaPaths, parts: Collection[PartName]) -> dict[PartName, set[str]]:
-    """Content hashes with which other replicas list the parts."""
+def read_hashes_elsewhere(
+    keeper: Keeper, replica: ReplicaPaths, parts: Collection[PartName]
+) -> dict[PartName, set[str]]:
+    """Returns the content hashes with which other replicas list the parts."""
     others = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
     pairs = [(part, replica.table.replica(name).part(str(part))) for part in sorted(parts) for name in others]
     found: dict[PartName, set[str]] = {}
@@ -51,7 +53,7 @@ def contents_elsewhere(keeper: Keeper, replica: ReplicaPaths, parts: Collection[
 
 
 def read_part_records(keeper: Keeper, replica: ReplicaPaths) -> dict[PartName, PartRecord]:
-    """The replica's parts as ZooKeeper lists them. Parts that vanish meanwhile are left out."""
+    """Returns the replica's parts as ZooKeeper lists them, without those that vanish meanwhile."""
     names = keeper.children(replica.parts)
     answers = keeper.get_many([replica.part(name) for name in names])
     return {

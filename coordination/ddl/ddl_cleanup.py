@@ -1,8 +1,8 @@
-"""Removes old entries from the queue of distributed DDL.
+"""Remove old entries from the queue of distributed DDL.
 
-An entry goes when it is older than ``task_max_lifetime``, carried out or not, or when more than ``max_tasks_in_queue``
-are newer and all its servers have finished. Nothing goes that a server carries out now. Ages are measured on
-ZooKeeper's own clock. Any server may clean.
+An entry is removed when it is older than ``task_max_lifetime``, executed or not. It is also removed when more than
+``max_tasks_in_queue`` entries are newer and all its servers have finished. An entry that a server is executing stays.
+Ages are measured on ZooKeeper's own clock. Any server may clean.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from parts.common.errors import PandoError
 
 @dataclass(frozen=True, slots=True)
 class EntryAge:
+    """The age and progress of an entry."""
+
     name: str
     created_ms: int
     is_active: bool
     is_finished: bool
-    """On all of its servers; also what is half removed."""
+    """All of its servers have finished, or it is being removed."""
 
 
 def plan_cleanup(entries: Sequence[EntryAge], now_ms: int, lifetime_seconds: float, most: int) -> list[str]:
-    """The names of those to remove. ``entries`` are in the order of the queue."""
+    """Returns the names of the entries to remove. ``entries`` are in the order of the queue."""
     oldest_ms = now_ms - 1000 * lifetime_seconds
     surplus = max(0, len(entries) - most)
     return [
@@ -38,7 +40,7 @@ def plan_cleanup(entries: Sequence[EntryAge], now_ms: int, lifetime_seconds: flo
 
 
 def clean_queue(keeper: Keeper, queue: DdlQueue, lifetime_seconds: float, most: int) -> list[str]:
-    """The names of those that were removed."""
+    """Removes old entries and returns their names."""
     names = queue.names(keeper)
     if not names:
         return []
@@ -48,7 +50,7 @@ def clean_queue(keeper: Keeper, queue: DdlQueue, lifetime_seconds: float, most: 
     for name in removed:
         path = queue.entry_path(name)
         with contextlib.suppress(NoNode):
-            keeper.set(path, b"")  # from here on nobody begins it, however much of it is left
+            keeper.set(path, b"")  # from here on nobody begins to execute it
             keeper.delete_tree(path)
     return removed
 
@@ -63,7 +65,7 @@ def _age(keeper: Keeper, queue: DdlQueue, name: str) -> EntryAge | None:
 
 
 def _is_finished(data: bytes, finished: set[str]) -> bool:
-    """An entry that this version cannot read may wait for others."""
+    """Tells whether all servers have finished. An entry that cannot be read may wait for others."""
     try:
         return not data or {host.id for host in DdlEntry.decode(data).hosts} <= finished
     except PandoError:

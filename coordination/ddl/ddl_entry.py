@@ -1,8 +1,8 @@
-"""A statement with ON CLUSTER as it lies in ZooKeeper, and what became of it on a server. Compact JSON.
+"""Entries of distributed DDL and their outcomes, as compact JSON in ZooKeeper.
 
 An entry has ``version``, ``statement`` (without ON CLUSTER), ``database`` (the initiator's current one), ``cluster``,
-``shards`` (a list of shards, each a list of ``[host, port, default database]``), ``initiator``, ``user``, ``settings``
-(those that somebody changed) and ``parameters`` (values of ``{name:Type}``). An outcome has ``version``, ``code``
+``shards``, ``initiator`` and ``user``. It also has ``settings`` (the changed ones) and ``parameters`` (values of
+``{name:Type}``). A shard is a list of ``[host, port, default database]``. An outcome has ``version``, ``code``
 (ClickHouse's; 0: done), ``error`` and ``duration_ms``.
 """
 
@@ -21,7 +21,7 @@ SettingValue = bool | int | float | str
 
 @dataclass(frozen=True, slots=True)
 class DdlHost:
-    """A server as the initiator's cluster has it. ``id`` names its znodes."""
+    """A server, as it is named in the initiator's cluster. ``id`` names its znodes."""
 
     host: str
     port: int
@@ -29,11 +29,14 @@ class DdlHost:
 
     @property
     def id(self) -> str:
+        """``host:port``, with brackets around an IPv6 address."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class DdlEntry:
+    """A statement, the cluster that executes it, and the initiator's context."""
+
     statement: str
     database: str
     cluster: str
@@ -46,13 +49,15 @@ class DdlEntry:
 
     @property
     def hosts(self) -> list[DdlHost]:
+        """The hosts of all shards."""
         return [host for shard in self.shards for host in shard]
 
     def shard_of(self, host: DdlHost) -> int:
-        """The number of its shard, from 0."""
+        """Returns the number of the host's shard, from 0."""
         return next(number for number, shard in enumerate(self.shards) if host in shard)
 
     def encode(self) -> bytes:
+        """Returns the entry as JSON."""
         shards = [[[host.host, host.port, host.default_database] for host in shard] for shard in self.shards]
         return _json(
             {
@@ -70,7 +75,7 @@ class DdlEntry:
 
     @classmethod
     def decode(cls, data: bytes) -> DdlEntry:
-        """Raises 36 (BAD_ARGUMENTS) for what is no entry, or one of a later version."""
+        """Parses an entry. Raises 36 (BAD_ARGUMENTS) for anything else or a later version."""
         try:
             found = json.loads(data)
             version = int(found["version"])
@@ -100,18 +105,19 @@ class DdlEntry:
 
 @dataclass(frozen=True, slots=True)
 class DdlOutcome:
-    """How a statement ended on one server. ``code`` 0: it was carried out."""
+    """The outcome of a statement on one server. ``code`` 0: it succeeded."""
 
     code: int = 0
     error: str = ""
     duration_ms: int = 0
 
     def encode(self) -> bytes:
+        """Returns the outcome as JSON."""
         return _json({"version": VERSION, "code": self.code, "error": self.error, "duration_ms": self.duration_ms})
 
     @classmethod
     def decode(cls, data: bytes) -> DdlOutcome:
-        """A node that cannot be read says so; it is an outcome all the same."""
+        """Parses an outcome. A node that cannot be read gives an outcome with code 1001."""
         try:
             found = json.loads(data)
             return cls(int(found["code"]), str(found["error"]), int(found.get("duration_ms", 0)))
@@ -119,11 +125,12 @@ class DdlOutcome:
             return cls(1001, f"The outcome cannot be read: {data[:100]!r}")
 
     @classmethod
-    def of(cls, error: PandoError, duration_ms: int = 0) -> DdlOutcome:
+    def from_error(cls, error: PandoError, duration_ms: int = 0) -> DdlOutcome:
+        """Makes the outcome of a failed statement."""
         return cls(error.code, error.message[:_LONGEST_ERROR], duration_ms)
 
-    def raised(self, host: str) -> PandoError:
-        """The error of that server, as the initiator raises it."""
+    def to_error(self, host: str) -> PandoError:
+        """Returns the error, as the initiator raises it for that server."""
         return make_error_from_code(self.code, f"There was an error on [{host}]: {self.error}")
 
 

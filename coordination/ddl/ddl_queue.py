@@ -1,23 +1,23 @@
-"""The queue of distributed DDL in ZooKeeper: statements that the servers of a cluster carry out, each in order.
+"""The queue of distributed DDL in ZooKeeper, whose statements each server executes in order.
 
 ::
 
     <path>/query-NNNNNNNNNN          a statement (``ddl_entry``); empty while it is being removed
-           active/<host>             ephemeral: the server carries it out now; holds the server's UUID
-           began/<host>              written before a server carries it out, holds the name of its process
+           active/<host>             ephemeral: the server executes it now; holds the server's UUID
+           began/<host>              written before a server executes it; holds the name of its process
            finished/<host>           the outcome there
-           shards/<n>/lock           ephemeral: the replica of the shard that carries it out for all of them
+           shards/<n>/lock           ephemeral: the replica of the shard that executes it for all of them
            shards/<n>/began          as above, of that replica
-           shards/<n>/executed       its outcome, which the other replicas take over
+           shards/<n>/executed       its outcome, which the other replicas copy
     <replicas path>/<host>/active    ephemeral: a server that reads the queue
 
 Invariants
-- What is written below an entry is written in a multi that checks that the entry is there and not being removed.
+- Nodes below an entry are written in a multi that checks that the entry exists and is not being removed.
 - ``began`` is durable before anything is done. A server that finds it written by another process than its own knows
-  that the statement may have been carried out.
+  that the statement may have been executed.
 - ``finished`` and ``executed`` are written once and never changed.
 
-Thin: who does what is decided in ``engine.distributed_ddl``. Source: ClickHouse documentation, "Distributed DDL".
+``engine.distributed_ddl`` decides which server executes an entry. Source: ClickHouse documentation, "Distributed DDL".
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class EntryGone(PandoError):
 
 @dataclass(frozen=True, slots=True)
 class DdlStatus:
-    """How far an entry is: hosts by id. ``finished_ms``: ZooKeeper's time."""
+    """The progress of an entry: host ids, their outcomes, and the times they finished (ZooKeeper's)."""
 
     active: frozenset[str]
     finished: dict[str, DdlOutcome]
@@ -68,7 +68,10 @@ class DdlStatus:
 
 
 class DdlQueue:
-    """``path`` and ``replicas_path`` come from ``distributed_ddl`` in the configuration."""
+    """The queue at ``path``; ``replicas_path`` lists its readers.
+
+    Both are configured in ``distributed_ddl``.
+    """
 
     def __init__(self, path: str, replicas_path: str) -> None:
         check_znode_path("path of distributed_ddl", path)
@@ -77,15 +80,16 @@ class DdlQueue:
         self._replicas_path = replicas_path
 
     def entry_path(self, name: str) -> str:
+        """Returns the path of an entry."""
         return f"{self.path}/{name}"
 
     # -- entries --------------------------------------------------------------------------------------------------
 
     def add(self, keeper: Keeper, entry: DdlEntry) -> str:
-        """The name of the new entry. Raises what the keeper does: after a lost connection it may be there."""
+        """Adds an entry and returns its name. After a lost connection it may have been added."""
         keeper.create_parents(self.path)
         name = keeper.create(f"{self.path}/query-", entry.encode(), sequential=True).rpartition("/")[2]
-        with contextlib.suppress(KeeperError, KeeperConnectionLoss, EntryGone):  # else a server makes them
+        with contextlib.suppress(KeeperError, KeeperConnectionLoss, EntryGone):  # otherwise a server makes them
             self._make_parts(keeper, name, len(entry.shards))
         return name
 
@@ -100,7 +104,7 @@ class DdlQueue:
                 raise EntryGone(name) from None
 
     def names(self, keeper: Keeper, watch: Watch | None = None) -> list[str]:
-        """The names of all entries, in the order of the queue."""
+        """Lists the names of all entries, in the order of the queue."""
         try:
             found = keeper.children(self.path, watch)
         except NoNode:
@@ -109,8 +113,10 @@ class DdlQueue:
         return [name for name in found if _NAME.match(name)]
 
     def read(self, keeper: Keeper, names: Sequence[str]) -> list[tuple[bytes, str]]:
-        """Entries, each with its identity: no other one of that name, of another ZooKeeper's history, has it. Empty for
-        one that is gone or is being removed."""
+        """Reads entries, each with its identity. Both are empty if the entry is removed or being removed.
+
+        No other entry of that name, even in another ZooKeeper's history, has the same identity.
+        """
         found = keeper.get_many([self.entry_path(name) for name in names])
         return [
             (answer[0], f"{answer[1].created_zxid}.{answer[1].created_ms}") if answer is not None else (b"", "")
@@ -118,7 +124,7 @@ class DdlQueue:
         ]
 
     def status(self, keeper: Keeper, name: str, watch: Watch | None = None) -> DdlStatus:
-        """``watch`` is called when a server finishes, or the entry is gone."""
+        """Returns the progress. ``watch`` is called when a server finishes or the entry is removed."""
         base = self.entry_path(name)
         try:
             hosts = keeper.children(f"{base}/finished", watch)
@@ -136,13 +142,15 @@ class DdlQueue:
     # -- what a server does with one ------------------------------------------------------------------------------
 
     def is_finished(self, keeper: Keeper, name: str, host: DdlHost) -> bool:
+        """Tells whether the host has finished the entry."""
         return keeper.exists(f"{self.entry_path(name)}/finished/{host.id}") is not None
 
     def begin(self, keeper: Keeper, name: str, entry: DdlEntry, host: DdlHost, process: str) -> str:
-        """Notes that ``process`` begins. Returns the process that began before, or ``process``."""
+        """Notes that ``process`` begins. Returns the process that began first."""
         return self._begin(keeper, name, entry, f"{self.entry_path(name)}/began/{host.id}", process)
 
     def begin_shard(self, keeper: Keeper, name: str, entry: DdlEntry, shard: int, process: str) -> str:
+        """Notes that ``process`` begins for its shard. Returns the process that began first."""
         return self._begin(keeper, name, entry, f"{self._shard(name, shard)}/began", process)
 
     def _begin(self, keeper: Keeper, name: str, entry: DdlEntry, path: str, process: str) -> str:
@@ -153,12 +161,15 @@ class DdlQueue:
         return process
 
     def become_active(self, keeper: Keeper, name: str, entry: DdlEntry, host: DdlHost, server: str) -> bool:
-        """False while another server says that it is this host. ``server`` is this one's UUID."""
+        """Marks the host as active. Returns ``False`` while another server claims to be this host.
+
+        ``server`` is this server's UUID.
+        """
         path = f"{self.entry_path(name)}/active/{host.id}"
         return self._own(keeper, path, server, lambda op: self._below(keeper, name, entry, [op]))
 
     def lock_shard(self, keeper: Keeper, name: str, entry: DdlEntry, shard: int, server: str) -> bool:
-        """False while another replica has the lock, or when it has finished."""
+        """Locks the shard. Returns ``False`` while another replica has the lock, or when it has finished."""
         path, executed = f"{self._shard(name, shard)}/lock", f"{self._shard(name, shard)}/executed"
         if keeper.exists(executed) is not None:
             return False
@@ -167,8 +178,11 @@ class DdlQueue:
         )
 
     def _own(self, keeper: Keeper, path: str, server: str, create: Callable[[Create], object]) -> bool:
-        """Makes an ephemeral node of this session. One that this server's former session left is replaced: the server
-        has its directory to itself, so nobody works for that session any more."""
+        """Creates an ephemeral node of this session. Returns ``False`` if another server has it.
+
+        A node that this server's former session left is deleted: the server alone uses its directory, so nobody works
+        for that session any more.
+        """
         try:
             create(Create(path, server.encode(), ephemeral=True))
             return True
@@ -182,13 +196,13 @@ class DdlQueue:
                 keeper.delete(path, stat.version)
         return False
 
-    def give_shard_back(self, keeper: Keeper, name: str, shard: int) -> None:
-        """Nothing was done: another replica may try."""
+    def unlock_shard(self, keeper: Keeper, name: str, shard: int) -> None:
+        """Unlocks a shard for which nothing was done: another replica may try."""
         base = self._shard(name, shard)
         keeper.multi([Delete(f"{base}/began"), Delete(f"{base}/lock")])
 
     def executed(self, keeper: Keeper, name: str, shard: int, watch: Watch | None = None) -> DdlOutcome | None:
-        """The outcome of the shard."""
+        """Returns the outcome of the shard; ``None`` if there is none yet."""
         path = f"{self._shard(name, shard)}/executed"
         if keeper.exists(path, watch) is None:
             return None
@@ -196,6 +210,7 @@ class DdlQueue:
         return DdlOutcome.decode(answer[0]) if answer is not None else None
 
     def finish(self, keeper: Keeper, name: str, entry: DdlEntry, hosts: Sequence[DdlHost], outcome: DdlOutcome) -> None:
+        """Writes the outcome of the hosts, and that they are no longer active."""
         for host in hosts:
             base, data = self.entry_path(name), outcome.encode()
             with contextlib.suppress(NodeExists):
@@ -204,7 +219,7 @@ class DdlQueue:
                 keeper.delete(f"{base}/active/{host.id}")
 
     def finish_shard(self, keeper: Keeper, name: str, entry: DdlEntry, shard: int, outcome: DdlOutcome) -> DdlOutcome:
-        """Returns the outcome that counts: that of the first who wrote one."""
+        """Writes the shard's outcome. Returns the one that counts, which was written first."""
         base = self._shard(name, shard)
         try:
             self._below(keeper, name, entry, [Create(f"{base}/executed", outcome.encode())])
@@ -220,7 +235,7 @@ class DdlQueue:
         return f"{self.entry_path(name)}/shards/{shard}"
 
     def _below(self, keeper: Keeper, name: str, entry: DdlEntry, ops: Sequence[Op]) -> None:
-        """Writes below an entry. Raises :class:`NodeExists` for a node that is there, and :class:`EntryGone`."""
+        """Writes below an entry. Raises :class:`NodeExists` if a node exists, and :class:`EntryGone`."""
         base = self.entry_path(name)
         for _ in range(2):
             try:
@@ -237,12 +252,15 @@ class DdlQueue:
     # -- who reads the queue --------------------------------------------------------------------------------------
 
     def announce(self, keeper: Keeper, host_id: str, server: str) -> bool:
-        """Says that the server reads the queue, as long as the session lives."""
+        """Announces that the server reads the queue, as long as the session lives.
+
+        Returns ``False`` while another server announces the same host.
+        """
         base = f"{self._replicas_path}/{host_id}"
         keeper.create_parents(base)
         return self._own(keeper, f"{base}/active", server, lambda op: keeper.create(op.path, op.data, ephemeral=True))
 
     def readers(self, keeper: Keeper, host_ids: Sequence[str]) -> set[str]:
-        """Those of the hosts that read the queue now."""
+        """Returns those of the hosts that read the queue now."""
         found = keeper.exists_many([f"{self._replicas_path}/{host_id}/active" for host_id in host_ids])
         return {host_id for host_id, stat in zip(host_ids, found, strict=True) if stat is not None}

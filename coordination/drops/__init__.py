@@ -1,1 +1,1 @@
-"""Commands that take rows away from a table, one a module: DROP and MOVE PARTITION, DROP PART, FORGET PARTITION."""
+"""Commands that remove rows from a table: DROP and MOVE PARTITION, DROP PART, FORGET PARTITION."""

@@ -1,8 +1,8 @@
-"""DROP PART: one part goes, and what is beside it stays; later merges reach over the gap.
+"""DROP PART: remove one part and keep its neighbours; later merges reach over the gap.
 
-The part must be what a ``MergePredicate`` allows to be merged: known to the log, part of no merge, of no open quorum.
-The drop expects the log's version that the predicate read, so no merge of the part can be logged beside it. In the
-same multi, as in ``drop_range``, the block ids of its rows go, and readers in the order of blocks are told.
+A ``MergePredicate`` must allow the part to be merged: it is known to the log, and part of no merge and no open quorum.
+The drop expects the log's version that the predicate read, so no merge of the part can be logged at the same time. As
+in ``drop_partition``, the same multi deletes the block ids of its rows and records the drop for streams.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def log_drop_part(
     detach: bool = False,
     clock: Callable[[], float],
 ) -> bool:
-    """``False``: others were first; build a new predicate. Raises 48 beside replicas of an older version."""
+    """Logs the drop. Returns ``False`` if others changed the log: build a new predicate.
+
+    Raises 48 beside replicas of an older version.
+    """
     require_feature(keeper, table, FEATURE_DROP_PART, "Dropping one part")
     ids = select_block_ids(keeper, table, part.partition_id, part.covers)
     must = [

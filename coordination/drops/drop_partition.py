@@ -1,20 +1,21 @@
-"""DROP PARTITION and TRUNCATE: everything that has a block number by now goes, everything later stays.
+"""DROP PARTITION and TRUNCATE: remove all blocks that have a number by now, keep all later ones.
 
-The drop takes a block number n and logs DROP_RANGE of 0 … n-1. In the same multi it
+The drop takes a block number n and logs DROP_RANGE of 0 … n-1. In the same multi it:
 
-- moves the log's version, so that a merge chosen before the drop is not assigned after it,
-- deletes the locks of inserts in flight below n: they find their lock gone and take a number above n,
-- forgets the last confirmed part of the partition (a sequential read must not wait for it),
-- resolves quorums that wait for parts in the range, as failed: a waiter must not wait for ever,
-- deletes the block ids of the parts it drops, so that the same rows can be inserted again,
-- remembers the largest number that it takes away (``dropped_blocks``).
+- changes the log's version, so that a merge chosen before the drop is not assigned after it;
+- deletes the locks of running inserts below n: they find their lock deleted and take a number above n;
+- forgets the last confirmed part of the partition (a sequential read must not wait for it);
+- marks quorums that wait for parts in the range as failed: a waiter must not wait for ever;
+- deletes the block ids of the dropped parts, so that the same rows can be inserted again;
+- records the largest number it drops (``dropped_blocks``).
 
-Of quorums and block ids as many as a request to ZooKeeper holds. If more are left the entry says so, and every replica
-clears them when it executes the drop, before the rows disappear there (:func:`clear_drop_leftovers`): never before the
-drop is logged, or rows that stay would be stored twice; and whoever is interrupted, another goes on.
+The multi contains as many quorums and block ids as a request to ZooKeeper holds. If some are left over, the entry says
+so, and every replica clears them when it executes the drop, before the rows disappear there
+(:func:`clear_drop_leftovers`). They are never cleared before the drop is logged, or rows that stay would be stored
+twice. If a replica is interrupted, another one continues.
 
-n's own lock keeps merges from reaching over n until the drop is in the log. TRUNCATE logs the drops of some partitions
-at once, so that they share what is read of the whole table.
+n's own lock keeps merges from reaching over n until the drop is in the log. TRUNCATE logs the drops of several
+partitions at once, so that they share the reads of the whole table.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from coordination.inserts.block_ids import delete_block_ids, judge_ids_of_many
+from coordination.inserts.block_ids import delete_block_ids, select_block_ids_of_partitions
 from coordination.inserts.block_numbers import BlockLock, allocate_blocks, read_committing_numbers
 from coordination.inserts.insert_commit import release_block_number_if_possible
 from coordination.inserts.partition_nodes import (
@@ -60,12 +61,13 @@ from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeE
 from parts.common.part_name import PartName
 
 LastBlocks = Callable[[Sequence[PartName]], Sequence[int | None]]
-"""Of each range that is dropped the largest number that was committed, ``None`` if there is no block to drop. Asked
-when the numbers being committed have been read: those are given up by the drop, or it is tried again."""
+"""Returns for each dropped range the largest committed number, ``None`` if there is no block to drop. Called after the
+numbers being committed were read: the drop gives those up, or it is tried again."""
 _ATTEMPTS = 20
 _TOGETHER = 32
-"""Partitions whose drops TRUNCATE logs at once, and how often it tries before it drops them one by one."""
+"""Partitions whose drops TRUNCATE logs at once."""
 _ATTEMPTS_TOGETHER = 3
+"""Attempts of TRUNCATE before it drops the partitions one by one."""
 
 
 def _all_of(ranges: Sequence[PartName]) -> Sequence[int | None]:
@@ -82,9 +84,10 @@ def drop_partition(
     clock: Callable[[], float],
     last_blocks: LastBlocks = _all_of,
 ) -> int | None:
-    """Logs the drop of every block of the partition so far. Returns the log index, ``None`` if it never had one.
+    """Logs the drop of every block of the partition so far. Returns the log index.
 
-    Blocks may have lower numbers than the partition's node gives: a restored or converted table brings its parts along.
+    Returns ``None`` if the partition never had a block number. Blocks may have lower numbers than the partition's node
+    gives: a restored or converted table brings its parts along.
     """
     found = find_partition_node(keeper, table, partition_id)
     if found is None:
@@ -107,10 +110,14 @@ def drop_all_partitions(
     clock: Callable[[], float],
     last_blocks: LastBlocks = _all_of,
 ) -> list[int]:
-    """TRUNCATE TABLE. Returns the log indices. What fails behind the first raises 341 (UNFINISHED)."""
+    """Logs the drops of all partitions (TRUNCATE TABLE). Returns the log indices.
+
+    A failure after the first raises 341 (UNFINISHED).
+    """
     indices: list[int] = []
 
     def drop_singly(nodes: Sequence[PartitionNode]) -> None:
+        """Drops the partitions one by one."""
         for node in nodes:
             index = drop_partition(
                 keeper, table, replica_name, node.partition_id, detach=detach, clock=clock, last_blocks=last_blocks
@@ -141,7 +148,7 @@ def _drop_together(
     clock: Callable[[], float],
     last_blocks: LastBlocks,
 ) -> list[int]:
-    """All of these partitions, or none: then it raises ``ConflictError``, because inserts or others get ahead."""
+    """Drops all of these partitions or none. Raises ``ConflictError`` if inserts or others get ahead."""
     taken: list[BlockLock] = []
     try:
         allocate_blocks(keeper, table, nodes, replica_name, taken)
@@ -163,7 +170,7 @@ def _log_drops(
     clock: Callable[[], float],
     last_blocks: LastBlocks,
 ) -> list[int]:
-    """The log indices, one for each lock."""
+    """Logs the drops and returns the log indices, one for each lock."""
     ranges = [drop_range_name(lock.partition_id, lock.number) for lock in locks]
     entries = [LogEntry(EntryType.DROP_RANGE, gone, clock(), replica_name, detach=detach) for gone in ranges]
     for _ in range(_ATTEMPTS if len(locks) == 1 else _ATTEMPTS_TOGETHER):
@@ -186,25 +193,30 @@ def _log_drops(
 
 @dataclass(frozen=True, slots=True)
 class DropPlan:
-    """What the multi that drops some ranges does beside logging them: all of ``must``, and of the groups of ``rest`` as
-    many as fit."""
+    """The operations of the multi that drops some ranges, besides its log entries.
+
+    All of ``required_ops`` are needed; of the groups of ``optional_ops`` as many as fit.
+    """
 
     ranges: tuple[PartName, ...]
-    must: tuple[Op, ...]
-    rest: tuple[list[Op], ...]
+    required_ops: tuple[Op, ...]
+    optional_ops: tuple[list[Op], ...]
 
     def ops(self, limit_bytes: int) -> tuple[list[Op], bool]:
-        """The operations, in ``limit_bytes`` unless ``must`` takes more; whether something is left over."""
-        fitting, is_all = _fit(self.rest, limit_bytes - sum(map(operation_bytes, self.must)))
-        return [*self.must, *fitting], not is_all
+        """Returns the operations within ``limit_bytes``, and whether something is left over.
+
+        ``required_ops`` are included even if they take more.
+        """
+        fitting, is_all = _select_fitting(self.optional_ops, limit_bytes - sum(map(operation_bytes, self.required_ops)))
+        return [*self.required_ops, *fitting], not is_all
 
 
 def plan_drop(keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], last_blocks: LastBlocks) -> DropPlan:
-    """Plans the drop of every block below each of the locks. The locks go in the same multi."""
+    """Plans the drop of every block below each of the locks. The locks are deleted in the same multi."""
     ranges = tuple(drop_range_name(lock.partition_id, lock.number) for lock in locks)
     # Locks are read before ids: an insert that commits in between has deleted its lock, so the multi fails.
     numbers = read_committing_numbers(keeper, table, [lock.partition_id for lock in locks])
-    ids = judge_ids_of_many(keeper, table, {gone.partition_id: gone.covers for gone in ranges})
+    ids = select_block_ids_of_partitions(keeper, table, {gone.partition_id: gone.covers for gone in ranges})
     lasts = zip(ranges, last_blocks(ranges), strict=True)
     must: list[Op] = [Delete(lock.path) for lock in locks]
     must.append(SetData(table.log, b""))
@@ -235,8 +247,8 @@ def _logged(table: TablePaths, entries: Sequence[LogEntry], *, has_leftovers: bo
     return [Create(table.log_prefix, entry.to_bytes(), sequential=True) for entry in marked]
 
 
-def _fit(groups: Sequence[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
-    """The first groups that fit together, and whether these are all."""
+def _select_fitting(groups: Sequence[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
+    """Returns the first groups that fit together, and whether these are all."""
     fitting: list[Op] = []
     for group in groups:
         limit_bytes -= sum(map(operation_bytes, group))
@@ -247,7 +259,10 @@ def _fit(groups: Sequence[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
 
 
 def _pending(keeper: Keeper, table: TablePaths, ranges: Sequence[PartName]) -> list[tuple[QuorumStatus, Stat, str]]:
-    """Of single parts: a transaction's are told by ``forget_dropped_parts_ops``."""
+    """Returns the pending quorums of single parts in the ranges.
+
+    ``forget_dropped_parts_ops`` handles those of transactions.
+    """
     return [
         (status, stat, path)
         for status, stat, path in read_pending_quorums(keeper, table)
@@ -257,9 +272,10 @@ def _pending(keeper: Keeper, table: TablePaths, ranges: Sequence[PartName]) -> l
 
 
 def clear_drop_leftovers(keeper: Keeper, table: TablePaths, gone: PartName) -> None:
-    """For who executes a drop whose entry ``has_leftovers``: quorums and block ids that did not fit into its multi.
+    """Clears the quorums and block ids that did not fit into the multi of the drop.
 
-    Repeatable, and several may do it at a time.
+    Called by a replica that executes a drop whose entry ``has_leftovers``. Repeatable; several replicas may do it at a
+    time.
     """
     for status, stat, path in _pending(keeper, table, [gone]):
         try:
@@ -271,7 +287,10 @@ def clear_drop_leftovers(keeper: Keeper, table: TablePaths, gone: PartName) -> N
 
 
 def find_logged_entry(keeper: Keeper, table: TablePaths, entry: LogEntry) -> int | None:
-    """After a lost answer: the index of our entry if it was logged. Raises 341 (UNFINISHED) if that cannot be asked."""
+    """Returns the index of our entry after a lost answer; ``None`` if it was not logged.
+
+    Raises 341 (UNFINISHED) if ZooKeeper cannot be asked.
+    """
     ours = {replace(entry, has_leftovers=has_leftovers).to_bytes() for has_leftovers in (False, True)}
     try:
         keeper.sync(table.log)

@@ -1,19 +1,20 @@
-"""FORGET PARTITION: the nodes of a partition of which nothing is left go, and its numbers are never used again.
+"""FORGET PARTITION: delete the nodes of an empty partition; its block numbers are never used again.
 
-1. a block number n is taken there, as by any INSERT
-2. no lower number is held: whatever had one is in the log by now, or will never be committed
-3. what moves from the log to a queue to a list of parts is looked for in this order: no replica has a part of the
-   partition, or will have one of a number below n; no quorum is open there
-4. the partition's block ids go, and its *guard* (``block_ids``) is read while there are none
+1. a block number n is taken there, as by any INSERT;
+2. no lower number is held: whatever had one is in the log by now, or will never be committed;
+3. log, queues and lists of parts are read in this order, in which entries move: no replica has a part of the partition,
+   or will have one of a number below n; no quorum is open there;
+4. the partition's block ids are deleted, and its *guard* (``block_ids``) is read while there are none;
 5. multi{n + 1 is the next number; delete the lock and the partition's node, whose version is still that of 4;
-   ``block_numbers``, whose version is still that of before 1, keeps a first number above n}
+   ``block_numbers``, whose version is still that of before 1, keeps a first number above n}.
 
-So nobody took a number since 1, and nobody who looks at the partitions or the ids meanwhile is right afterwards. A
-multi cannot ask how far a counter is, but it can take a number and delete the one that it should have got.
+So nobody took a number since 1, and a caller that reads partitions or ids meanwhile fails afterwards. A multi cannot
+check a counter, but it can take a number and delete the node that should have it.
 
-A later INSERT makes another node, which counts from the first number (``partition_nodes``): what the old partition left
-in mutations, on disks of replicas that were away, and in positions of streams is of lower numbers. What it left in
-``dropped_blocks`` goes too, unless streams read the table: they must find rows that went before they had read them.
+A later INSERT creates another node, which counts from the first number (``partition_nodes``). What the old partition
+left in mutations, on disks of absent replicas, and in positions of streams has lower numbers. Its record in
+``dropped_blocks`` is deleted too, unless streams read the table: they must notice rows that were dropped before they
+had read them.
 """
 
 from __future__ import annotations
@@ -66,11 +67,11 @@ def forget_partition(
     is_streamed: bool,
     known: MutableMapping[str, PartitionNode],
 ) -> str | None:
-    """``None`` when it is done, else what has to end before: look again. ``is_streamed``: whether streams may read the
-    table; ``known``: as ``allocate_block_number``'s.
+    """Forgets the partition. Returns ``None`` when done, else what has to end first: try again.
 
-    Raises 716 (CANNOT_FORGET_PARTITION) for an unknown partition, 48 beside replicas of an older version, 341 when it
-    is not known whether it was done. After a ``KeeperError`` a number may be left that nobody uses.
+    ``is_streamed``: whether streams may read the table. ``known``: see ``allocate_block_number``. Raises 716
+    (CANNOT_FORGET_PARTITION) for an unknown partition, 48 beside replicas of an older version, 341 when the outcome is
+    unknown. After a ``KeeperError`` an unused number may be left.
     """
     table = replica.table
     require_feature(keeper, table, FEATURE_FORGET_PARTITION, "FORGET PARTITION")
@@ -81,7 +82,7 @@ def forget_partition(
     assert isinstance(lock, BlockLock)
     node = partition_node_of_lock(table, lock.path)
     try:
-        if reason := _left(keeper, table, lock):
+        if reason := _find_obstacle(keeper, table, lock):
             return reason
         delete_block_ids(keeper, table, partition_id, lambda part: part.max_block < lock.number)
         ids = select_block_ids(keeper, table, partition_id, lambda _: True)
@@ -108,12 +109,15 @@ def forget_partition(
 
 
 def _next_number_ops(node: PartitionNode, number: int) -> list[Op]:
-    """Fail unless it is the next that would be taken."""
+    """Returns operations that fail unless ``number`` is the next that would be given."""
     return [Create(node.lock_prefix, ephemeral=True, sequential=True), Delete(node.lock(number))]
 
 
 def _settle(keeper: Keeper, node: PartitionNode, lock: BlockLock, lost: KeeperConnectionLoss) -> str | None:
-    """After a lost answer. A multi that may still be on its way fails without the lock."""
+    """Finds out the outcome after a lost answer.
+
+    A multi that may still be on its way fails without the lock.
+    """
     try:
         keeper.sync(node.table.root)
         release_block_number(keeper, lock)
@@ -124,9 +128,11 @@ def _settle(keeper: Keeper, node: PartitionNode, lock: BlockLock, lost: KeeperCo
         ) from lost
 
 
-def _left(keeper: Keeper, table: TablePaths, lock: BlockLock) -> str:
-    """Who has, or may get, something of the partition below the lock; "" for nobody. A lost replica is no matter: it
-    will clone another, and what it has lies below all that comes."""
+def _find_obstacle(keeper: Keeper, table: TablePaths, lock: BlockLock) -> str:
+    """Returns who has, or may get, something of the partition below the lock; "" for nobody.
+
+    Lost replicas are ignored: they will clone another, and what they have lies below all later numbers.
+    """
     partition_id = lock.partition_id
     if any(number < lock.number for number in read_committing_numbers(keeper, table, [partition_id])[partition_id]):
         return "blocks are being inserted"
@@ -150,7 +156,7 @@ def _left(keeper: Keeper, table: TablePaths, lock: BlockLock) -> str:
 
 
 def _not_pulled(keeper: Keeper, table: TablePaths, partition_id: str, replicas: Sequence[ReplicaPosition]) -> str:
-    """A replica that has something of the partition before it in the log; "" for none."""
+    """Returns a replica that has not pulled an entry of the partition; "" for none."""
     first = min((replica.pointer for replica in replicas if replica.pointer is not None), default=0)
     paths = [f"{table.log}/{name}" for name in keeper.children(table.log) if parse_sequence_number(name) >= first]
     indices = [

@@ -1,19 +1,20 @@
-"""Rows of a partition leave a table for another: this table's share in the transaction by which the other gets them.
+"""MOVE PARTITION: plan the source table's half of the transaction by which the target gets the rows.
 
 The transaction's commit (:mod:`coordination.transactions.transaction_commit`) is one multi of both tables, so the rows
-are in one of them whatever breaks off. What it drops here must be what was staged there, no row less:
+are in exactly one of them whatever is interrupted. The drop here must remove exactly the rows that were staged there:
 
 1. A block number n is taken: the drop is of the blocks below it, and merges do not reach over it.
-2. The drop is planned (``drop_range.plan_drop``): the version of the partition's guard, the numbers being committed.
-3. That of ``mutations``.
+2. The drop is planned (``drop_partition.plan_drop``): it reads the version of the partition's guard and the numbers
+   being committed.
+3. The version of ``mutations`` is read.
 4. Parts whose quorum is open; the log is pulled; the mutations.
 5. A snapshot of the active parts. These and the queue's virtual parts must have the same blocks below n
    (:func:`why_parts_are_incomplete`); merges of them may be queued, and nothing else.
 
 A block below n that is not among the parts had its lock at step 2, which the multi deletes, or was in the log at step
-4. A drop that is logged later moves the guard, a mutation that comes the version of ``mutations``: the multi expects
-both, or all is planned anew. Merges change no rows: they may be logged meanwhile, and go with the drop. (Those that
-deduplicate do; one that is logged while the rows are on their way leaves them as they were before it.)
+4. A drop that is logged later changes the guard, a new mutation the version of ``mutations``: the multi expects both,
+or everything is planned again. Merges change no rows: they may be logged meanwhile, and are dropped with the sources.
+(Merges that deduplicate do change rows. If one is logged meanwhile, the moved rows are those from before it.)
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from coordination.nodes.replica_activation import Activation
 from parts.common.part_name import PartName
 
 _MAX_BYTES = MAX_MULTI_BYTES // 2
-"""Of the multi: the other table's entry may take ``MAX_MULTI_BYTES`` of it."""
+"""Byte budget of our half of the multi. The other table's log entry may take ``MAX_MULTI_BYTES``."""
 
 
 def plan_source_drop(
@@ -44,7 +45,7 @@ def plan_source_drop(
     clock: Callable[[], float],
     last_blocks: LastBlocks,
 ) -> tuple[Op, ...]:
-    """Steps 2 and 3: the operations for the other table's multi."""
+    """Returns the operations of steps 2 and 3, for the other table's multi."""
     drop = plan_drop(keeper, table, [lock], last_blocks)
     ops, has_leftovers = drop.ops(_MAX_BYTES)
     mutations = keeper.get(table.mutations)[1].version
@@ -62,14 +63,14 @@ def why_parts_are_incomplete(
     unconfirmed: Collection[PartName],
     mutations: MutationSet,
 ) -> str | None:
-    """What is missing for the active parts to be all rows of the blocks that are about to leave, and to be what they
-    must be; ``None``: nothing.
+    """Returns why the active parts are not all rows of the blocks to move, or not in their final state.
 
-    ``active`` and ``virtual``: those of these blocks; ``entries``: of the queue, which was pulled before.
+    ``None`` if they are. ``active`` and ``virtual``: the parts of these blocks. ``entries``: those of the queue, after
+    a pull.
     """
     partition_ids = {part.partition_id for part in (*active, *virtual)}
     for entry in entries:
-        if any(gone.partition_id in partition_ids for gone in entry.gone):
+        if any(gone.partition_id in partition_ids for gone in entry.removed_ranges):
             return f"a log entry {entry.type.value} has not been executed here"
     here, to_be = PartSet(active), PartSet(virtual)
     merges = {
@@ -77,6 +78,7 @@ def why_parts_are_incomplete(
     }
 
     def is_here(part: PartName) -> bool:
+        """Tells whether the part is active or can be merged from active ones."""
         if here.covering(part) is not None:
             return True
         return part in merges and all(map(is_here, merges[part].source_parts))

@@ -1,12 +1,13 @@
-"""The ids of inserted blocks (``blocks/<id>`` holds the name of the part as it was inserted, see ``block_views``):
-who may delete them.
+"""The ids of inserted blocks, and how they are deleted safely.
 
-An id may be deleted only as the very node that was judged: one that was deleted and made anew since belongs to rows
-that stay, and without it their repeat would be stored twice. So every deletion moves the version of the partition's
-*guard*, and expects it as it was before the ids were judged. The guard is the partition's node
-(``read_partition_nodes``): it is there before the first id, goes with the last, and neither inserts nor merges move it.
-Ids are deleted by drops, failed quorums, parts that are lost, the clean-up of the deduplication window, and when the
-partition is forgotten.
+``blocks/<id>`` holds the name of the part as it was inserted (see ``block_views``). An id may be deleted only if it is
+still the node that was examined. A node that was deleted and made again since belongs to rows that stay, and without it
+their repeated INSERT would be stored twice. So every deletion changes the version of the partition's *guard*, and
+expects the version from before the ids were read.
+
+The guard is the partition's node (``read_partition_nodes``). It exists before the first id, is removed with the last,
+and neither inserts nor merges change it. Ids are deleted by drops, failed quorums, lost parts, the cleanup of the
+deduplication window, and FORGET PARTITION.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True)
 class GuardedBlockIds:
-    """Block ids of one partition, and the version of its guard before they were looked at."""
+    """Block ids of one partition, and the version of its guard before they were read."""
 
     guard: str
     version: int
@@ -45,22 +46,24 @@ class GuardedBlockIds:
 
     @property
     def guard_op(self) -> SetData:
-        """Belongs into every multi with some of ``deletes``."""
+        """The operation that belongs into every multi with some of ``deletes``."""
         return SetData(self.guard, b"", self.version)
 
 
 def select_block_ids(
     keeper: Keeper, table: TablePaths, partition_id: str, is_gone: Callable[[PartName], bool]
 ) -> GuardedBlockIds:
-    """The ids of the partition's parts for which ``is_gone``. Raises ``NoNode`` if there is no such partition."""
-    return judge_ids_of_many(keeper, table, {partition_id: is_gone})[partition_id]
+    """Selects the ids of the partition's parts for which ``is_gone``. Raises ``NoNode``."""
+    return select_block_ids_of_partitions(keeper, table, {partition_id: is_gone})[partition_id]
 
 
-def judge_ids_of_many(
+def select_block_ids_of_partitions(
     keeper: Keeper, table: TablePaths, is_gone: Mapping[str, Callable[[PartName], bool]]
 ) -> dict[str, GuardedBlockIds]:
-    """As :func:`select_block_ids`, of several partitions with one list of the ids. An id begins with its partition, so
-    only those of these partitions are read."""
+    """Selects ids as :func:`select_block_ids`, of several partitions with one listing of the ids.
+
+    An id begins with its partition, so only those of these partitions are read.
+    """
     found = find_partitions(keeper, table, list(is_gone))
     if missing := [partition_id for partition_id in is_gone if partition_id not in found]:
         raise NoNode("no node", table.partition(missing[0]))
@@ -76,8 +79,11 @@ def judge_ids_of_many(
 
 
 def _may_be_of(block_id: str, partition_ids: Container[str]) -> bool:
-    """A block's id is that of its partition, in which there is no underscore, then one, then a hash or a token. Of an
-    id of another form nothing is known."""
+    """Tells whether the id may belong to one of the partitions.
+
+    An id is the partition id, which has no underscore, then one, then a hash or a token. An id without an underscore
+    may belong to any partition.
+    """
     partition_id, underscore, _ = block_id.partition("_")
     return not underscore or partition_id in partition_ids
 
@@ -89,10 +95,10 @@ def delete_block_ids(
     is_gone: Callable[[PartName], bool],
     conditions: Sequence[Op] = (),
 ) -> None:
-    """Deletes the ids of the partition's parts for which ``is_gone``, so that their rows can be inserted again.
+    """Deletes the ids of the partition's parts for which ``is_gone``: their rows can be inserted again.
 
-    Repeatable. ``conditions`` stand in every multi; raises ``MultiFailed`` when one of them does not hold. A partition
-    that is forgotten has none.
+    Repeatable. ``conditions`` are in every multi; raises ``MultiFailed`` when one of them fails. Does nothing for a
+    forgotten partition.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -115,9 +121,10 @@ def delete_block_ids(
 
 
 def delete_unchanged_ids(keeper: Keeper, table: TablePaths, surplus: Sequence[tuple[str, Stat]]) -> int:
-    """Deletes ids (names with their stats when they were judged) that are still the same nodes; returns how many.
+    """Deletes those ids that are still the same nodes. Returns how many.
 
-    Stops early when somebody else deletes ids too: the next round looks again.
+    ``surplus``: names with their stats when they were examined. Stops early when others delete ids at the same time:
+    the next round tries again.
     """
     created = {table.block(name): stat.created_zxid for name, stat in surplus}
     deleted = 0
@@ -126,7 +133,7 @@ def delete_unchanged_ids(keeper: Keeper, table: TablePaths, surplus: Sequence[tu
         nodes = read_partition_nodes(keeper, table)
         guards = sorted({nodes[id_].path for id_ in _partition_ids(keeper, paths) if id_ in nodes})
         versions = keeper.exists_many(guards)
-        # Whatever is the same node after the guards were read stays it until the guards move.
+        # A node that is unchanged after the guards were read stays the same until a guard's version changes.
         same = [
             Delete(path)
             for path, part, stat in _read(keeper, paths)
@@ -148,6 +155,8 @@ def _partition_ids(keeper: Keeper, paths: Sequence[str]) -> set[str]:
 def _read(keeper: Keeper, paths: Sequence[str]) -> list[tuple[str, PartName | None, Stat | None]]:
     answers = keeper.get_many(paths)
     return [
-        (path, None, None) if answer is None else (path, PartName.try_parse(BlockNode.part_of(answer[0])), answer[1])
+        (path, None, None)
+        if answer is None
+        else (path, PartName.try_parse(BlockNode.parse_part_name(answer[0])), answer[1])
         for path, answer in zip(paths, answers, strict=True)
     ]

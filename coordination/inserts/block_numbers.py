@@ -1,12 +1,12 @@
-"""Block numbers: the order of inserts within a partition.
+"""Block numbers, which order the inserts of a partition.
 
-A number is the sequence number of an ephemeral node ``block_numbers/<partition>/block-N``, the *block lock*. The
-lock's removal and the block's log entry are one multi, so while a lock exists its block may still be committed
-(merges do not reach over it), and once it is gone it never will be (whoever deletes the lock fences the insert).
-Gaps are normal: sessions end, inserts fail.
+A number is the sequence number of an ephemeral node ``block_numbers/<partition>/block-N``, the *block lock*. The lock's
+removal and the block's log entry are one multi. So while a lock exists its block may still be committed, and merges do
+not reach over it. Once the lock is gone the block will never be committed: deleting a lock fences its insert. Gaps are
+normal: sessions end, inserts fail.
 
-The first number of a partition is 0, or that of its node (``read_partition_nodes``). A counter must never run over
-surviving parts (a table that was dropped and made again, data attached from elsewhere): ``minimum`` moves it past them.
+The first number of a partition is 0, or that of its node (``read_partition_nodes``). A counter must never give numbers
+of surviving parts, of a table that was dropped and created again or of attached data: ``minimum`` moves it past them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ _SKIPS_IN_ONE_MULTI = 500
 
 @dataclass(frozen=True, slots=True)
 class BlockLock:
-    """A block number taken and not yet used, or ``count`` of them. ``session_id`` is the session whose end takes it
-    away."""
+    """A block number, or ``count`` of them, taken and not yet used. The lock ends with ``session_id``."""
 
     path: str
     partition_id: str
@@ -53,7 +52,7 @@ class BlockLock:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateBlock:
-    """The block id is known: ``part`` holds the rows (or the part it was merged into)."""
+    """A known block id. ``part`` is the inserted part that holds the rows, perhaps merged since."""
 
     block_id: str
     part: str
@@ -71,13 +70,12 @@ def allocate_block_number(
     count: int = 1,
     known: MutableMapping[str, PartitionNode] | None = None,
 ) -> BlockLock | DuplicateBlock:
-    """Takes the next block number, unless ``block_id`` (not "") was inserted before. One round trip, usually.
+    """Takes the next block number, unless ``block_id`` (not "") was inserted before. Usually one request.
 
     ``owner`` (the replica) is written into the lock for people to read. A lost answer leaves at most an unused number,
-    which the session's end frees: the caller may simply try again.
-
-    ``count`` numbers that follow each other have one lock, that of the first: others take theirs above the last.
-    ``known`` remembers the partition's node, where that is called otherwise than the partition.
+    which the session's end frees: the caller may simply try again. ``count`` consecutive numbers share one lock, that
+    of the first; later numbers are above the last. ``known`` caches the nodes of partitions whose node has another name
+    than the partition.
     """
     node = (known or {}).get(partition_id) or PartitionNode(table, partition_id)
     for _ in range(_ATTEMPTS):
@@ -113,9 +111,10 @@ def allocate_block_number(
 def allocate_blocks(
     keeper: Keeper, table: TablePaths, nodes: Sequence[PartitionNode], owner: str, locks: list[BlockLock]
 ) -> None:
-    """Takes a number in each of the partitions and appends it to ``locks``, some hundred in one round trip.
+    """Takes a number in each partition and appends it to ``locks``, a few hundred per request.
 
-    Raises ``MultiFailed`` with ``NoNode`` when one was forgotten: what was taken is in ``locks`` then."""
+    Raises ``MultiFailed`` with ``NoNode`` when a partition was forgotten: ``locks`` then has the numbers taken before.
+    """
     session = keeper.session_id
     creates: list[Op] = [Create(node.lock_prefix, owner.encode(), ephemeral=True, sequential=True) for node in nodes]
     for packet in split_into_multis(creates, operation_bytes):
@@ -125,7 +124,7 @@ def allocate_blocks(
 
 
 def _duplicate(keeper: Keeper, table: TablePaths, block_id: str) -> DuplicateBlock | None:
-    """``None`` when the id went away meanwhile (window cleanup, DROP): then the block is new."""
+    """Returns the duplicate, or ``None`` if the id was deleted meanwhile: then the block is new."""
     try:
         data, _ = keeper.get(table.block(block_id))
     except NoNode:
@@ -135,7 +134,10 @@ def _duplicate(keeper: Keeper, table: TablePaths, block_id: str) -> DuplicateBlo
 
 
 def _advance_counter(keeper: Keeper, node: PartitionNode, lock: BlockLock, minimum: int) -> None:
-    """Every create under the partition's node moves its counter, so creating and deleting a name skips numbers."""
+    """Skips numbers.
+
+    Every create below the partition's node moves its counter, so it creates and deletes a name.
+    """
     left = minimum - lock.number - 1
     first: list[Op] = [Delete(lock.path)]
     while first or left > 0:
@@ -150,7 +152,7 @@ def _skip_ops(node: PartitionNode, count: int) -> list[Op]:
 
 
 def release_block_number(keeper: Keeper, lock: BlockLock) -> bool:
-    """Gives an unused number up. ``True``: the lock was there, so its block was not and never will be committed."""
+    """Gives up an unused number. Returns ``True`` if the lock existed: its block will never be committed."""
     try:
         keeper.delete(lock.path)
         return True
@@ -159,10 +161,10 @@ def release_block_number(keeper: Keeper, lock: BlockLock) -> bool:
 
 
 def release_orphaned_numbers(keeper: Keeper, table: TablePaths, owner: str) -> int:
-    """Gives up every number that ``owner`` took and did not use; returns how many.
+    """Gives up every number that ``owner`` took and did not use. Returns how many.
 
-    To be called while no INSERT and no DROP of the owner is under way. Whatever its former sessions have sent and
-    ZooKeeper has not carried out yet fails from now on, and merges need not wait for those sessions to end.
+    Call it while no INSERT and no DROP of the owner is running. Requests that former sessions sent and ZooKeeper has
+    not carried out yet fail from now on, so merges need not wait for those sessions to end.
     """
     listed = _locks(keeper, list(read_partition_nodes(keeper, table).values()))
     paths = [f"{node.path}/{name}" for node, names in listed.items() for name in names]
@@ -180,7 +182,7 @@ def release_orphaned_numbers(keeper: Keeper, table: TablePaths, owner: str) -> i
 
 
 def _locks(keeper: Keeper, nodes: list[PartitionNode]) -> dict[PartitionNode, list[str]]:
-    """Of those nodes that are there."""
+    """Lists the locks of the nodes that exist."""
     listings = keeper.children_many([node.path for node in nodes])
     return {
         node: [name for name in names if name.startswith("block-")]
@@ -190,15 +192,14 @@ def _locks(keeper: Keeper, nodes: list[PartitionNode]) -> dict[PartitionNode, li
 
 
 def list_partition_ids(keeper: Keeper, table: TablePaths) -> list[str]:
-    """Every partition that ever had an insert and is not forgotten."""
+    """Lists every partition that ever had an insert and is not forgotten."""
     return list(read_partition_nodes(keeper, table))
 
 
 def read_committing_numbers(keeper: Keeper, table: TablePaths, partition_ids: list[str]) -> dict[str, list[int]]:
-    """Block numbers taken and not yet committed or given up, sorted, for each partition asked.
+    """Returns for each partition the sorted block numbers taken and not yet committed or given up.
 
-    Of a partition that is forgotten meanwhile there are none that who asks may know of: it was empty, and the numbers
-    that come are higher.
+    A partition that is forgotten meanwhile has none: it was empty, and later numbers are higher.
     """
     listed = _locks(keeper, [PartitionNode(table, partition_id) for partition_id in partition_ids])
     if len(listed) < len(partition_ids):

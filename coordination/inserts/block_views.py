@@ -1,16 +1,17 @@
-"""Which materialized views miss an inserted block: a record behind the part's name in ``blocks/<id>``.
+"""Record which materialized views miss an inserted block, behind the part's name in ``blocks/<id>``.
 
-The node holds the name of the part as it was inserted, and, until the views have the block, one more line::
+The node holds the name of the inserted part and, until the views have the block, one more line::
 
     202611_7_7_0
     {"version":1,"token":"5f…","views":["db.view", …]}
 
-``token`` is made up by the INSERT that stores the block, and stands for the block where its views' targets remember
-theirs. So a repeat that completes the views gives the targets the same blocks again, and a block that the table takes
-anew, because it has forgotten it, is new to the targets too. The record is written by the commit of the block and taken
-away by whoever has committed the targets: it never outlives the block's id. A node without it says that nothing is
-missing. A version before this one does not understand the second line: it is only written when every replica does
-(``replica_activity.VIEWS``).
+The INSERT that stores the block makes up ``token``. The views' targets use it as the block's deduplication id. So a
+repeat that completes the views sends the targets the same blocks again. A block that is stored anew, because its id was
+forgotten, is new to the targets too.
+
+The commit of the block writes the record, and the commit to the targets removes it. A node without a record means that
+nothing is missing. Older versions do not understand the second line, so it is written only when every replica does
+(``replica_activation.FEATURE_VIEWS``).
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True)
 class MissingViews:
-    """``views``: full names of those that have to get the block; ``token`` is what its rows are called there."""
+    """The full names of views that still need the block, and the block's ``token`` in their targets."""
 
     token: str = ""
     views: tuple[str, ...] = ()
 
     def without(self, views: Collection[str]) -> MissingViews:
+        """Returns the record without these views."""
         left = tuple(view for view in self.views if view not in views)
         return MissingViews(self.token, left) if left else NOTHING_MISSING
 
@@ -51,18 +53,20 @@ class BlockNode:
     missing: MissingViews = NOTHING_MISSING
 
     def to_bytes(self) -> bytes:
+        """Returns the node's data."""
         if not self.missing.views:
             return self.part.encode()
         record = {"version": 1, "token": self.missing.token, "views": list(self.missing.views)}
         return f"{self.part}\n{json.dumps(record, separators=(',', ':'))}".encode()
 
     @staticmethod
-    def part_of(data: bytes) -> str:
+    def parse_part_name(data: bytes) -> str:
+        """Returns the part name from a node's data, without parsing the record."""
         return data.decode(errors="replace").partition("\n")[0]
 
     @classmethod
     def parse(cls, data: bytes) -> BlockNode:
-        """Raises ``CorruptionError`` when a record is there and cannot be read."""
+        """Parses a node's data. Raises ``CorruptionError`` if there is a record that cannot be read."""
         part, _, record = data.decode(errors="replace").partition("\n")
         if not record:
             return cls(part)
@@ -73,25 +77,25 @@ class BlockNode:
             raise CorruptionError(f"Cannot read block id of {data[:200]!r}", name="CORRUPTED_DATA") from error
 
 
-def find_missing(keeper: Keeper, table: TablePaths, block_ids: Sequence[str]) -> list[MissingViews | None]:
-    """For each block what its views miss; ``None`` for a block that the table does not know."""
+def find_missing_views(keeper: Keeper, table: TablePaths, block_ids: Sequence[str]) -> list[MissingViews | None]:
+    """Returns for each block the views that miss it; ``None`` for an unknown block."""
     answers = keeper.get_many([table.block(block_id) for block_id in block_ids])
     return [None if answer is None else BlockNode.parse(answer[0]).missing for answer in answers]
 
 
 def views_have(keeper: Keeper, table: TablePaths, tokens: Mapping[str, str], views: Collection[str]) -> None:
-    """The named views have the blocks: takes them out of the records. Repeatable.
+    """Removes views that now have the blocks from the records. Repeatable.
 
-    ``tokens``: those of the records by block id. A node of another token belongs to rows that came later under the same
-    id, and is left alone. The pieces of one block change in one request, up to some 200 partitions: a repeat finds all
-    of them missing, or none.
+    ``tokens``: block id → the token of its record. A node with another token belongs to later rows of the same id and
+    stays unchanged. The pieces of one block change in one request, up to some 200 partitions. So a repeat finds all of
+    them missing, or none.
     """
     blocks = [list(pieces) for _, pieces in groupby(tokens.items(), key=lambda item: item[1])]
     for packet in split_into_multis(blocks, lambda pieces: len(pieces) * MAX_MULTI_BYTES // MAX_MULTI_OPERATIONS):
-        _settle(keeper, table, dict(chain(*packet)), views)
+        _remove_views(keeper, table, dict(chain(*packet)), views)
 
 
-def _settle(keeper: Keeper, table: TablePaths, tokens: Mapping[str, str], views: Collection[str]) -> None:
+def _remove_views(keeper: Keeper, table: TablePaths, tokens: Mapping[str, str], views: Collection[str]) -> None:
     paths = [table.block(block_id) for block_id in tokens]
     for _ in range(_ATTEMPTS):
         sets: list[SetData] = []

@@ -1,7 +1,8 @@
 """The deduplication window: how many block ids are kept, and for how long.
 
-Ages are measured against the newest block, not the clock: a quiet table forgets nothing. Deleting is guarded
-(:mod:`coordination.inserts.block_ids`), so several may clean at a time and each deletion is safe to lose or to repeat.
+Ages are measured against the newest block, not the clock, so a table without inserts forgets nothing. Deleting is
+guarded (:mod:`coordination.inserts.block_ids`): several replicas may clean at a time, and each deletion may be lost or
+repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from coordination.nodes.paths import TablePaths
 
 
 def select_expired_block_ids(blocks: Sequence[tuple[str, Stat]], *, window: int, window_seconds: float) -> list[str]:
-    """Block ids that fall out of the window, the oldest first."""
+    """Returns the block ids that are out of the window, the oldest first."""
     newest_first = sorted(blocks, key=lambda block: block[1].created_zxid, reverse=True)
     if not newest_first:
         return []
@@ -28,16 +29,17 @@ def select_expired_block_ids(blocks: Sequence[tuple[str, Stat]], *, window: int,
 
 
 class DeduplicationWindow:
-    """Cleans one table's ids. Remembers their ages from one round to the next, so that each id is asked for once.
+    """Cleans one table's block ids, and caches their stats between rounds.
 
-    What it remembers may be of an id that was deleted and made anew; the deletion notices, and the next round asks.
+    A cached stat may belong to an id that was deleted and made again. The deletion notices that, and the next round
+    reads the stat again.
     """
 
     def __init__(self) -> None:
         self._stats: dict[str, Stat] = {}
 
     def clean(self, keeper: Keeper, table: TablePaths, *, window: int, window_seconds: float) -> int:
-        """One round; returns how many ids were deleted."""
+        """Runs one round. Returns how many ids were deleted."""
         names = keeper.children(table.blocks)
         self._stats = {name: self._stats[name] for name in names if name in self._stats}
         new = [name for name in names if name not in self._stats]

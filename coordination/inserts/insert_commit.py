@@ -1,20 +1,20 @@
-"""The commit of an inserted block: one multi, after which the block exists on every replica or on none.
+"""The commit of an inserted block: one multi adds the block to every replica or to none.
 
-The path of one block, two round trips to ZooKeeper when nothing is in the way (the first may be made, without the block
-id, while the part is still being written)::
+The path of one block takes two requests to ZooKeeper when nothing fails. The first may be sent, without the block id,
+while the part is still being written::
 
     taken = begin_insert(...)            # 1: block id is new, block number taken (an ephemeral lock)
     if DuplicateBlock: done, nothing written
     rename the part to its final name, fsynced (pre-active)
     status = commit_insert(...)          # 2: the commit multi
-    COMMITTED → make the part active     DUPLICATE → remove the part
-    RETRY → rename back, begin again     UNKNOWN → keep the part pre-active, queue a check, answer 319
+    COMMITTED → make the part active;    DUPLICATE → remove the part;
+    RETRY → rename back, begin again     UNKNOWN → keep the part pre-active, queue a check, answer 319.
 
 Invariants:
 - A part is rolled back only when it cannot be committed any more. Every exception of :func:`commit_insert` means that.
-- Only an active replica commits: rows of a server whose session ended, or whose replica another server has taken over,
-  would be listed where they are not.
-- An unknown answer is settled by the block lock: whoever deletes it fences the commit, which deletes it too.
+- Only an active replica commits. If the session has ended, or another server has taken the replica over, the rows would
+  be listed where they are not.
+- An unknown answer is settled by the block lock: deleting it fences the commit, which deletes it too.
 - ``blocks/<id>`` alone decides what a duplicate is, and only inside a multi. Nothing is cached.
 """
 
@@ -49,6 +49,8 @@ from parts.common.part_name import PartName
 
 
 class InsertStatus(Enum):
+    """The outcome of a commit."""
+
     COMMITTED = "committed"
     DUPLICATE = "another insert of the same block came first"
     RETRY = "not committed and never will be: take a new block number"
@@ -68,10 +70,11 @@ class InsertRequest:
     block_id: str = ""
     quorum: QuorumPlan | None = None
     missing: MissingViews = NOTHING_MISSING
-    """The materialized views that have to get the block next."""
+    """The materialized views that still need the block."""
 
     @property
     def log_entry(self) -> LogEntry:
+        """The GET_PART entry that tells the other replicas of the part."""
         return LogEntry(
             type=EntryType.GET_PART,
             new_part=self.part,
@@ -88,9 +91,11 @@ class InsertRequest:
 
 @dataclass(frozen=True, slots=True)
 class InsertResult:
+    """The outcome of a commit, with the reason and the duplicate found."""
+
     status: InsertStatus
     duplicate_of: str = ""
-    """DUPLICATE: the part that holds the rows, and the views that miss the block."""
+    """For DUPLICATE: the part that holds the rows; ``missing`` has the views that miss the block."""
     missing: MissingViews = NOTHING_MISSING
     reason: str = ""
 
@@ -106,22 +111,22 @@ def begin_insert(
     minimum: int = 0,
     known: MutableMapping[str, PartitionNode] | None = None,
 ) -> BlockLock | DuplicateBlock:
-    """Takes a block number, or tells that the block is a duplicate. Raises 286 if another part's quorum is pending.
+    """Takes a block number, or reports a duplicate. Raises 286 if another part's quorum is pending.
 
-    ``minimum``: above every block number this replica has in the partition; ``known``: as ``allocate_block_number``'s.
-    After a ``KeeperError`` or ``KeeperConnectionLoss`` a number may be left that nobody uses.
+    ``minimum``: above every block number this replica has in the partition. ``known``: see ``allocate_block_number``.
+    After a ``KeeperError`` or ``KeeperConnectionLoss`` an unused number may be left.
     """
     taken = allocate_block_number(keeper, table, partition_id, block_id, owner=owner, minimum=minimum, known=known)
     if isinstance(taken, BlockLock) and quorum is not None and quorum.pending_part:
         release_block_number(
             keeper, taken
-        )  # not quietly: who is not told of a number left behind does not take it back
+        )  # errors are raised: the caller must learn that an unused number may be left
         raise pending_quorum_error(quorum.pending_part)
     return taken
 
 
 def insert_commit_ops(request: InsertRequest) -> list[Op]:
-    """The commit multi, in the order in which failures are told apart."""
+    """Returns the commit multi. The order of the operations decides which failure is reported."""
     table, part = request.replica.table, str(request.part)
     ops: list[Op] = [
         Create(table.log_prefix, request.log_entry.to_bytes(), sequential=True),
@@ -149,7 +154,7 @@ def commit_insert(
 ) -> InsertResult:
     """Commits the block. An exception means that it was not committed and never will be.
 
-    Exceptions: 286 (another quorum part is pending), 242 (this replica's session ended), 999.
+    Raises 286 (another quorum part is pending), 242 (this replica's session ended), 999.
     """
     try:
         keeper.multi(insert_commit_ops(request))
@@ -195,9 +200,10 @@ def settle_insert(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> InsertResult:
-    """What became of a commit whose answer was lost: COMMITTED, RETRY (fenced), or UNKNOWN while ZooKeeper is away.
+    """Finds out the outcome of a commit whose answer was lost.
 
-    May be called again later, from the queued check, with the same request.
+    Returns COMMITTED, RETRY (the commit is fenced off), or UNKNOWN while ZooKeeper is away. May be called again later
+    with the same request.
     """
     deadline = clock() + resolve_seconds
     while True:
@@ -221,7 +227,7 @@ def _settle(keeper: Keeper, request: InsertRequest) -> InsertResult:
 
 
 def is_insert_committed(keeper: Keeper, request: InsertRequest) -> bool:
-    """True when ZooKeeper's list of this replica's parts, or the block id, proves the commit.
+    """Tells whether this replica's list of parts, or the block id, proves the commit.
 
     A listed part that covers it proves nothing: merges reach over numbers that were never used.
     """
@@ -230,12 +236,12 @@ def is_insert_committed(keeper: Keeper, request: InsertRequest) -> bool:
         return True
     if request.block_id:
         answer = keeper.get_many([replica.table.block(request.block_id)])[0]
-        return answer is not None and BlockNode.part_of(answer[0]) == str(part)
+        return answer is not None and BlockNode.parse_part_name(answer[0]) == str(part)
     return False
 
 
 def _is_logged(keeper: Keeper, request: InsertRequest) -> bool:
-    """Committed and dropped again within the disconnection: only the log remembers."""
+    """Tells whether the log has the block: one that was committed and dropped again is only there."""
     log = request.replica.table.log
     for answer in keeper.get_many([f"{log}/{name}" for name in keeper.children(log)]):
         if answer is not None:
@@ -246,7 +252,7 @@ def _is_logged(keeper: Keeper, request: InsertRequest) -> bool:
 
 
 def release_block_number_if_possible(keeper: Keeper, lock: BlockLock) -> None:
-    """Gives an unused number up; if ZooKeeper is away, the session's end will."""
+    """Gives up an unused number. If ZooKeeper is away, the session's end frees it."""
     try:
         release_block_number(keeper, lock)
     except (KeeperError, KeeperConnectionLoss):

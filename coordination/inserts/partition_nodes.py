@@ -1,15 +1,16 @@
-"""A partition's node below ``block_numbers``: where its block numbers are counted.
+"""A partition's node below ``block_numbers``, which counts its block numbers.
 
-It is called as the partition, or ``<partition>_<first>`` when it was made after another one was forgotten
-(``forgotten``): then the numbers are counted from ``first``. ``block_numbers`` itself holds the ``first`` of the next
-partition to come, or nothing for 0. So numbers of a partition that is forgotten are never used again, and whatever
-still knows them (mutations, ranges of drops, parts on disks, positions of streams) is behind all that comes.
+The node has the partition's name, or ``<partition>_<first>`` if another partition was forgotten before
+(``forget_partition``): then numbers are counted from ``first``. ``block_numbers`` itself holds the ``first`` of the
+next new partition, empty for 0. So the numbers of a forgotten partition are never used again. Mutations, ranges of
+drops, parts on disks and positions of streams that still contain such numbers are below all later ones.
 
 Invariants:
-- A partition has at most one node: who makes one expects the version of ``block_numbers`` of before he looked, which
-  every node that comes or goes moves.
-- A name never comes back, for ``first`` grows with every node that goes. So a name that somebody remembers is right, or
-  there is nothing under it; and what expects the node, or a lock below it, fails once it is gone.
+
+- A partition has at most one node: creating one expects the version of ``block_numbers`` from before the lookup, and
+  every node that is created or removed changes it.
+- A name never comes back, because ``first`` grows with every node that is removed. So a remembered name is right, or
+  nothing is under it. An operation on the node, or on a lock below it, fails once the node is removed.
 """
 
 from __future__ import annotations
@@ -31,62 +32,72 @@ from coordination.nodes.paths import TablePaths, parse_sequence_number
 from parts.common.errors import ConflictError, UnavailableError
 
 _ATTEMPTS = 200
-"""Each is lost to somebody who has made another partition."""
+"""An attempt fails when somebody else has created a partition meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionNode:
+    """The node of one partition."""
+
     table: TablePaths
     partition_id: str
     first: int = 0
-    """The number of its first lock."""
+    """The block number of its first lock."""
 
     @property
     def path(self) -> str:
+        """The path of the node."""
         return self.table.partition(self.partition_id, self.first)
 
     @property
     def lock_prefix(self) -> str:
-        """What a sequential create of a block lock takes."""
+        """The path for a sequential create of a block lock."""
         return f"{self.path}/block-"
 
     def lock(self, number: int) -> str:
+        """Returns the path of the lock of a block number."""
         return f"{self.lock_prefix}{number - self.first:010d}"
 
     def number(self, lock: str) -> int:
-        """The block number of a lock, from its name or path."""
+        """Returns the block number of a lock, from its name or path."""
         return self.first + parse_sequence_number(lock)
 
 
 def read_partition_nodes(keeper: Keeper, table: TablePaths) -> dict[str, PartitionNode]:
-    """By partition id: every partition that ever had an insert and is not forgotten."""
+    """Returns by partition id the node of every partition that had an insert and is not forgotten."""
     found = (_parse(table, name) for name in keeper.children(table.block_numbers))
     return {node.partition_id: node for node in found}
 
 
 def find_partition_node(keeper: Keeper, table: TablePaths, partition_id: str) -> tuple[PartitionNode, Stat] | None:
+    """Returns the partition's node and stat, or ``None``."""
     return find_partitions(keeper, table, [partition_id]).get(partition_id)
 
 
 def find_partitions(
     keeper: Keeper, table: TablePaths, partition_ids: Sequence[str]
 ) -> dict[str, tuple[PartitionNode, Stat]]:
-    """Those that are there, by their ids. All are listed only if some are not called as their partitions."""
-    found = _look(keeper, [PartitionNode(table, partition_id) for partition_id in partition_ids])
+    """Returns the nodes of the given partitions that exist, by partition id.
+
+    Lists all nodes only if some have another name than their partition.
+    """
+    found = _read_stats(keeper, [PartitionNode(table, partition_id) for partition_id in partition_ids])
     if len(found) < len(partition_ids):
         nodes = read_partition_nodes(keeper, table)
-        found |= _look(keeper, [nodes[id_] for id_ in partition_ids if id_ in nodes and id_ not in found])
+        found |= _read_stats(keeper, [nodes[id_] for id_ in partition_ids if id_ in nodes and id_ not in found])
     return found
 
 
-def _look(keeper: Keeper, nodes: Sequence[PartitionNode]) -> dict[str, tuple[PartitionNode, Stat]]:
+def _read_stats(keeper: Keeper, nodes: Sequence[PartitionNode]) -> dict[str, tuple[PartitionNode, Stat]]:
     stats = keeper.exists_many([node.path for node in nodes])
     return {node.partition_id: (node, stat) for node, stat in zip(nodes, stats, strict=True) if stat is not None}
 
 
 def create_partition_node(keeper: Keeper, table: TablePaths, partition_id: str) -> PartitionNode:
-    """Its node, if need be a new one. The version of ``block_numbers`` tells whoever lists the partitions that his
-    list is old."""
+    """Returns the partition's node, and creates it if it does not exist.
+
+    This changes the version of ``block_numbers``, so a caller that listed the partitions learns that the list is old.
+    """
     for _ in range(_ATTEMPTS):
         try:
             first, stat = read_next_first_number(keeper, table)
@@ -108,16 +119,16 @@ def create_partition_node(keeper: Keeper, table: TablePaths, partition_id: str) 
 
 
 def read_next_first_number(keeper: Keeper, table: TablePaths) -> tuple[int, Stat]:
-    """The first number of the next partition to come."""
+    """Returns the first block number of the next new partition, and the stat of ``block_numbers``."""
     data, stat = keeper.get(table.block_numbers)
     return int(data or 0), stat
 
 
 def next_numbers(keeper: Keeper, table: TablePaths, partition_ids: Iterable[str]) -> dict[str, int]:
-    """The block number that each of these partitions gives next. Lower ones were given, or never will be.
+    """Returns the next block number of each partition. Lower ones were given, or never will be.
 
-    ZooKeeper names a sequential node by the creates that its parent has seen. A node's ``cversion`` counts creates and
-    deletes, so together with the children that are left it tells how many creates there were.
+    ZooKeeper names a sequential node by the number of creates below its parent. A node's ``cversion`` counts creates
+    and deletes, so together with the number of children it yields the number of creates.
     """
     nodes = read_partition_nodes(keeper, table)
     wanted = sorted(set(partition_ids))
@@ -128,14 +139,12 @@ def next_numbers(keeper: Keeper, table: TablePaths, partition_ids: Iterable[str]
         for node, stat in zip(known, stats, strict=True)
         if stat is not None
     }
-    first, _ = read_next_first_number(
-        keeper, table
-    )  # after the nodes: a partition that was forgotten meanwhile has moved it
+    first, _ = read_next_first_number(keeper, table)  # read after the nodes: forgetting a partition raises it
     return {partition_id: counted.get(partition_id, first) for partition_id in wanted}
 
 
-def raise_next_first(keeper: Keeper, table: TablePaths, first: int) -> None:
-    """The next partition to come counts from ``first`` or above."""
+def raise_next_first_number(keeper: Keeper, table: TablePaths, first: int) -> None:
+    """Raises the first number of the next new partition to at least ``first``."""
     for _ in range(_ATTEMPTS):
         now, stat = read_next_first_number(keeper, table)
         if now >= first:
@@ -149,16 +158,20 @@ def raise_next_first(keeper: Keeper, table: TablePaths, first: int) -> None:
 
 
 def set_next_first_number_op(table: TablePaths, first: int, version: int) -> SetData:
-    """Moves it, and tells whoever lists the partitions that one went."""
+    """Returns the operation that sets the first number of future partitions.
+
+    It changes the version of ``block_numbers``, so a caller that listed the partitions learns that one was removed.
+    """
     return SetData(table.block_numbers, _content(first), version)
 
 
 def partition_node_of_lock(table: TablePaths, lock: str) -> PartitionNode:
+    """Returns the partition node of a lock's path."""
     return _parse(table, lock.split("/")[-2])
 
 
 def _parse(table: TablePaths, name: str) -> PartitionNode:
-    partition_id, _, first = name.partition("_")  # which is in no partition id
+    partition_id, _, first = name.partition("_")  # partition ids contain no underscore
     return PartitionNode(table, partition_id, int(first or 0))
 
 

@@ -1,13 +1,13 @@
 """insert_quorum: an INSERT is confirmed only when n replicas hold its part.
 
 While a part waits it has a status node: ``quorum/status`` (one at a time in the table) or ``quorum/parallel/<part>``.
-The INSERT's commit creates it with the inserter as first holder; every fetcher adds itself in the multi that commits
-its fetched part; the last one removes the node (and, not parallel, sets ``quorum/last_part`` atomically). The parts of
-a transaction wait together, under ``quorum/parallel/<transaction>``: a replica adds itself when it has them all.
+The INSERT's commit creates it with the inserter as first holder. Every fetcher adds itself in the multi that commits
+its fetched part. The last one removes the node and, if not parallel, sets ``quorum/last_part`` in the same multi. The
+parts of a transaction wait together, under ``quorum/parallel/<transaction>``: a replica adds itself when it has all.
 
-**A missing node does not mean success**: a peer that found no living holder removes it too, and leaves
-``quorum/failed_parts/<part>`` (``quorum_failure``); and it goes when the replicas that are left after a drop have the
-part (``quorum_settlement``). The waiter is ``quorum_wait``, the reader ``sequential_reads``.
+**A missing node does not mean success**. A peer that found no living holder removes it too, and leaves
+``quorum/failed_parts/<part>`` (``quorum_failure``). It is also removed when the replicas that are left after a drop
+have the part (``quorum_settlement``). ``quorum_wait`` waits for quorums, ``sequential_reads`` reads by them.
 Codes: 285 too few live replicas, 286 another part is pending.
 """
 
@@ -36,7 +36,7 @@ from parts.common.part_name import PartName
 AUTO_QUORUM = "auto"
 _ATTEMPTS = 20
 _MOST_LAST_PARTS = 1000
-"""In ``quorum/last_part``, which every INSERT with a quorum rewrites."""
+"""Partitions kept in ``quorum/last_part``, which every INSERT with a quorum rewrites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +49,24 @@ class QuorumStatus:
     owner: str
     block_id: str = ""
     others: tuple[str, ...] = ()
-    """The parts that wait with ``part``, of one transaction."""
+    """The other parts of the same transaction, which wait together with ``part``."""
 
     @property
     def parts(self) -> tuple[PartName, ...]:
+        """All parts that wait together."""
         return tuple(map(PartName.parse, (self.part, *self.others)))
 
     @property
     def is_met(self) -> bool:
+        """Whether enough replicas hold the part."""
         return len(self.replicas) >= self.required
 
     def with_replica(self, name: str) -> QuorumStatus:
+        """Returns the status with one more holder."""
         return self if name in self.replicas else replace(self, replicas=(*self.replicas, name))
 
     def to_bytes(self) -> bytes:
+        """Returns the status as JSON."""
         document = {
             "version": 1,
             "part": self.part,
@@ -76,6 +80,7 @@ class QuorumStatus:
 
     @classmethod
     def parse(cls, data: bytes) -> QuorumStatus:
+        """Parses a status node. Raises ``CorruptionError``."""
         try:
             d = json.loads(data)
             others = tuple(d.get("others", ()))
@@ -85,10 +90,12 @@ class QuorumStatus:
 
 
 def parse_last_parts(data: bytes) -> dict[str, str]:
-    """``quorum/last_part``: partition id → the last part that reached its quorum, the latest of these last.
+    """Parses ``quorum/last_part``: partition id → the last part that reached its quorum, the latest last.
 
-    It holds the latest partitions alone. A reader finds any confirmed part that its replica lacks in the log or in the
-    replica's queue: entries stay there until the replica has the part, and what it loses later comes back as one."""
+    It holds only the latest partitions. A reader finds any confirmed part that its replica lacks in the log or in the
+    replica's queue: entries stay there until the replica has the part. A part that is lost later comes back as an
+    entry.
+    """
     if not data:
         return {}
     try:
@@ -98,6 +105,7 @@ def parse_last_parts(data: bytes) -> dict[str, str]:
 
 
 def format_last_parts(parts: dict[str, str]) -> bytes:
+    """Returns the content of ``quorum/last_part``."""
     return json.dumps({"version": 1, "parts": parts}, separators=(",", ":")).encode()
 
 
@@ -106,20 +114,27 @@ def format_last_parts(parts: dict[str, str]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class QuorumPlan:
-    """What an INSERT must reach. ``pending_part`` (not parallel): another part that waits now."""
+    """The quorum that an INSERT must reach.
+
+    ``pending_part``, if not parallel: another part that waits now.
+    """
 
     required: int
     is_parallel: bool
     pending_part: str = ""
     lowered_version: int = 0
-    """The version of ``quorum`` before the INSERT. It moves when a requirement is lowered (``quorum_settlement``)."""
+    """The version of ``quorum`` before the INSERT. It changes when a requirement is lowered (``quorum_settlement``)."""
 
     def node(self, table: TablePaths, part: str) -> str:
+        """Returns the path of the part's status node."""
         return table.quorum_parallel_part(part) if self.is_parallel else table.quorum_status
 
 
 def required_replicas(setting: int | str, total_replicas: int) -> int:
-    """``insert_quorum`` as a number: 'auto' is the majority of all replicas; below 2 means no quorum."""
+    """Returns ``insert_quorum`` as a number: 'auto' is the majority of all replicas; below 2 is no quorum.
+
+    Raises ``UserError`` 36 (BAD_ARGUMENTS).
+    """
     if isinstance(setting, str) and setting.strip().lower() == AUTO_QUORUM:
         return total_replicas // 2 + 1
     try:
@@ -132,9 +147,10 @@ def required_replicas(setting: int | str, total_replicas: int) -> int:
 
 
 def plan_quorum(keeper: Keeper, table: TablePaths, setting: int | str, *, is_parallel: bool) -> QuorumPlan | None:
-    """Before anything is written. ``None``: no quorum asked. Raises 285 when too few replicas live.
+    """Returns the quorum an INSERT asks for, before anything is written; ``None`` for no quorum.
 
-    A part that is pending already (286) is only reported, as ``pending_part``: the block may be that very part.
+    Raises 285 when too few replicas live. A part that is pending already (286) is only reported, as ``pending_part``:
+    the block may be that very part.
     """
     if setting in (0, 1, "0", "1", ""):
         return None
@@ -155,6 +171,7 @@ def plan_quorum(keeper: Keeper, table: TablePaths, setting: int | str, *, is_par
 
 
 def pending_quorum_error(part: str) -> UnavailableError:
+    """Returns the error 286 (UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE)."""
     return UnavailableError(
         "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE",
         f"Quorum for previous write has not been satisfied yet. Pending part: {part or 'unknown'}",
@@ -162,6 +179,7 @@ def pending_quorum_error(part: str) -> UnavailableError:
 
 
 def read_quorum_status(keeper: Keeper, path: str) -> tuple[QuorumStatus, Stat] | None:
+    """Reads a status node; ``None`` if there is none."""
     try:
         data, stat = keeper.get(path)
     except NoNode:
@@ -173,10 +191,10 @@ def read_quorum_status(keeper: Keeper, path: str) -> tuple[QuorumStatus, Stat] |
 
 
 def add_holder_ops(keeper: Keeper, table: TablePaths, part: PartName, replica: str, *, is_parallel: bool) -> list[Op]:
-    """Operations that add ``replica`` as a holder, for the multi that commits its fetched part.
+    """Returns operations that add ``replica`` as a holder, for the multi that commits its fetched part.
 
     Empty when the part's quorum was met or failed before. A multi that fails with BadVersion or NoNode on one of these
-    met another fetcher: ask again and retry.
+    met another fetcher: call this again and retry.
     """
     path = table.quorum_parallel_part(str(part)) if is_parallel else table.quorum_status
     found = read_quorum_status(keeper, path)
@@ -186,7 +204,10 @@ def add_holder_ops(keeper: Keeper, table: TablePaths, part: PartName, replica: s
 
 
 def progress_ops(keeper: Keeper, table: TablePaths, path: str, status: QuorumStatus, version: int) -> list[Op]:
-    """Operations that replace the status of this version at ``path``, or remove it when it is met."""
+    """Returns operations that replace the status at ``path``, or remove it when it is met.
+
+    ``version`` is the version of the node that was read.
+    """
     ops: list[Op] = [Delete(path, version)] if status.is_met else [SetData(path, status.to_bytes(), version)]
     if path != table.quorum_status:
         return ops
@@ -204,7 +225,7 @@ def _last_part_ops(table: TablePaths, status: QuorumStatus, part: PartName, last
 
 
 def read_pending_quorums(keeper: Keeper, table: TablePaths) -> list[tuple[QuorumStatus, Stat, str]]:
-    """Every part that waits for its quorum, with its node's stat and path."""
+    """Reads the status of every part that waits for its quorum, with its node's stat and path."""
     names = keeper.children(table.quorum_parallel)
     paths = [table.quorum_status, *(table.quorum_parallel_part(name) for name in names)]
     return [
@@ -215,23 +236,25 @@ def read_pending_quorums(keeper: Keeper, table: TablePaths) -> list[tuple[Quorum
 
 
 def restored_entry_time(keeper: Keeper, table: TablePaths) -> float:
-    """The time of an entry that brings back what this replica should have had before: that of the table's creation, in
-    seconds since the epoch. Rows of any age are missing until it is carried out, and nobody who asks how far the
-    replica is behind (``ReplicationQueue.absolute_delay``) may take it for a current one."""
+    """Returns the time for entries that restore parts this replica should have had: the table's creation.
+
+    Seconds since the epoch. Rows of any age are missing until such an entry is executed, so the replica must not count
+    as up to date meanwhile (``ReplicationQueue.absolute_delay``).
+    """
     stat = keeper.exists(table.metadata)
     return stat.created_ms / 1000 if stat is not None else 0.0
 
 
 def make_fetch_entries(keeper: Keeper, table: TablePaths, parts: dict[PartName, str], source: str) -> list[LogEntry]:
-    """Entries that fetch ``parts`` (name → content hash, "" if unknown) outside the log's course (clone, repair).
+    """Returns entries that fetch ``parts`` (name → content hash, "" if unknown) for a clone or repair.
 
-    A part whose quorum is pending keeps it, so that the fetch confirms it or notices its failure; one that failed its
-    quorum is left out. Read the list of parts before calling this.
+    A part whose quorum is pending keeps it, so that the fetch confirms it or notices its failure. A part that failed
+    its quorum is left out. Read the list of parts before calling this.
     """
     pending = {
         status.part: (status.required, path != table.quorum_status)
         for status, _, path in read_pending_quorums(keeper, table)
-        if not is_transaction_quorum(table, status, path)  # these are confirmed when all of them are here
+        if not is_transaction_quorum(table, status, path)  # confirmed only when all parts of it are here
     }
     failed = set(read_failed_parts(keeper, table))
     since = restored_entry_time(keeper, table)
@@ -256,8 +279,10 @@ def make_fetch_entries(keeper: Keeper, table: TablePaths, parts: dict[PartName, 
 
 
 def forget_dropped_parts_ops(keeper: Keeper, table: TablePaths, *gone: PartName) -> list[Op]:
-    """For the multi that drops ``gone``: neither sequential reads must wait for a confirmed part that they cover, nor
-    the other parts of a transaction."""
+    """Returns operations for the multi that drops ``gone``, so that nothing waits for the dropped parts.
+
+    Sequential reads must not wait for a confirmed part that was dropped, nor the other parts of a transaction for it.
+    """
     data, stat = keeper.get(table.quorum_last_part)
     last = parse_last_parts(data)
     left = {partition: part for partition, part in last.items() if not _is_covered(PartName.parse(part), gone)}
@@ -271,6 +296,7 @@ def forget_dropped_parts_ops(keeper: Keeper, table: TablePaths, *gone: PartName)
 
 
 def is_transaction_quorum(table: TablePaths, status: QuorumStatus, path: str) -> bool:
+    """Tells whether the status node is that of a transaction's parts."""
     return path not in (table.quorum_status, table.quorum_parallel_part(status.part))
 
 
@@ -287,20 +313,25 @@ def _is_covered(part: PartName, by: Iterable[PartName]) -> bool:
 
 
 def read_failed_parts(keeper: Keeper, table: TablePaths, watch: Watch | None = None) -> list[str]:
+    """Lists the parts whose quorum failed."""
     return keeper.children(table.quorum_failed_parts, watch)
 
 
 def read_unconfirmed_parts(keeper: Keeper, table: TablePaths) -> frozenset[PartName]:
-    """Parts that wait for a quorum, failed theirs, or were lost (``lost_parts``): not to be merged, nor shown to
-    sequential reads."""
+    """Returns the parts that wait for a quorum, failed it, or were lost (``lost_parts``).
+
+    They must neither be merged nor be shown to sequential reads.
+    """
     pending = [part for status, _, _ in read_pending_quorums(keeper, table) for part in status.parts]
     # Failures are read second: a part moves from pending to failed in one multi, never back.
     return frozenset((*pending, *map(PartName.parse, read_failed_parts(keeper, table))))
 
 
 def confirm_own_parts(keeper: Keeper, replica: ReplicaPaths, own_parts: Iterable[str]) -> int:
-    """Adds this replica to the status of every pending part that it holds, and of transactions of which it holds all.
-    After a restart, and when a transaction was carried out. Returns how many."""
+    """Adds this replica to the status of every pending part or whole transaction that it holds.
+
+    Call it after a restart and after a transaction was carried out. Returns how many statuses changed.
+    """
     own = set(own_parts)
     added = 0
     for status, _, path in read_pending_quorums(keeper, replica.table):

@@ -1,10 +1,9 @@
-"""A quorum that can never be reached: the part is given up, and whoever has it takes it back.
+"""Give up a part whose quorum can never be reached.
 
-Giving up is one multi: it removes the status as it was read first, leaves ``quorum/failed_parts/<part>`` and frees the
-block's ids for a retry; and fails if meanwhile a replica came alive (its host's version) or committed the part (it
-lists it, and another fetcher's commit changes the status). The marker outlives everything that names the part
-(``cleanup`` removes it). A living replica that holds a failed part nevertheless takes it back as soon as it sees the
-marker.
+Giving up is one multi. It removes the status as it was read first, leaves ``quorum/failed_parts/<part>``, and deletes
+the block's ids so that the INSERT can be repeated. It fails if meanwhile a replica came alive (its host's version
+changed) or committed the part (it lists the part, or the status changed). The marker stays as long as anything names
+the part (``cleanup`` removes it). A living replica that holds a failed part detaches it as soon as it sees the marker.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from parts.common.part_name import PartName
 
 
 def fail_unreachable_part(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry) -> bool:
-    """For a replica that must fetch a quorum part: gives the part up if no living replica has it.
+    """Gives up a quorum part that this replica must fetch, if no living replica has it.
 
-    ``True``: the part has failed (by us or before), its entry can go. Raises ``MultiFailed`` when somebody moved
-    meanwhile; retry later.
+    Returns ``True`` if the part has failed, now or before: its entry can be removed. Raises ``MultiFailed`` when
+    something changed meanwhile; retry later.
     """
     table, part = replica.table, str(entry.new_part)
     path = table.quorum_parallel_part(part) if entry.quorum_parallel else table.quorum_status
@@ -43,18 +42,18 @@ def fail_unreachable_part(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry
         return keeper.exists(table.quorum_failed_part(part)) is not None
     if replica.name in found[0].replicas:
         return False
-    nobody_has_it = _nobody_living_has(keeper, table, part)
+    nobody_has_it = _check_no_living_holder(keeper, table, part)
     if nobody_has_it is None:
         return False
     keeper.multi([*nobody_has_it, *fail_part_ops(keeper, table, found[0], path, found[1].version)])
     return True
 
 
-def _nobody_living_has(keeper: Keeper, table: TablePaths, part: str) -> list[Op] | None:
-    """Operations that fail when a replica has come alive, or has committed the part, since; ``None``: one has it now.
+def _check_no_living_holder(keeper: Keeper, table: TablePaths, part: str) -> list[Op] | None:
+    """Returns checks that no living replica has the part, or ``None`` if one has it.
 
-    To be asked after the status was read: whoever commits later changes the status, or appears here. A replica without
-    ``host`` is a drop that was cut short.
+    They fail when a replica has come alive, or has committed the part, since. Call this after the status was read:
+    whoever commits later changes the status, or appears here. A replica without ``host`` is an interrupted drop.
     """
     names = keeper.children(table.replicas)
     hosts = keeper.exists_many([table.replica(name).host for name in names])
@@ -71,18 +70,20 @@ def _nobody_living_has(keeper: Keeper, table: TablePaths, part: str) -> list[Op]
 
 
 def fail_part_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: str, version: int) -> list[Op]:
-    """Removes the status, marks the part as failed, frees the ids that name it (and no other part's: the window may
-    have let one go, and another INSERT made it anew)."""
+    """Returns operations that remove the status, mark the part as failed and delete the ids that name it.
+
+    Ids of other parts stay: the window may have deleted an id, and another INSERT created it again.
+    """
     part = PartName.parse(status.part)
     ids = select_block_ids(keeper, table, part.partition_id, lambda inserted: inserted == part)
     return [*mark_part_failed_ops(keeper, table, status, path, version), ids.guard_op, *ids.deletes]
 
 
 def mark_part_failed_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: str, version: int) -> list[Op]:
-    """Removes the status, marks the part as failed.
+    """Returns operations that remove the status and mark the part as failed.
 
-    Moves the log's version too: a merge that was chosen while the part looked healthy must not be assigned any more.
-    The marker stays until no log entry, queue or list of parts names the part (``cleanup``).
+    They change the log's version too: a merge that was chosen before the failure must not be assigned. The marker stays
+    until no log entry, queue or list of parts names the part (``cleanup``).
     """
     ops: list[Op] = [Delete(path, version), SetData(table.log, b"")]
     marker = table.quorum_failed_part(status.part)
@@ -92,10 +93,11 @@ def mark_part_failed_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus
 
 
 def list_own_failed_parts(keeper: Keeper, replica: ReplicaPaths, watch: Watch | None = None) -> list[str]:
-    """The replica's own parts that failed their quorum, which it must detach as ``noquorum_``.
+    """Lists the replica's own parts that failed their quorum, which it must detach as ``noquorum_``.
 
-    Call it before ``activate`` (so that nobody fetches them from here), again after (a peer may have given one up in
-    between), and when a marker comes, of which ``watch`` tells. After detaching, call :func:`unlist_failed_parts`.
+    Call it before ``activate``, so that nobody fetches them from here. Call it again afterwards, because a peer may
+    have given one up meanwhile, and whenever ``watch`` reports a new marker. After detaching, call
+    :func:`unlist_failed_parts`.
     """
     names = read_failed_parts(keeper, replica.table, watch)
     held = keeper.exists_many([replica.part(name) for name in names])
@@ -108,7 +110,7 @@ def list_own_failed_parts(keeper: Keeper, replica: ReplicaPaths, watch: Watch | 
 
 
 def unlist_failed_parts(keeper: Keeper, replica: ReplicaPaths, names: Iterable[str]) -> None:
-    """Removes the parts from the replica's list. Their failure markers stay for the others; cleanup removes them."""
+    """Removes the parts from the replica's list. Their failure markers stay; cleanup removes them."""
     for name in names:
         _delete_if_there(keeper, replica.part(name))
 

@@ -1,8 +1,9 @@
-"""The wait for a quorum: success is told only where it is certain.
+"""Wait for a quorum, and report success only when it is certain.
 
-A missing status node does not mean success (see :mod:`coordination.inserts.quorum`), so the waiter asks four things, of
-one synced view: node gone, no failure marker, its own activation unchanged, and no requirement lowered since its INSERT
-began (:func:`decide_quorum_outcome`). A time-out deletes nothing: the part may still reach its quorum.
+A missing status node does not mean success (see :mod:`coordination.inserts.quorum`). So the waiter checks four things
+in one synced view: the node is gone, there is no failure marker, its own activation is unchanged, and no requirement
+was lowered since its INSERT began (:func:`decide_quorum_outcome`). A time-out deletes nothing: the part may still reach
+its quorum.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from parts.common.part_name import PartName
 
 
 class QuorumOutcome(Enum):
+    """The state of a quorum, as its waiter sees it."""
+
     WAIT = "wait"
     MET = "met"
     FAILED = "failed"
@@ -30,7 +33,7 @@ class QuorumOutcome(Enum):
 def decide_quorum_outcome(
     *, node_exists: bool, marked_failed: bool, is_still_active: bool, is_lowered: bool
 ) -> QuorumOutcome:
-    """The waiter's decision on one synced view. Success needs all four facts."""
+    """Decides from one synced view. Success needs all four facts."""
     if not is_still_active:
         return QuorumOutcome.LOST_SESSION
     if marked_failed:
@@ -55,14 +58,14 @@ def wait_for_quorum(
 ) -> None:
     """Returns when the part has its quorum. Raises ``UnknownOutcomeError`` 319 otherwise; deletes nothing.
 
-    Serves the inserter, with its ``plan``, and a repeated insert of a pending block, which counts the copies itself.
+    Used by the inserter, with its ``plan``, and by a repeated insert of a pending block, without a plan.
     """
     path = table.quorum_parallel_part(str(part)) if is_parallel else table.quorum_status
     deadline = clock() + timeout_seconds
     while True:
         changed = threading.Event()
         try:
-            verdict = _look(keeper, table, str(part), path, activation, plan, changed)
+            verdict = _read_outcome(keeper, table, str(part), path, activation, plan, changed)
         except KeeperError as error:
             raise _unknown(part, f"ZooKeeper went away while waiting for quorum: {error.message}") from error
         if verdict is QuorumOutcome.MET:
@@ -85,7 +88,7 @@ def wait_for_quorum(
         wait(changed, min(left, 1.0))
 
 
-def _look(
+def _read_outcome(
     keeper: Keeper,
     table: TablePaths,
     part: str,
@@ -110,7 +113,10 @@ def _look(
 
 
 def _is_lowered(plan: QuorumPlan, status: QuorumStatus | None, lowered: Stat | None) -> bool:
-    """Of a status that is gone it is not known; any one may have been lowered."""
+    """Tells whether the requirement was lowered.
+
+    If the status node is gone that is not known: any requirement may have been lowered.
+    """
     if status is not None:
         return status.required < plan.required
     return lowered is None or lowered.version != plan.lowered_version

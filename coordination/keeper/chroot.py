@@ -1,4 +1,4 @@
-"""The prefix that a keeper puts before every path and takes away from every path it returns."""
+"""The prefix that a keeper puts before every path it sends and removes from every path it returns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 class Chroot:
-    """``prefix`` is ``""`` or a path such as ``/pando``."""
+    """A path prefix: ``""``, or a path such as ``/pando``."""
 
     def __init__(self, prefix: str) -> None:
         stripped = prefix.strip("/")
@@ -15,17 +15,19 @@ class Chroot:
     def __len__(self) -> int:
         return len(self.prefix)
 
-    def full(self, path: str) -> str:
+    def add_prefix(self, path: str) -> str:
+        """Returns the path with the prefix."""
         if not self.prefix:
             return path
         return self.prefix if path == "/" else self.prefix + path
 
-    def stripped(self, path: str) -> str:
+    def strip_prefix(self, path: str) -> str:
+        """Returns the path without the prefix."""
         return path[len(self.prefix) :] or "/" if self.prefix else path
 
 
 def list_path_and_parents(path: str) -> Iterator[str]:
-    """``/a``, ``/a/b``, ``/a/b/c``: in the order in which they are made."""
+    """Yields ``/a``, ``/a/b``, ``/a/b/c``: the order in which nodes are created."""
     current = ""
     for name in filter(None, path.split("/")):
         current += "/" + name

@@ -1,8 +1,8 @@
-"""A real ZooKeeper beside the server: the jars inside the pyspark wheel, run by Java.
+"""Run a real ZooKeeper beside the server, from the jars inside the pyspark wheel.
 
 :class:`EmbeddedZooKeeper` is a child process that ends with its owner (``start``/``stop`` or ``with``).
-:func:`server_command` gives the command for a ZooKeeper that outlives its starter (``start_detached`` runs it so).
-Data and log lie in ``directory``: ``zoo.cfg``, ``data/``, ``zookeeper.log``, ``zookeeper.pid``.
+:func:`server_command` gives the command for a ZooKeeper that outlives its starter (``start_detached`` runs it so). Data
+and log lie in ``directory``: ``zoo.cfg``, ``data/``, ``zookeeper.log``, ``zookeeper.pid``.
 
 Every transaction is synced to disk before it is acknowledged (ZooKeeper's ``forceSync`` stays on).
 """
@@ -27,7 +27,10 @@ _HOST = "127.0.0.1"
 
 
 def find_java() -> str:
-    """The ``java`` of JAVA_HOME, or the first on PATH. Raises one clear line if there is none."""
+    """Returns the ``java`` of JAVA_HOME, or the first on PATH.
+
+    Raises ``UnavailableError`` if there is none.
+    """
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
@@ -43,7 +46,10 @@ def find_java() -> str:
 
 
 def find_jars() -> Path:
-    """The directory of ZooKeeper's jars. pyspark is located, not imported: importing it takes a second."""
+    """Returns the directory of ZooKeeper's jars.
+
+    pyspark is located, not imported: importing it takes a second.
+    """
     spec = importlib.util.find_spec("pyspark")
     for location in (spec.submodule_search_locations if spec else None) or ():
         jars = Path(location) / "jars"
@@ -55,7 +61,7 @@ def find_jars() -> Path:
 
 
 def write_config(directory: Path, port: int, *, tick_time_ms: int = 500) -> Path:
-    """Writes ``zoo.cfg`` and the logging set-up; returns the path of ``zoo.cfg``.
+    """Writes ``zoo.cfg`` and the logging configuration; returns the path of ``zoo.cfg``.
 
     Sessions may last from 2 to 240 ticks, so that tests can have short ones and servers the usual 30 s.
     """
@@ -109,7 +115,7 @@ def server_command(directory: Path | str, port: int) -> list[str]:
 
 
 def send_four_letter_word(port: int, word: str, *, host: str = _HOST, timeout_seconds: float = 2.0) -> str | None:
-    """ZooKeeper's answer to ``ruok``, ``srvr`` or ``mntr``; ``None`` if nothing answers."""
+    """Returns ZooKeeper's answer to ``ruok``, ``srvr`` or ``mntr``, or ``None`` if nothing answers."""
     try:
         with socket.create_connection((host, port), timeout=timeout_seconds) as connection:
             connection.settimeout(timeout_seconds)
@@ -123,14 +129,17 @@ def send_four_letter_word(port: int, word: str, *, host: str = _HOST, timeout_se
 
 
 def is_serving(port: int, *, host: str = _HOST) -> bool:
-    """``ruok`` is answered before sessions are served; ``srvr`` names the mode only when they are."""
+    """Returns whether ZooKeeper serves sessions.
+
+    ``ruok`` is answered before sessions are served; ``srvr`` names the mode only when they are.
+    """
     return send_four_letter_word(port, "ruok", host=host) == "imok" and "Mode:" in (
         send_four_letter_word(port, "srvr", host=host) or ""
     )
 
 
 def find_free_port() -> int:
-    """A port that was free a moment ago."""
+    """Returns a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])
@@ -146,7 +155,10 @@ def _require_free(port: int) -> None:
 
 
 def start_detached(directory: Path | str, port: int) -> int:
-    """Starts a ZooKeeper that outlives this process; returns its pid at once (see ``wait_until_serving``)."""
+    """Starts a ZooKeeper that outlives this process and returns its pid.
+
+    Does not wait for it (see ``wait_until_serving``).
+    """
     return _spawn(Path(directory).absolute(), port, detached=True).pid
 
 
@@ -169,7 +181,10 @@ def _spawn(directory: Path, port: int, *, detached: bool) -> subprocess.Popen[by
 def wait_until_serving(
     port: int, directory: Path | str, *, timeout_seconds: float = 60.0, is_alive: Callable[[], bool] | None = None
 ) -> None:
-    """Waits until ZooKeeper answers on ``port``. ``is_alive`` is a callable that tells an early death."""
+    """Waits until ZooKeeper answers on ``port``. Raises ``UnavailableError`` NO_ZOOKEEPER if it does not.
+
+    ``is_alive`` tells whether the process still runs, so that an early death is noticed.
+    """
     deadline = time.monotonic() + timeout_seconds
     while not is_serving(port):
         if is_alive is not None and not is_alive():
@@ -195,7 +210,7 @@ class EmbeddedZooKeeper:
 
     @property
     def pid(self) -> int:
-        """0 when it does not run."""
+        """The process id; 0 when it does not run."""
         return self._process.pid if self._process is not None and self._process.poll() is None else 0
 
     @property
@@ -203,7 +218,7 @@ class EmbeddedZooKeeper:
         return f"{_HOST}:{self.port}"
 
     def start(self, timeout_seconds: float = 60.0) -> EmbeddedZooKeeper:
-        """Waits until it serves. Data of an earlier run in ``directory`` is kept."""
+        """Starts ZooKeeper and waits until it serves. Data of an earlier run in ``directory`` is kept."""
         if self.pid:
             return self
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -221,7 +236,7 @@ class EmbeddedZooKeeper:
         return self
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
-        """Ends it by its pid; SIGKILL if it does not go in time. Every acknowledged write is on disk either way."""
+        """Ends the process, by SIGKILL if it does not end in time. Every acknowledged write is on disk."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -234,16 +249,18 @@ class EmbeddedZooKeeper:
         self._process = None
 
     def kill(self) -> None:
+        """Ends the process by SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(10)
             self._process = None
 
     def pause(self) -> None:
-        """Stops it without ending it: connections stay open, nothing answers."""
+        """Suspends the process: connections stay open, nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
+        """Continues a suspended process."""
         os.kill(self.pid, signal.SIGCONT)
 
     def __enter__(self) -> EmbeddedZooKeeper:

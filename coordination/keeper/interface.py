@@ -1,11 +1,11 @@
-"""The Keeper interface: the part of ZooKeeper that Pando uses, with its failures named.
+"""The Keeper interface: the part of ZooKeeper that Pando uses, and the errors of its calls.
 
-Two implementations pass one contract suite: ``KazooKeeper`` (a real ZooKeeper) and ``MemoryKeeper`` (one process,
-with fault injection). All calls block and may be made from any thread.
+Two implementations pass one contract suite: ``KazooKeeper`` (a real ZooKeeper) and ``MemoryKeeper`` (one process, with
+fault injection). All calls block and may be made from any thread.
 
 A call succeeds, fails, or is **unknown**: :class:`KeeperConnectionLoss` means that the request was sent and the answer
-never came, so it may have been carried out. After :class:`KeeperSessionExpired` every ephemeral node of the session
-is gone; a new session has a new ``session_id``, and what depended on the old one must be made anew.
+never came, so it may have been carried out. After :class:`KeeperSessionExpired` every ephemeral node of the session is
+gone; a new session has a new ``session_id``, and what depended on the old one must be made anew.
 
 Watches fire once, from a thread of the client that must not block: callbacks only set events.
 Source: ZooKeeper programmer's guide.
@@ -42,6 +42,8 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Create:
+    """Creates ``path``. ``sequential`` appends ZooKeeper's ten-digit counter to the name."""
+
     path: str
     data: bytes = b""
     ephemeral: bool = False
@@ -50,12 +52,16 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """Deletes ``path`` if it has this data version and no children."""
+
     path: str
     version: int = ANY_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class SetData:
+    """Replaces the data of ``path`` if it has this data version."""
+
     path: str
     data: bytes
     version: int = ANY_VERSION
@@ -74,14 +80,14 @@ Op = Create | Delete | SetData | Check
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """A node's data and stat; answered by ``None`` if there is none."""
+    """Reads a node's data and stat. The answer is ``None`` if there is no such node."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The names of a node's children, sorted; answered by ``None`` if there is no such node."""
+    """Lists the names of a node's children, sorted. The answer is ``None`` if there is no such node."""
 
     path: str
 
@@ -91,7 +97,10 @@ Answer = tuple[bytes, Stat] | list[str] | None
 
 
 def check_not_exists(path: str) -> tuple[Op, Op]:
-    """Operations that fail a multi with :class:`NodeExists` if ``path`` exists (plain ZooKeeper has no such check)."""
+    """Returns operations that fail a multi with :class:`NodeExists` if ``path`` exists.
+
+    ZooKeeper itself has no such check.
+    """
     return (Create(path), Delete(path))
 
 
@@ -128,7 +137,7 @@ class KeeperSessionExpired(KeeperError):
 
 
 class RequestTooLarge(KeeperError):
-    """ZooKeeper would break the connection instead of answering; nothing was sent. Repeating does not help."""
+    """The request is larger than ZooKeeper accepts. It was not sent, and repeating it does not help."""
 
     def __init__(self, size_bytes: int, limit_bytes: int, operations: int, path: str) -> None:
         UnavailableError.__init__(
@@ -165,6 +174,8 @@ class KeeperConnectionLoss(UnknownOutcomeError):
 
 
 class SessionState(Enum):
+    """The state of a client's connection and session."""
+
     CONNECTED = "connected"
     SUSPENDED = "suspended"
     """Connection lost; the session may still be alive."""
@@ -173,7 +184,7 @@ class SessionState(Enum):
 
 
 class Keeper(Protocol):
-    """One session with ZooKeeper. ``root`` (chroot) is already part of every path given here.
+    """One session with ZooKeeper. Paths are relative to the client's chroot.
 
     A write of more than 1 MiB raises :class:`RequestTooLarge`. Errors of every call: :class:`KeeperUnavailable`,
     :class:`KeeperSessionExpired`, :class:`KeeperConnectionLoss`, and those named. Reads are retried inside for a
@@ -182,56 +193,59 @@ class Keeper(Protocol):
 
     @property
     def session_id(self) -> int:
-        """Identifies the session; 0 when there is none. A changed value means that ephemeral nodes were lost."""
+        """The id of the session; 0 when there is none. A changed id means that ephemeral nodes were lost."""
 
     @property
     def session_timeout_seconds(self) -> float:
-        """How long a session lasts in ZooKeeper after its client was last heard of."""
+        """Seconds after which ZooKeeper ends a session that it no longer hears from."""
 
     @property
-    def state(self) -> SessionState: ...
+    def state(self) -> SessionState:
+        """The state of the session."""
 
     def add_listener(self, listener: Callable[[SessionState], None]) -> None:
-        """``listener`` is called at every change of state, from a client thread: it must not block."""
+        """Registers a callback for every change of state. A client thread calls it, so it must not block."""
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """Raises :class:`NoNode`."""
+        """Returns a node's data and stat. Raises :class:`NoNode`."""
 
-    def exists(self, path: str, watch: Watch | None = None) -> Stat | None: ...
+    def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        """Returns the node's stat, or ``None`` if there is no such node."""
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names, sorted. Raises :class:`NoNode`."""
+        """Returns the names of the children, sorted. Raises :class:`NoNode`."""
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Pipelined gets; ``None`` for a node that does not exist."""
+        """Reads many nodes at once. An answer is ``None`` if there is no such node."""
 
-    def exists_many(self, paths: Sequence[str]) -> list[Stat | None]: ...
+    def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
+        """Returns the stats of many nodes. An answer is ``None`` if there is no such node."""
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
-        """Pipelined listings, each sorted; ``None`` for a node that does not exist."""
+        """Lists the children of many nodes, each list sorted. An answer is ``None`` if there is no such node."""
 
     def read_many(self, reads: Sequence[Read]) -> list[Answer]:
-        """Carried out in this order, by as few requests as the server allows."""
+        """Carries out the reads in this order, with as few requests as the server allows."""
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """The path created. Raises :class:`NoNode` (parent), :class:`NodeExists`."""
+        """Creates a node and returns its path. Raises :class:`NoNode` (no parent), :class:`NodeExists`."""
 
     def create_parents(self, path: str) -> None:
-        """Makes ``path`` and every missing ancestor as empty persistent nodes; existing ones are fine."""
+        """Creates ``path`` and every missing ancestor as empty persistent nodes. Existing ones stay."""
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Raises :class:`NoNode`, :class:`BadVersion`."""
+        """Replaces a node's data and returns its new stat. Raises :class:`NoNode`, :class:`BadVersion`."""
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Raises :class:`NoNode`, :class:`BadVersion`, :class:`NotEmpty`."""
+        """Deletes a node. Raises :class:`NoNode`, :class:`BadVersion`, :class:`NotEmpty`."""
 
     def delete_tree(self, path: str) -> None:
-        """Deletes ``path`` and all below it; a node that is already gone is fine."""
+        """Deletes ``path`` and everything below it. Does nothing if the node is already gone."""
 
     def multi(self, ops: Sequence[Op]) -> list[str | Stat | None]:
-        """All or nothing. A create's result is its path, a set's its stat, others ``None``.
+        """Carries out all operations or none. Raises :class:`MultiFailed`.
 
-        Raises :class:`MultiFailed`.
+        A create's result is its path, a set's its stat, others' ``None``.
         """
 
     def sync(self, path: str) -> None:

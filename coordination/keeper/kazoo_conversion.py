@@ -1,4 +1,4 @@
-"""What the kazoo client answers, in the words of ``keeper``: stats, errors, events."""
+"""Convert the kazoo client's stats, errors and watch events to those of the ``Keeper`` interface."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ from coordination.keeper.interface import (
 
 @dataclass(frozen=True, slots=True)
 class WatchCallback:
-    """The client keeps its watchers in sets: as equal ones are one, asking again and again does not pile them up."""
+    """A watch as kazoo calls it.
+
+    kazoo keeps watchers in sets. Equal callbacks count as one there, so asking repeatedly does not pile them up.
+    """
 
     watch: Watch
     path: str
@@ -56,7 +59,7 @@ def convert_stat(stat: ZnodeStat) -> Stat:
 
 
 def convert_error(error: Exception, path: str) -> KeeperError:
-    """What ZooKeeper refused: it certainly did not happen."""
+    """Converts an error answered by ZooKeeper. Such a request certainly had no effect."""
     match error:
         case NoNodeError():
             return NoNode("no node", path)

@@ -16,7 +16,11 @@ _READABLE = select.POLLIN | select.POLLPRI
 
 
 class PollingHandler(SequentialThreadingHandler):
-    """Errors and hang-ups count as ready both ways, as with ``select``: the next call on the socket tells."""
+    """A thread handler whose ``select`` uses ``poll``.
+
+    As with ``select``, a socket with an error or hang-up counts as ready for reading and writing. The next call on the
+    socket then raises the error.
+    """
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], errors: Sequence[Any], timeout: float | None = None

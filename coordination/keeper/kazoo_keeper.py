@@ -1,4 +1,4 @@
-"""The Keeper over a real ZooKeeper, on the kazoo client.
+"""A Keeper over a real ZooKeeper, using the kazoo client.
 
 Invariants and threads:
 - One client thread owns the socket. Callers wait on it with a bound; watches and listeners run on client threads and
@@ -6,7 +6,7 @@ Invariants and threads:
 - **Unknown is told from failed.** A write that was handed to the client and got no answer raises
   ``KeeperConnectionLoss``; one that was never handed over raises ``KeeperUnavailable``. Reads are repeated for
   ``read_retry_seconds`` and then raise ``KeeperUnavailable``.
-- The session and its return are :mod:`coordination.keeper.kazoo_session`'s; the chroot is prefixed here.
+- :mod:`coordination.keeper.kazoo_session` opens and reopens the session. The chroot is prefixed here.
 - The client wakes its thread through a socket pair that holds some 270 unread bytes, one per request: pipelines are cut
   into runs of ``PIPELINE_DEPTH``.
 """
@@ -68,7 +68,10 @@ _OPERATIONS: dict[type[Read], type[GetData | GetChildren]] = {Get: GetData, Chil
 
 
 class KazooKeeper:
-    """One session after another with the ZooKeeper at ``hosts`` (``host:port,host:port``)."""
+    """A client of the ZooKeeper at ``hosts`` (``host:port,host:port``).
+
+    It opens a new session after expiry.
+    """
 
     def __init__(
         self,
@@ -80,7 +83,10 @@ class KazooKeeper:
         read_retry_seconds: float = 3.0,
         write_connect_wait_seconds: float = 1.0,
     ) -> None:
-        """Waits up to ``connect_timeout_seconds`` for the first session and goes on without it (see ``state``)."""
+        """Connects to ZooKeeper.
+
+        Waits up to ``connect_timeout_seconds`` for the first session and goes on without it (see ``state``).
+        """
         self._chroot = Chroot(chroot)
         self._read_retry_seconds = read_retry_seconds
         self._write_connect_wait_seconds = write_connect_wait_seconds
@@ -110,7 +116,7 @@ class KazooKeeper:
         self._session.close()
 
     def wait_connected(self, timeout_seconds: float) -> bool:
-        """Waits for a session, ``False`` if there is none in time."""
+        """Waits for a session. Returns ``False`` if there is none in time."""
         return self._session.wait_connected(timeout_seconds)
 
     # --- calling -----------------------------------------------------------------------------------------------
@@ -130,7 +136,10 @@ class KazooKeeper:
         return result
 
     def _read(self, path: str, send: Callable[[], list[Any]]) -> list[Any]:
-        """``send`` starts the requests; an answer is its value or its ``NoNodeError``."""
+        """Sends the requests that ``send`` starts, and repeats them until ``read_retry_seconds`` have passed.
+
+        An answer is a value or a ``NoNodeError``.
+        """
         deadline = time.monotonic() + self._read_retry_seconds
         while True:
             try:
@@ -159,16 +168,19 @@ class KazooKeeper:
         return answer
 
     def _pipelined(self, requests: Sequence[tuple[str, Callable[[str], Any]]]) -> list[Any]:
-        """``requests``: paths, and how each is asked for."""
+        """Sends many reads before waiting for their answers.
+
+        A request is a path and the function that sends it.
+        """
         answers: list[Any] = []
         for run in split_into_chunks(requests, PIPELINE_DEPTH):
             answers.extend(
-                self._read(run[0][0], lambda run=run: [send(self._chroot.full(path)) for path, send in run])  # type: ignore[misc]
+                self._read(run[0][0], lambda run=run: [send(self._chroot.add_prefix(path)) for path, send in run])  # type: ignore[misc]
             )
         return answers
 
     def _read_many(self, reads: Sequence[Read], least_together: int) -> list[Any]:
-        """Some hundred by one request, where the server can do that."""
+        """Reads many nodes, a few hundred per request if the server supports that."""
         senders = {Get: self._client.get_async, Children: self._client.get_children_async}
         answers: list[Any] = []
         for run in split_into_chunks(reads, MOST_TOGETHER):
@@ -179,10 +191,13 @@ class KazooKeeper:
         return answers
 
     def _together(self, reads: Sequence[Read]) -> list[Any] | None:
-        """``None``: they have to be read one by one, which also tells of what is wrong, and tries again."""
+        """Reads the nodes with one request. Returns ``None`` if they must be read one by one.
+
+        Reading one by one also reports what is wrong, and retries.
+        """
         if not self._multi_reads.is_worth_trying:
             return None
-        operations = [_OPERATIONS[type(read)](self._chroot.full(read.path), None) for read in reads]
+        operations = [_OPERATIONS[type(read)](self._chroot.add_prefix(read.path), None) for read in reads]
         try:
             self._session.require_connection(self._read_retry_seconds, reads[0].path)
             pending = self._client.handler.async_result()
@@ -198,23 +213,25 @@ class KazooKeeper:
         return answers if is_whole else None
 
     def _watcher(self, path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
-        return None if watch is None else WatchCallback(watch, path, self._chroot.stripped)
+        return None if watch is None else WatchCallback(watch, path, self._chroot.strip_prefix)
 
     # --- reads -------------------------------------------------------------------------------------------------
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         watcher = self._watcher(path, watch)
-        data, stat = self._read_one(path, lambda: self._client.get_async(self._chroot.full(path), watcher))
+        data, stat = self._read_one(path, lambda: self._client.get_async(self._chroot.add_prefix(path), watcher))
         return data, convert_stat(stat)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         watcher = self._watcher(path, watch)
-        stat = self._read_one(path, lambda: self._client.exists_async(self._chroot.full(path), watcher))
+        stat = self._read_one(path, lambda: self._client.exists_async(self._chroot.add_prefix(path), watcher))
         return convert_stat(stat) if stat is not None else None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         watcher = self._watcher(path, watch)
-        return sorted(self._read_one(path, lambda: self._client.get_children_async(self._chroot.full(path), watcher)))
+        return sorted(
+            self._read_one(path, lambda: self._client.get_children_async(self._chroot.add_prefix(path), watcher))
+        )
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         return list(map(_content, self._read_many(list(map(Get, paths)), LEAST_TOGETHER)))
@@ -240,13 +257,13 @@ class KazooKeeper:
         def send() -> Any:
             result = self._client.handler.async_result()
             flags = (1 if ephemeral else 0) | (2 if sequential else 0)
-            self._client._call(CreateRequest(self._chroot.full(path), data, OPEN_ACL_UNSAFE, flags), result)
+            self._client._call(CreateRequest(self._chroot.add_prefix(path), data, OPEN_ACL_UNSAFE, flags), result)
             return result
 
-        return self._chroot.stripped(self._write(path, send))
+        return self._chroot.strip_prefix(self._write(path, send))
 
     def create_parents(self, path: str) -> None:
-        """Safe to repeat, so a lost answer is simply asked again (bounded)."""
+        """Creates the missing nodes. Repeats a create whose answer was lost, a bounded number of times."""
         for node in list_path_and_parents(path):
             self._create_if_missing(node)
 
@@ -264,13 +281,18 @@ class KazooKeeper:
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         require_request_fits([SetData(path, data)], len(self._chroot))
-        return convert_stat(self._write(path, lambda: self._client.set_async(self._chroot.full(path), data, version)))
+        return convert_stat(
+            self._write(path, lambda: self._client.set_async(self._chroot.add_prefix(path), data, version))
+        )
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        self._write(path, lambda: self._client.delete_async(self._chroot.full(path), version))
+        self._write(path, lambda: self._client.delete_async(self._chroot.add_prefix(path), version))
 
     def delete_tree(self, path: str) -> None:
-        """Level by level, pipelined; nodes that others create meanwhile are swept by another round (bounded)."""
+        """Deletes level by level, pipelined.
+
+        Another round deletes nodes that others create meanwhile (bounded).
+        """
         for _ in range(20):
             levels = self._levels(path)
             if not levels:
@@ -297,7 +319,7 @@ class KazooKeeper:
     def _delete_quietly(self, paths: Sequence[str]) -> None:
         for run in split_into_chunks(paths, PIPELINE_DEPTH):
             self._session.require_connection(self._read_retry_seconds, run[0])
-            for pending in [self._client.delete_async(self._chroot.full(path)) for path in run]:
+            for pending in [self._client.delete_async(self._chroot.add_prefix(path)) for path in run]:
                 try:
                     pending.get(timeout=self._session.answer_timeout)
                 except (NoNodeError, NotEmptyError, ConnectionLoss, KazooTimeoutError):
@@ -325,7 +347,7 @@ class KazooKeeper:
         return [self._result(op, result) for op, result in zip(ops, results, strict=True)]
 
     def _add(self, transaction: Any, op: Op) -> None:
-        path = self._chroot.full(op.path)
+        path = self._chroot.add_prefix(op.path)
         match op:
             case Create():
                 transaction.create(path, op.data, ephemeral=op.ephemeral, sequence=op.sequential)
@@ -339,14 +361,14 @@ class KazooKeeper:
     def _result(self, op: Op, result: Any) -> str | Stat | None:
         match op:
             case Create():
-                return self._chroot.stripped(result)
+                return self._chroot.strip_prefix(result)
             case SetData():
                 return convert_stat(result)
             case _:
                 return None
 
     def sync(self, path: str) -> None:
-        self._read(path, lambda: [self._client.sync_async(self._chroot.full(path))])
+        self._read(path, lambda: [self._client.sync_async(self._chroot.add_prefix(path))])
 
 
 def _content(answer: Any) -> tuple[bytes, Stat] | None:

@@ -1,5 +1,6 @@
-"""Many nodes read by one request: ZooKeeper's ``multiRead`` (3.6 and newer; ClickHouse Keeper 22.11), which the kazoo
-client does not have.
+"""ZooKeeper's ``multiRead``: many nodes read by one request. The kazoo client does not have it.
+
+Servers that understand it: ZooKeeper 3.6 and newer, ClickHouse Keeper 22.11 and newer.
 
 A request is a row of heads and operations (get, children), an answer a row of heads and results; an operation that
 fails has its error in its place. The operations are carried out one after the other, not at one moment, as if they had
@@ -26,19 +27,23 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.states import ZnodeStat
 
 LEAST_TOGETHER = 16
-"""Fewer of one kind are sent one by one: every server understands that."""
+"""Fewer reads of one kind are sent one by one, which every server understands."""
 MOST_TOGETHER = 500
 _ERROR = -1
 
 
 @dataclass(frozen=True)
 class MultiRead:
-    """A request of the kazoo client. Its answer is a list: ``(data, stat)``, a list of names, or an exception."""
+    """A ``multiRead`` request for the kazoo client.
+
+    Its answer is a list. An item is ``(data, stat)``, a list of names, or an exception.
+    """
 
     operations: Sequence[GetData | GetChildren]
     type: int = 22
 
     def serialize(self) -> bytearray:
+        """Returns the request's bytes."""
         written = bytearray()
         for operation in self.operations:
             written += MultiHeader(operation.type, False, _ERROR).serialize() + operation.serialize()
@@ -46,6 +51,7 @@ class MultiRead:
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> list[Any]:
+        """Parses the server's answer from ``offset`` on."""
         answers: list[Any] = []
         while True:
             header, offset = MultiHeader.deserialize(data, offset)
@@ -74,8 +80,11 @@ def _answer(kind: int, data: bytes, offset: int) -> tuple[Any, int]:
 
 
 class MultiReadSupport:
-    """Whether the servers understand the request. One that does not answers so, or just breaks the connection: what
-    never worked and met a lost connection is not tried again."""
+    """Remembers whether the servers understand ``multiRead``.
+
+    A server that does not may answer so, or just break the connection. So a request that never worked and met a lost
+    connection is not tried again.
+    """
 
     def __init__(self) -> None:
         self._has_worked = False
@@ -83,10 +92,13 @@ class MultiReadSupport:
 
     @property
     def is_worth_trying(self) -> bool:
+        """Whether the next read should use ``multiRead``."""
         return not self._is_refused
 
     def worked(self) -> None:
+        """Notes that a request was answered."""
         self._has_worked = True
 
     def failed(self, *, is_refusal: bool) -> None:
+        """Notes that a request failed. ``is_refusal``: the server answered that it does not know the request."""
         self._is_refused = is_refusal or not self._has_worked

@@ -1,4 +1,4 @@
-"""The session under ``KazooKeeper``: the kazoo client, and how it connects and comes back.
+"""The ZooKeeper session of ``KazooKeeper``: the kazoo client, and how it connects and reconnects.
 
 Invariants and threads:
 - One client thread owns the socket; listeners run on it and must not block.
@@ -6,9 +6,9 @@ Invariants and threads:
   session is a ``sync``, because a new session may meet a server that lags behind what the old one has seen.
 - The chroot is made when the first session opens, however late that is.
 - A client tells every server the last transaction that it has seen, and a server that has not seen it refuses the
-  connection. One that lost its data or was restored from an older snapshot would refuse for ever. So a session also
-  ends when there was no connection for longer than its time-out and servers that could be reached did not take it.
-  The next one begins as a new client's does, with no last transaction.
+  connection. A server that lost its data or was restored from an older snapshot would refuse for ever. So a session
+  also ends when there was no connection for longer than its time-out and the reachable servers refused it. The next
+  session begins as a new client's does, with no last transaction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from coordination.keeper.kazoo_handler import PollingHandler
 
 _log = logging.getLogger("pando.keeper")
 _OFFERS = 3
-"""A server that is just starting accepts connections some moments before it serves them."""
+"""Refused offers before the session is given up: a starting server accepts connections before it serves them."""
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
     KazooState.SUSPENDED: SessionState.SUSPENDED,
@@ -41,7 +41,7 @@ _STATES = {
 
 
 def _quiet_client_logger() -> logging.Logger:
-    """The client reports every reconnection attempt as a warning; those are our DEBUG."""
+    """Returns a logger for kazoo that hides its warnings about every reconnection attempt."""
     logger = logging.getLogger("pando.keeper.client")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.CRITICAL)
@@ -49,7 +49,7 @@ def _quiet_client_logger() -> logging.Logger:
 
 
 class _ConnectingHandler(PollingHandler):
-    """Each attempt to connect goes through ``attempt``, on the client's thread."""
+    """A handler that passes each attempt to connect through ``attempt``, on the client's thread."""
 
     def __init__(self, attempt: Callable[[Callable[[], Any]], Any]) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class _ConnectingHandler(PollingHandler):
 
 
 class KazooSession:
-    """One session after another with the ZooKeeper at ``hosts`` (``host:port,host:port``)."""
+    """A session with the ZooKeeper at ``hosts`` (``host:port,host:port``), reopened after expiry."""
 
     def __init__(self, hosts: str, timeout_seconds: float, chroot: Chroot) -> None:
         """Begins to connect and does not wait (see :meth:`wait_connected`)."""
@@ -72,9 +72,9 @@ class KazooSession:
         self._prepare_lock = threading.Lock()
         self._revive_lock = threading.Lock()
         self._suspended_at: float | None = None
-        """When the connection of a living session went, in monotonic time."""
+        """Monotonic time at which a living session lost its connection."""
         self._offers = 0
-        """How often the session was offered to a server after its time-out."""
+        """Connections attempted with the session after its time-out."""
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_jitter=0.2, max_delay=1.0)
         self.client = KazooClient(
             hosts=hosts,
@@ -88,7 +88,7 @@ class KazooSession:
 
     @property
     def id(self) -> int:
-        """0 when there is none."""
+        """The session's id; 0 when there is none."""
         return 0 if self.is_closed else int(self.client._session_id or 0)
 
     @property
@@ -97,7 +97,10 @@ class KazooSession:
 
     @property
     def answer_timeout(self) -> float:
-        """The client notices a dead connection within the session time-out; past that the answer is lost."""
+        """Seconds to wait for an answer.
+
+        The client notices a dead connection within the session time-out; after that the answer is lost.
+        """
         return self.timeout_seconds * 1.5 + 1.0
 
     @property
@@ -108,7 +111,10 @@ class KazooSession:
         self._listeners.append(listener)
 
     def _attempt(self, connect: Callable[[], Any]) -> Any:
-        """``SessionExpiredError`` is what the client hears of a server when a session has ended."""
+        """Connects, or ends a session that reachable servers no longer accept.
+
+        Raises ``SessionExpiredError``, as if a server had told the client that its session has ended.
+        """
         since = self._suspended_at
         is_overdue = since is not None and time.monotonic() - since > self.timeout_seconds
         if is_overdue and self._offers >= _OFFERS:
@@ -137,12 +143,15 @@ class KazooSession:
             _log.warning("Closing the ZooKeeper session: %s", error)
 
     def wait_connected(self, timeout_seconds: float) -> bool:
-        """Waits for a session, ``False`` if there is none in time."""
+        """Waits for a session. Returns ``False`` if there is none in time."""
         return bool(not self.is_closed and self.client._live.wait(timeout_seconds))
 
     def require_connection(self, wait_seconds: float, path: str) -> None:
-        """Waits for a usable session. Raises ``KeeperUnavailable`` when there is none in time, and
-        ``KeeperSessionExpired`` after :meth:`close`; both name ``path``."""
+        """Waits for a usable session.
+
+        Raises ``KeeperUnavailable`` when there is none in time, and ``KeeperSessionExpired`` after :meth:`close`. Both
+        name ``path``.
+        """
         if self.is_closed:
             raise KeeperSessionExpired("the session was closed", path)
         self._revive()
@@ -152,7 +161,7 @@ class KazooSession:
             self._prepare(path)
 
     def _revive(self) -> None:
-        """The client's thread ends for good on an answer it cannot parse; start it again."""
+        """Restarts the client's thread, which ends for good on an answer it cannot parse."""
         if self.client._state != KeeperState.CLOSED or not self.client._connection.connection_stopped.is_set():
             return
         with self._revive_lock:

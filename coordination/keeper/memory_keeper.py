@@ -1,18 +1,14 @@
-"""ZooKeeper's semantics in one process, with faults on demand: the twin of ``KazooKeeper`` for tests and simulation.
+"""ZooKeeper's semantics in one process, with faults on demand, for tests and simulation.
 
 A :class:`MemoryEnsemble` is the server: one tree (``memory_tree``), one transaction counter (zxid), several sessions.
-A lagging server is an old copy of the tree.
+``ensemble.faults`` is asked for a fault at every request. ``disconnect``, ``expire`` and ``lag`` cause one directly.
 
-Faults are asked for through ``ensemble.faults``, a function of (session, kind, path) → :class:`Fault` or ``None``
-consulted at every request, or through ``disconnect``, ``expire`` and ``lag``.
+A *lagging* server is an old copy of the tree. It never shows less than its client has seen, and catches up at a
+``sync`` and at any answered write, also a failed one. After a lost answer a client may come to a server without its own
+write. A new session never begins in the past (``KazooKeeper`` syncs it).
 
-A server may *lag*: it shows the past to its client. It never shows less than the client was shown before, and catches
-up at a ``sync`` and at any answered write, a failed one too, since its answer comes in the order of the transactions.
-After a lost answer a client may come to a server that has not seen its own write. A new session never begins in the
-past (``KazooKeeper`` syncs it).
-
-Watches and listeners are called by the thread that caused the event, after the ensemble's lock is released.
-Source: ZooKeeper programmer's guide; the contract suite compares the two implementations.
+The thread that causes an event calls watches and listeners, after it has released the ensemble's lock. Source:
+ZooKeeper programmer's guide; the contract suite compares the two implementations.
 """
 
 from __future__ import annotations
@@ -51,6 +47,8 @@ from coordination.keeper.request_limits import require_request_fits
 
 
 class Fault(Enum):
+    """A fault of one request."""
+
     LOSE_REQUEST = "lost before it was applied"
     LOSE_ANSWER = "applied, the answer was lost"
     EXPIRE = "the session expires before the request"
@@ -77,6 +75,7 @@ class MemoryEnsemble:
         self._keepers: list[MemoryKeeper] = []
 
     def connect(self, chroot: str = "") -> MemoryKeeper:
+        """Returns a connected client whose chroot exists."""
         keeper = MemoryKeeper(self, chroot)
         self._keepers.append(keeper)
         keeper.reconnect()
@@ -91,7 +90,7 @@ class MemoryEnsemble:
             return self._last_session
 
     def run(self, session: int, ops: Sequence[Op]) -> list[str | Stat | None]:
-        """All or nothing; fires the watches of every session afterwards."""
+        """Carries out all operations or none. Fires the watches of every session afterwards."""
         with self.lock:
             self.zxid += 1
             transaction = TreeTransaction(self.tree, self.zxid, int(self.clock() * 1000), session)
@@ -114,12 +113,12 @@ class MemoryEnsemble:
                 self.run(session, [Delete(path)])
 
     def snapshot(self) -> Snapshot:
+        """Returns a copy of the tree and of the transaction counter."""
         with self.lock:
             return Snapshot(dict(self.tree), self.zxid)
 
     def restore(self, snapshot: Snapshot) -> list[int]:
-        """Numbers of transactions are given again, and every client's session expires. Returns the sessions that own
-        nodes of the snapshot: no client has them, and they last until :meth:`end_session`."""
+        """Restores a snapshot and expires every client's session. Returns the sessions that own its nodes."""
         with self.lock:
             self.tree, self.zxid = dict(snapshot.tree), snapshot.zxid
         for keeper in list(self._keepers):
@@ -140,9 +139,9 @@ class MemoryKeeper:
         self._data_watches: dict[str, list[tuple[Watch, str]]] = {}
         self._child_watches: dict[str, list[tuple[Watch, str]]] = {}
         self._past: Tree | None = None
-        """What a server that lags shows."""
+        """The tree that a lagging server shows."""
         self._seen: Tree | None = None
-        """While disconnected: the least that the next server shows."""
+        """While disconnected: the oldest tree that the next server may show."""
 
     # --- session and faults ------------------------------------------------------------------------------------
 
@@ -156,6 +155,7 @@ class MemoryKeeper:
 
     @property
     def is_lagging(self) -> bool:
+        """Whether this client's server shows an older tree."""
         return self._past is not None
 
     @property
@@ -186,13 +186,13 @@ class MemoryKeeper:
         self.lose_session()
 
     def lose_session(self) -> None:
-        """No server takes the session any more; ephemerals stay."""
+        """Loses the session without deleting its ephemeral nodes."""
         self._session = 0
         self._change(SessionState.EXPIRED)
         self._drop_watches()
 
     def reconnect(self, *, lagging: bool = False) -> None:
-        """To a server that is up to date or, ``lagging``, to one that shows what this client last saw."""
+        """Connects to an up-to-date server or, with ``lagging``, to one that shows what this client last saw."""
         if self._closed:
             raise KeeperSessionExpired("the session was closed")
         if not self._session:
@@ -206,13 +206,13 @@ class MemoryKeeper:
         self._change(SessionState.CONNECTED)
 
     def lag(self) -> None:
-        """From now on this client's server shows today's tree, until a ``sync`` or a write of this client."""
+        """Freezes what this client's server shows, until a ``sync`` or a write of this client."""
         with self._ensemble.lock:
             if self._past is None:
                 self._past = dict(self._ensemble.tree)
 
     def catch_up(self) -> None:
-        """The server lags no more; watches set on the past fire for what has changed since."""
+        """Ends the server's lag. Fires the watches set on the past for what has changed since."""
         with self._ensemble.lock:
             past, self._past = self._past, None
             if past is None:
@@ -234,7 +234,7 @@ class MemoryKeeper:
         self._closed = True
 
     def _drop_watches(self) -> None:
-        """Watches end with the connection; each is told, with the path it watched."""
+        """Ends all watches. Each is called with the path it watched."""
         with self._ensemble.lock:
             fired = [pair for table in (self._data_watches, self._child_watches) for w in table.values() for pair in w]
             self._data_watches, self._child_watches = {}, {}
@@ -242,7 +242,7 @@ class MemoryKeeper:
             watch(path)
 
     def take_watches(self, transaction: TreeTransaction) -> list[tuple[Watch, str]]:
-        """Called by the ensemble under its lock: the watches that a transaction fires, removed."""
+        """Removes and returns the watches that a transaction fires. The ensemble calls it under its lock."""
         fired: list[tuple[Watch, str]] = []
         for path in (*transaction.created_events, *transaction.data_events):
             fired.extend(self._data_watches.pop(path, ()))
@@ -251,7 +251,7 @@ class MemoryKeeper:
         return fired
 
     def _enter(self, kind: str, path: str) -> Fault | None:
-        """Counts the request, applies faults that come before it, returns one that comes after."""
+        """Counts the request, applies a fault that comes before it, and returns one that comes after."""
         if self._closed:
             raise KeeperSessionExpired("the session was closed", path)
         if self._state is not SessionState.CONNECTED:
@@ -277,7 +277,7 @@ class MemoryKeeper:
         return fault
 
     def _leave(self, fault: Fault | None, path: str, seen: Tree | None) -> None:
-        """``seen``: the tree as it was before a write whose answer is lost."""
+        """Applies a fault that comes after the request. ``seen``: the tree as it was before the write."""
         if fault is Fault.LOSE_ANSWER:
             self.disconnect()
             self._seen = seen
@@ -295,11 +295,11 @@ class MemoryKeeper:
 
     def _watch(self, watches: dict[str, list[tuple[Watch, str]]], path: str, watch: Watch | None) -> None:
         if watch is not None:
-            watches.setdefault(self._chroot.full(path), []).append((watch, path))
+            watches.setdefault(self._chroot.add_prefix(path), []).append((watch, path))
 
     def _peek(self, path: str) -> Node | None:
         self._enter("read", path)
-        return self._tree.get(self._chroot.full(path))
+        return self._tree.get(self._chroot.add_prefix(path))
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         with self._ensemble.lock:
@@ -346,16 +346,16 @@ class MemoryKeeper:
         path = ops[0].path
         require_request_fits(ops, len(self._chroot))
         fault = self._enter(kind, path)
-        full = [replace(op, path=self._chroot.full(op.path)) for op in ops]
+        full = [replace(op, path=self._chroot.add_prefix(op.path)) for op in ops]
         seen = dict(self._tree) if fault is Fault.LOSE_ANSWER else None
         try:
             results = self._ensemble.run(self._session, full)
         except MultiFailed as error:
             self._leave(fault, path, seen)
-            error.cause.path = self._chroot.stripped(error.cause.path)
+            error.cause.path = self._chroot.strip_prefix(error.cause.path)
             raise MultiFailed(error.index, ops[error.index], error.cause) from error
         self._leave(fault, path, seen)
-        return [self._chroot.stripped(result) if isinstance(result, str) else result for result in results]
+        return [self._chroot.strip_prefix(result) if isinstance(result, str) else result for result in results]
 
     def _single(self, kind: str, op: Op) -> str | Stat | None:
         try:

@@ -1,4 +1,6 @@
-"""ZooKeeper's tree of nodes in memory: immutable values in a dictionary, and transactions on an overlay of it.
+"""ZooKeeper's tree of nodes in memory, and transactions on it.
+
+Nodes are immutable values in a dictionary.
 
 A multi works on an overlay, so that nothing of it is visible before it is committed; an old copy of the dictionary is
 the past. As in ZooKeeper, a sequential name takes the number of creates its parent has seen, whether sequential or not.
@@ -29,6 +31,11 @@ from coordination.keeper.interface import (
 
 @dataclass(frozen=True, slots=True)
 class Node:
+    """A znode.
+
+    ``creates`` counts the children ever created; ``owner`` is an ephemeral node's session, or 0.
+    """
+
     data: bytes
     version: int
     creates: int
@@ -46,19 +53,20 @@ Tree = dict[str, Node]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a server writes to its disk: the nodes, ephemeral ones too, and the last transaction."""
+    """The state on a server's disk: all nodes, ephemeral ones too, and the last transaction number."""
 
     tree: Tree
     zxid: int
 
 
 def split_path(path: str) -> tuple[str, str]:
+    """Splits a path into parent and name."""
     parent, _, name = path.rpartition("/")
     return parent or "/", name
 
 
 class TreeTransaction:
-    """Operations applied to an overlay of the tree; nothing is visible until ``commit``."""
+    """A multi, applied to an overlay of the tree. Nothing is visible until ``commit``."""
 
     def __init__(self, tree: Tree, zxid: int, now_ms: int, session: int) -> None:
         self._tree = tree
@@ -71,6 +79,7 @@ class TreeTransaction:
         self.created_events: list[str] = []
 
     def node(self, path: str) -> Node:
+        """Returns the node as the transaction sees it. Raises ``NoNode``."""
         found = self._changed[path] if path in self._changed else self._tree.get(path)
         if found is None:
             raise NoNode("no node", path)
@@ -80,6 +89,7 @@ class TreeTransaction:
         return (self._changed[path] if path in self._changed else self._tree.get(path)) is not None
 
     def apply(self, op: Op) -> str | Stat | None:
+        """Applies one operation and returns its result. Raises ``KeeperError`` if it fails."""
         match op:
             case Create():
                 return self.create(op)
@@ -146,6 +156,7 @@ class TreeTransaction:
         return node_stat(changed)
 
     def commit(self) -> None:
+        """Writes the changes to the tree."""
         for path, node in self._changed.items():
             if node is None:
                 self._tree.pop(path, None)
@@ -154,6 +165,7 @@ class TreeTransaction:
 
 
 def node_stat(node: Node) -> Stat:
+    """Returns the node's stat."""
     return Stat(
         version=node.version,
         children_version=node.children_version,
@@ -168,6 +180,7 @@ def node_stat(node: Node) -> Stat:
 
 
 def answer_of(read: Read, node: Node | None) -> Answer:
+    """Returns the answer to a read of ``node``, which is ``None`` if it does not exist."""
     if node is None:
         return None
     return (node.data, node_stat(node)) if isinstance(read, Get) else sorted(node.children)

@@ -1,9 +1,10 @@
-"""A keeper for whoever reads many nodes one after the other, and knows before which: they are read by one request.
+"""A keeper that reads many nodes by one request before they are asked for one by one.
 
-:meth:`ReadAhead.fetch` reads nodes in the order in which they will be asked for. Invariant: an answer is told at most
-once, in that order, and no more after anything else was asked, written or synced. So what its user sees, and in which
-order, is what he would see if he had asked for all of it when it was fetched, one read after the other. Whoever must
-see what others wrote by a certain moment fetches after that moment.
+:meth:`ReadAhead.fetch` reads nodes in the order in which they will be asked for.
+
+Invariant: an answer is given at most once, in that order, and is dropped as soon as anything else is asked, written or
+synced. So the user sees what it would see if it had asked for everything, one read after the other, at the time of the
+fetch. A user that must see what others wrote by some moment fetches after that moment.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from coordination.keeper.interface import (
 
 
 class ReadAhead:
-    """Implements the ``Keeper`` protocol on another. For one thread."""
+    """A ``Keeper`` on top of another one. For one thread."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
@@ -36,11 +37,12 @@ class ReadAhead:
         self.close = keeper.close
 
     def fetch(self, reads: Sequence[Read]) -> None:
-        """Some of them may be asked for, in this order; what was fetched before is forgotten."""
+        """Reads nodes that may be asked for next, in this order. Drops what was fetched before."""
         self._ahead = deque(zip(reads, self._keeper.read_many(reads), strict=True))
 
     @property
     def session_id(self) -> int:
+        """The id of the session of the keeper below."""
         return self._keeper.session_id
 
     @property
@@ -86,7 +88,10 @@ class ReadAhead:
         return self.read_many(list(map(Get, paths)))  # type: ignore[return-value]
 
     def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
-        """By ``Get`` if they were fetched so."""
+        """Returns the stats.
+
+        They are read with ``Get``, so nodes fetched with ``Get`` are answered from the fetch.
+        """
         return [None if answer is None else answer[1] for answer in self.get_many(paths)]
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:

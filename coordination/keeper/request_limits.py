@@ -1,8 +1,8 @@
-"""Cuts long lists of operations into multis that ZooKeeper takes.
+"""Size limits of ZooKeeper requests, and functions that split long lists of operations.
 
-A request of more than ``jute.maxbuffer`` (1 MiB unless configured) breaks the connection instead of being answered, and
-would break it again at every repeat, for everybody who shares the session. The keepers refuse to send one
-(:func:`require_request_fits`); whoever has a list that may grow cuts it with :func:`split_into_multis`.
+A request of more than ``jute.maxbuffer`` (1 MiB unless configured) breaks the connection instead of being answered.
+Repeating it would break the connection again, for everybody who shares the session. So the keepers refuse to send one
+(:func:`require_request_fits`). Callers with a list that may grow split it with :func:`split_into_multis`.
 """
 
 from __future__ import annotations
@@ -16,27 +16,36 @@ from parts.common.errors import UserError
 MAX_MULTI_OPERATIONS = 200
 MAX_MULTI_BYTES = 512 * 1024
 MAX_REQUEST_BYTES = 1024 * 1024 - 1024
-"""Less than ``jute.maxbuffer`` is unless configured."""
+"""Slightly less than ZooKeeper's default ``jute.maxbuffer``."""
 
 _T = TypeVar("_T")
 
 
 def operation_bytes(op: Op) -> int:
-    """What the operation takes in a request, at most: 64 bytes hold head, lengths and permissions."""
+    """Returns an upper bound of the operation's size in a request.
+
+    64 bytes cover the header, lengths and permissions.
+    """
     data = len(op.data) if isinstance(op, Create | SetData) else 0
     return len(op.path.encode()) + data + 64
 
 
 def require_request_fits(ops: Sequence[Op], chroot_bytes: int = 0) -> None:
-    """Raises :class:`RequestTooLarge` for what ZooKeeper would not answer. ``chroot_bytes`` come before every path."""
+    """Raises :class:`RequestTooLarge` if ZooKeeper would not answer the request.
+
+    ``chroot_bytes`` is the length of the prefix of every path.
+    """
     size = sum(map(operation_bytes, ops)) + chroot_bytes * len(ops)
     if size > MAX_REQUEST_BYTES:
         raise RequestTooLarge(size, MAX_REQUEST_BYTES, len(ops), max(ops, key=operation_bytes).path)
 
 
 def require_log_entry_fits(op: Create, what: str) -> None:
-    """Of an entry of the log, which every replica copies to its queue together with other operations. Raises
-    ``UserError`` 290 (LIMIT_EXCEEDED): what is logged and cannot be pulled would stop the table for ever."""
+    """Raises ``UserError`` 290 (LIMIT_EXCEEDED) if a log entry is too large to be copied to a queue.
+
+    Every replica copies the entry together with other operations. A logged entry that cannot be pulled would stop the
+    table for ever.
+    """
     if operation_bytes(op) > MAX_MULTI_BYTES:
         raise UserError(
             "LIMIT_EXCEEDED",
@@ -46,7 +55,10 @@ def require_log_entry_fits(op: Create, what: str) -> None:
 
 
 def split_into_multis(items: Sequence[_T], size_bytes: Callable[[_T], int]) -> Iterator[list[_T]]:
-    """The items in order, in runs that fit into one multi each; an item larger than a packet goes alone."""
+    """Yields the items in order, in lists that fit into one multi each.
+
+    An item larger than the limit goes alone.
+    """
     packet: list[_T] = []
     packet_bytes = 0
     for item in items:
@@ -61,6 +73,6 @@ def split_into_multis(items: Sequence[_T], size_bytes: Callable[[_T], int]) -> I
 
 
 def split_into_chunks(items: Sequence[_T], length: int) -> Iterator[Sequence[_T]]:
-    """The items in order, ``length`` at a time."""
+    """Yields the items in order, ``length`` at a time."""
     for start in range(0, len(items), length):
         yield items[start : start + length]

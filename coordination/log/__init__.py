@@ -1,1 +1,1 @@
-"""The replication log and the queues: what an entry says, and which entry of a queue may run. Pure."""
+"""The replication log and the replicas' queues: log entries, and which queued entry may run. No I/O."""

@@ -1,8 +1,8 @@
-"""Entries of a table's replication log and of the replicas' queues: what happened, or is to be made.
+"""Entries of a table's replication log and of the replicas' queues.
 
 An entry is compact JSON with a ``version``. It describes itself: who wrote it, when, and everything a replica (or a
-later reader of the log as a stream of changes) needs without asking the writer. Unknown keys are kept and written
-back; an unknown version or type is refused, because a replica that skipped an entry would diverge.
+later reader of the log as a stream of changes) needs without asking the writer. Unknown keys are kept and written back;
+an unknown version or type is refused, because a replica that skipped an entry would diverge.
 
 =============  =====================================================================================================
 GET_PART       the part exists on ``source_replica``; fetch it (from any holder). ``block_id``, ``quorum``, hash.
@@ -45,7 +45,7 @@ class EntryType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """A part that a transaction left on ``replica``, under ``place`` among the staged parts of the transaction."""
+    """A part that a transaction left on ``replica``, under ``place`` among its staged parts."""
 
     part: PartName
     content_hash: str
@@ -55,10 +55,12 @@ class StagedPart:
     size_bytes: int = 0
 
     def to_list(self) -> list[object]:
+        """Returns the part as a JSON list."""
         return [str(self.part), self.content_hash, self.replica, self.place, self.rows, self.size_bytes]
 
     @classmethod
     def from_list(cls, items: list[Any]) -> StagedPart:
+        """Parses the JSON list."""
         part, content_hash, replica, place, rows, size_bytes = items
         return cls(_part(part), str(content_hash), str(replica), str(place), int(rows), int(size_bytes))
 
@@ -82,64 +84,66 @@ class LogEntry:
     """Replicas that must hold the part before the INSERT is confirmed; below 2 means no quorum."""
     quorum_parallel: bool = False
     content_hash: str = ""
-    """Of ``new_part``'s uncompressed content where the writer knows it (GET_PART, ATTACH_PART)."""
+    """Hash of ``new_part``'s uncompressed content, where the writer knows it (GET_PART, ATTACH_PART)."""
     rows: int = 0
     size_bytes: int = 0
-    """Size of ``new_part`` where known, of the sources' sum for merges."""
+    """Size of ``new_part`` where known; for merges the sum of the sources' sizes."""
     deduplicate: bool = False
     deduplicate_by: tuple[str, ...] = ()
     cleanup: bool = False
-    """Of all parts of a partition: rows that say that they are deleted go."""
+    """A merge of all parts of a partition removes rows that are marked as deleted."""
     merge_type: str = ""
     """``Regular``, ``Optimize``, ``TTLDelete`` or ``TTLRecompress``, as in system.replication_queue."""
     expire_at: int = 0
-    """MERGE_PARTS: the time, in seconds since the epoch, at which TTL is applied; 0: it is not. ``alter_version`` is
-    then the version of the definition that has the TTL."""
+    """MERGE_PARTS: the time, in seconds since the epoch, for which TTL is evaluated; 0: TTL is not applied.
+    ``alter_version`` is then the version of the definition that has the TTL."""
     detach: bool = False
     has_leftovers: bool = False
-    """A drop: who executes it first clears block ids and quorums of the range (``drop_range_name``)."""
+    """Some block ids and quorums of the range are left: each replica deletes them before it executes the drop."""
     is_restored: bool = False
-    """GET_PART of a part that was confirmed elsewhere before: the replica lost it, or is cloned."""
+    """GET_PART of a part that was confirmed before: this replica lost it, or is being cloned."""
     drop_ranges: tuple[PartName, ...] = ()
-    """REPLACE_RANGE: what goes, a range a partition."""
+    """REPLACE_RANGE: the ranges to drop, one for each partition."""
     replace_parts: tuple[StagedPart, ...] = ()
-    """REPLACE_RANGE: what comes."""
+    """REPLACE_RANGE: the new parts."""
     transaction: str = ""
     """REPLACE_RANGE: the name of the transaction (``coordination.transactions.transaction_nodes``)."""
     metadata: str = ""
     columns: str = ""
     alter_version: int = 0
     mutations: tuple[str, ...] = ()
-    """MUTATE_PART: the ids of the mutations that its assigner found between source and result."""
+    """MUTATE_PART: the ids of the mutations that turn the source into the result."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
     """Keys of a later minor format, kept as they are."""
 
     @property
-    def made(self) -> tuple[PartName, ...]:
-        """The parts that the replica has more when it is executed."""
+    def created_parts(self) -> tuple[PartName, ...]:
+        """The parts that executing the entry adds to the replica."""
         if self.type is EntryType.REPLACE_RANGE:
             return tuple(staged.part for staged in self.replace_parts)
         return (self.new_part,) if self.type in _PRODUCING and self.new_part is not None else ()
 
     @property
-    def gone(self) -> tuple[PartName, ...]:
-        """The ranges whose parts the replica has no more when it is executed."""
+    def removed_ranges(self) -> tuple[PartName, ...]:
+        """The ranges whose parts executing the entry removes from the replica."""
         if self.type is EntryType.REPLACE_RANGE:
             return self.drop_ranges
         return (self.new_part,) if self.type in _DROPPING and self.new_part is not None else ()
 
     @property
-    def hashes(self) -> dict[PartName, str]:
-        """Of the parts made, as far as the writer knew them."""
+    def content_hashes(self) -> dict[PartName, str]:
+        """The content hashes of the added parts, as far as the writer knew them."""
         if self.type is EntryType.REPLACE_RANGE:
             return {staged.part: staged.content_hash for staged in self.replace_parts}
-        return dict.fromkeys(self.made, self.content_hash) if self.content_hash else {}
+        return dict.fromkeys(self.created_parts, self.content_hash) if self.content_hash else {}
 
     @property
     def partition_ids(self) -> set[str]:
-        return {part.partition_id for part in (*self.made, *self.gone)}
+        """The partitions of the parts it adds or removes."""
+        return {part.partition_id for part in (*self.created_parts, *self.removed_ranges)}
 
     def to_bytes(self) -> bytes:
+        """Returns the entry as JSON, without values that are defaults."""
         document: dict[str, object] = {"version": FORMAT_VERSION, "type": self.type.value}
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
@@ -150,7 +154,7 @@ class LogEntry:
 
     @classmethod
     def parse(cls, data: bytes) -> LogEntry:
-        """Raises ``CorruptionError`` for what is not an entry this version understands."""
+        """Parses an entry. Raises ``CorruptionError`` if this version does not understand it."""
         try:
             document = json.loads(data)
             version = document.pop("version")
@@ -207,5 +211,5 @@ def _part(text: object) -> PartName:
 
 
 def drop_range_name(partition_id: str, below: int) -> PartName:
-    """The range of blocks 0 … ``below`` - 1 of a partition, over every level."""
+    """Returns the range of blocks 0 … ``below`` - 1 of a partition, over every level."""
     return PartName(partition_id, 0, max(below - 1, 0), MAX_LEVEL)

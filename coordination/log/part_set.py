@@ -1,4 +1,4 @@
-"""A set of part names of which none covers another: the names of active parts, or of parts to be.
+"""A set of part names that do not cover each other: active parts, or parts to come.
 
 Invariant: within a partition the parts are disjoint and sorted by block number. Adding a part removes those it covers;
 adding one that is covered changes nothing; adding one that intersects is our bug and raises.
@@ -17,7 +17,7 @@ class IntersectingPartsError(AssertionError):
 
 
 class PartSet:
-    """Not thread-safe. Finding is logarithmic in the parts of a partition."""
+    """Disjoint parts by partition. Not thread-safe. A lookup is logarithmic in the partition's parts."""
 
     __slots__ = ("_parts",)
 
@@ -42,15 +42,17 @@ class PartSet:
     __hash__ = None  # type: ignore[assignment]
 
     def copy(self) -> PartSet:
+        """Returns an independent copy."""
         twin = PartSet()
         twin._parts = {partition_id: list(parts) for partition_id, parts in self._parts.items()}
         return twin
 
     def partition_ids(self) -> list[str]:
+        """Lists the partitions that have parts."""
         return [partition_id for partition_id, parts in self._parts.items() if parts]
 
     def parts(self, partition_id: str | None = None) -> list[PartName]:
-        """In block order; of all partitions when none is named."""
+        """Lists the parts of a partition in block order, or of all partitions."""
         if partition_id is not None:
             return list(self._parts.get(partition_id, ()))
         return list(self)
@@ -63,7 +65,7 @@ class PartSet:
         return parts, begin, max(begin, end)
 
     def covering(self, part: PartName) -> PartName | None:
-        """The one part of the set that covers ``part`` (itself included)."""
+        """Returns the part of the set that covers ``part``, or is ``part``."""
         parts, begin, end = self._overlap(part)
         for candidate in parts[begin:end]:
             if candidate.covers(part):
@@ -71,21 +73,26 @@ class PartSet:
         return None
 
     def overlapping(self, part: PartName) -> list[PartName]:
+        """Lists the parts that share blocks with ``part``."""
         parts, begin, end = self._overlap(part)
         return parts[begin:end]
 
     def covered_by(self, part: PartName) -> list[PartName]:
+        """Lists the parts that ``part`` covers."""
         return [candidate for candidate in self.overlapping(part) if part.covers(candidate)]
 
     def between(self, left: PartName, right: PartName) -> list[PartName]:
-        """Parts that lie strictly between two parts of one partition."""
+        """Lists the parts that lie strictly between two parts of one partition."""
         if left.max_block + 1 > right.min_block - 1:
             return []
         gap = PartName(left.partition_id, left.max_block + 1, right.min_block - 1, 0)
         return self.overlapping(gap)
 
     def add(self, part: PartName) -> bool:
-        """``False`` if a part of the set covers it already."""
+        """Adds a part and removes those it covers. Returns ``False`` if the set covers it already.
+
+        Raises ``IntersectingPartsError``.
+        """
         parts, begin, end = self._overlap(part)
         for other in parts[begin:end]:
             if other.covers(part):
@@ -96,7 +103,7 @@ class PartSet:
         return True
 
     def remove(self, part: PartName) -> bool:
-        """Removes exactly this part; ``False`` if it is not there."""
+        """Removes exactly this part. Returns ``False`` if it is not in the set."""
         parts, begin, end = self._overlap(part)
         if part not in parts[begin:end]:
             return False
@@ -104,7 +111,7 @@ class PartSet:
         return True
 
     def remove_covered(self, part: PartName) -> list[PartName]:
-        """Removes what ``part`` covers, and returns it."""
+        """Removes and returns the parts that ``part`` covers."""
         gone = self.covered_by(part)
         for other in gone:
             self.remove(other)

@@ -1,4 +1,4 @@
-"""The entries of a queue, findable by what decisions ask for: name, partition, type, being executed, oldest insert."""
+"""The entries of a queue, indexed by name, partition, type, execution and time of insert."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ INSERT_ENTRY_TYPES = (EntryType.GET_PART, EntryType.ATTACH_PART, EntryType.REPLA
 
 @dataclass(frozen=True, slots=True)
 class QueueItem:
-    """One entry and its history, as system.replication_queue shows it. Times in seconds since the epoch, 0: never."""
+    """One entry and its history, as in system.replication_queue.
+
+    Times are seconds since the epoch; 0 means never.
+    """
 
     name: str
     entry: LogEntry
     queued_at: float = 0.0
-    """By the monotonic clock: when this server took it up."""
+    """Monotonic time at which this server added it to its queue."""
     is_executing: bool = False
     num_tries: int = 0
     last_exception: str = ""
@@ -30,12 +33,12 @@ class QueueItem:
     postpone_reason: str = ""
     last_postpone_time: float = 0.0
     must_fetch: bool = False
-    """A merge whose own result differed from the others': take theirs."""
+    """A merge whose result here differed from other replicas': fetch theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """The columns of system.replicas; times are seconds since the epoch, 0 for none."""
+    """The queue's columns of system.replicas. Times are seconds since the epoch, 0 for none."""
 
     queue_size: int
     inserts_in_queue: int
@@ -52,7 +55,7 @@ class QueueCounts:
 
 
 class QueueIndex:
-    """Not thread-safe. In the order of the names, which is the order of the log."""
+    """The queued entries, ordered by name, which is the order of the log. Not thread-safe."""
 
     def __init__(self) -> None:
         self._items: dict[str, QueueItem] = {}
@@ -73,13 +76,14 @@ class QueueIndex:
         return iter(self._items.values())
 
     def get(self, name: str) -> QueueItem | None:
+        """Returns the entry; ``None`` if it is not queued."""
         return self._items.get(name)
 
     def names(self) -> set[str]:
         return set(self._items)
 
     def put(self, item: QueueItem) -> None:
-        """A new entry, or what has become of one."""
+        """Adds an entry, or replaces it by its new state."""
         if item.name not in self._items:
             self._enter(item)
         self._items[item.name] = item
@@ -92,16 +96,17 @@ class QueueIndex:
         self._types[item.entry.type] += 1
         for partition_id in item.entry.partition_ids:
             self._partitions.setdefault(partition_id, {})[item.name] = None
-        for dropped in item.entry.gone:
+        for dropped in item.entry.removed_ranges:
             self._drops.setdefault(dropped.partition_id, {})[item.name] = None
         if item.entry.type is EntryType.REPLACE_RANGE:
             self._replacements[item.name] = None
         if item.entry.type in INSERT_ENTRY_TYPES:
-            if len(self._insert_times) > 2 * len(self._items) + _SLACK:  # most have gone, behind one that stays
+            if len(self._insert_times) > 2 * len(self._items) + _SLACK:  # most of the heap is finished entries
                 self._insert_times = sorted(pair for pair in self._insert_times if pair[1] in self._items)
             heappush(self._insert_times, (item.entry.create_time, item.name))
 
     def pop(self, name: str) -> QueueItem | None:
+        """Removes and returns an entry; ``None`` if it is not queued."""
         item = self._items.pop(name, None)
         if item is None:
             return None
@@ -117,28 +122,33 @@ class QueueIndex:
         return item
 
     def in_partition(self, partition_id: str) -> list[QueueItem]:
+        """Lists the entries that add or remove parts of the partition."""
         return [self._items[name] for name in self._partitions.get(partition_id, ())]
 
     def drops(self, partition_id: str) -> list[QueueItem]:
+        """Lists the entries that remove parts of the partition."""
         return [self._items[name] for name in self._drops.get(partition_id, ())]
 
     def replacements(self) -> list[QueueItem]:
-        """Those of type REPLACE_RANGE."""
+        """Lists the entries of type REPLACE_RANGE."""
         return [self._items[name] for name in self._replacements]
 
     def executing(self) -> list[QueueItem]:
+        """Lists the entries that are being executed."""
         return [self._items[name] for name in self._executing]
 
     def count(self, type_: EntryType) -> int:
+        """Returns the number of entries of the type."""
         return self._types[type_]
 
     def oldest_insert_time(self) -> float:
-        """0 for none."""
+        """Returns the creation time of the oldest queued insert; 0 for none."""
         while self._insert_times and self._insert_times[0][1] not in self._items:
             heappop(self._insert_times)
         return self._insert_times[0][0] if self._insert_times else 0.0
 
     def counts(self) -> QueueCounts:
+        """Counts the entries for system.replicas."""
         items = list(self)
         inserts = [i for i in items if i.entry.type in INSERT_ENTRY_TYPES]
         merges = [i for i in items if i.entry.type is EntryType.MERGE_PARTS]
@@ -153,10 +163,10 @@ class QueueIndex:
             inserts_oldest_time=insert.entry.create_time if insert else 0.0,
             merges_oldest_time=merge.entry.create_time if merge else 0.0,
             part_mutations_oldest_time=mutation.entry.create_time if mutation else 0.0,
-            oldest_part_to_get=str(next(iter(insert.entry.made), "")) if insert else "",
+            oldest_part_to_get=str(next(iter(insert.entry.created_parts), "")) if insert else "",
             oldest_part_to_merge_to=str(merge.entry.new_part) if merge else "",
             oldest_part_to_mutate_to=str(mutation.entry.new_part) if mutation else "",
-            future_parts=sum(len(i.entry.made) for i in items if i.is_executing),
+            future_parts=sum(len(i.entry.created_parts) for i in items if i.is_executing),
         )
 
 

@@ -1,4 +1,4 @@
-"""What an entry of the queue may do now, or why and for what it must wait. Pure: it looks, and changes nothing."""
+"""Decide whether a queued entry may run now, and otherwise what it must wait for. No I/O, no changes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ FETCH_SLOT, MERGE_SLOT, NEVER = "a fetch slot", "a merge slot", "never"
 
 
 def merge_size_key(size: int) -> tuple[str, int]:
-    """What a merge too large for the free slots is parked on."""
+    """Returns the key on which a merge too large for the free slots is parked."""
     return ("size", size)
 
 
 def metadata_version_key(version: int) -> tuple[str, int]:
-    """What a mutation is parked on that needs a later definition of the table."""
+    """Returns the key on which an entry is parked that needs a later definition of the table."""
     return ("definition", version)
 
 
 class ActionKind(Enum):
+    """The kinds of work by which an entry is executed."""
+
     FETCH = "fetch the part from a replica that has it"
     MERGE = "merge the sources"
     MUTATE = "mutate the source"
@@ -36,6 +38,8 @@ class ActionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
+    """An entry that may run now, and how."""
+
     kind: ActionKind
     name: str
     """The entry's node in the queue."""
@@ -47,31 +51,31 @@ _SMALL_BYTES = 256 * 1024
 
 
 def is_small_insert(entry: LogEntry) -> bool:
-    """Whether its part may be brought together with others of the same replica."""
+    """Tells whether the entry's part may be fetched together with others from the same replica."""
     return entry.type is EntryType.GET_PART and entry.quorum < 2 and 0 < entry.size_bytes <= _SMALL_BYTES
 
 
 def kind_of_gone(entry: LogEntry) -> ActionKind:
-    """The kind of action for an entry that drops or replaces parts."""
+    """Returns the kind of action for an entry that drops or replaces parts."""
     return ActionKind.REPLACE if entry.type is EntryType.REPLACE_RANGE else ActionKind.DROP_RANGE
 
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """What the pools can take now."""
+    """The free capacity of the pools, and the settings that decide between merging and fetching."""
 
     free_merge_slots: int
     free_fetch_slots: int
     max_merge_bytes: int
-    """Merges of more source bytes wait until more slots are free."""
+    """Larger merges (in source bytes) wait until more slots are free."""
     always_fetch_merged_part: bool = False
     prefer_fetch_seconds: float = 3600.0
     prefer_fetch_bytes: int = 10 * 1024**3
     metadata_version: int = 0
-    """Of the definition that this replica has taken over."""
+    """Version of the definition that this replica has applied."""
 
     def allow(self, key: Hashable) -> bool:
-        """Whether what is parked on the key may be looked at."""
+        """Tells whether entries parked on the key may be examined again."""
         if not isinstance(key, tuple):
             return False
         what, least = key
@@ -81,17 +85,18 @@ class PoolLimits:
 
 
 class LocalParts(Protocol):
-    """What the queue asks about the replica's disk. Must not block."""
+    """The replica's active parts, as the queue asks for them. Must not block."""
 
     def covering_active(self, part: PartName) -> PartName | None:
-        """The active part that covers ``part``, itself included."""
+        """Returns the active part that covers ``part``, or is ``part``."""
 
-    def size_bytes(self, part: PartName) -> int: ...
+    def size_bytes(self, part: PartName) -> int:
+        """Returns the size of an active part."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryWait:
-    """Why an entry may not run now, and on what it is parked: released together with it."""
+    """The reason why an entry may not run now, and the key on which it is parked until then."""
 
     reason: str
     key: Hashable
@@ -100,7 +105,10 @@ class EntryWait:
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """``inserting``: this replica's own INSERTs between their commit and their activation. ``now``: monotonic."""
+    """The rules applied to one state of the queue.
+
+    ``inserting``: this replica's own INSERTs between their commit and their activation. ``now`` is monotonic.
+    """
 
     replica_name: str
     index: QueueIndex
@@ -108,6 +116,7 @@ class QueueRules:
     now: float
 
     def decide(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | EntryWait:
+        """Returns how to execute the entry now, or why it must wait."""
         entry = item.entry
         if entry.type is EntryType.REPLACE_RANGE:
             return self._judge_replacement(item, local, limits)
@@ -115,7 +124,7 @@ class QueueRules:
             return EntryWait(
                 f"Not executing log entry {item.name} of type {entry.type.value}: it is not supported", NEVER
             )
-        if entry.gone:
+        if entry.removed_ranges:
             return self.why_drop_waits(item) or Action(ActionKind.DROP_RANGE, item.name, entry)
         if (drop := self.later_drop_over(item)) is not None:
             return self._wait(item, "a drop range over it is queued", drop.name)
@@ -124,7 +133,7 @@ class QueueRules:
         if (made := self._made_elsewhere(item)) is not None:
             return made
         if (older := self._replacement_before(item, (entry.new_part,))) is not None:
-            # What covers its parts would show some of them before the others.
+            # A covering part would make some rows of the replacement visible before the others.
             return self._wait(item, f"log entry {older.name} that makes a part of it has not been executed", older.name)
         if entry.new_part in self.inserting:
             # This replica's own INSERT may be in the log some moments before its part is active here.
@@ -136,50 +145,63 @@ class QueueRules:
     @staticmethod
     def _wait(item: QueueItem, reason: str, key: Hashable, until: float = math.inf) -> EntryWait:
         entry = item.entry
-        what = f"part {entry.new_part}" if entry.new_part is not None else f"{len(entry.made)} parts"
+        what = f"part {entry.new_part}" if entry.new_part is not None else f"{len(entry.created_parts)} parts"
         return EntryWait(f"Not executing log entry {item.name} for {what} because {reason}.", key, until)
 
-    def beside(self, names: Collection[str], parts: Collection[PartName]) -> list[QueueItem]:
-        """Entries that must be one step with those of ``names``, by which ``parts`` come.
+    def entries_to_join(self, names: Collection[str], parts: Collection[PartName]) -> list[QueueItem]:
+        """Lists the entries that must run as one step with the entries ``names``, which add ``parts``.
 
-        - Replacements. They make something of the same blocks (a merged part comes instead of what was merged); they
-          drop something that the others make, which therefore is not brought; or the others drop something of theirs.
+        - Replacements that add parts of the same blocks: a merged part may come instead of its sources.
+        - Replacements where one entry drops what the other adds. The dropped part is then not fetched.
         - Drops of one part or into ``detached/`` that one of ``names`` has to wait for. Such a drop may itself wait for
           another of ``names``. If it stayed outside, neither could ever run.
 
         With these the step lacks nothing that one of its entries waits for. So the oldest entry that drops or replaces
-        something can always go, as soon as what runs now has ended: every queue drains.
+        something can always run as soon as the running entries have ended: every queue drains.
 
-        A replica that gets the entries later, or one by one, ends with the same parts. Whatever the order, what stays
-        is what the entries make and none of them drops: no drop covers what an entry behind it makes, as that has a
-        higher block number. A drop into ``detached/`` takes what is active before the later entry drops it.
+        A replica that gets the entries later, or one by one, ends with the same parts. In any order, the remaining
+        parts are those that the entries add and none of them drops. No drop covers what a later entry adds, because
+        that has a higher block number. A drop into ``detached/`` moves what is active before the later entry drops it.
         """
         group = [item for name in names if (item := self.index.get(name)) is not None]
         replacements = [
             other
             for other in self.index.replacements()
-            if _meeting(other.entry.made, parts) is not None
-            or any(_meeting(other.entry.gone, item.entry.made) for item in group if item.name < other.name)
-            or any(_meeting(item.entry.gone, other.entry.made) for item in group if other.name < item.name)
+            if _find_overlap(other.entry.created_parts, parts) is not None
+            or any(
+                _find_overlap(other.entry.removed_ranges, item.entry.created_parts)
+                for item in group
+                if item.name < other.name
+            )
+            or any(
+                _find_overlap(item.entry.removed_ranges, other.entry.created_parts)
+                for item in group
+                if other.name < item.name
+            )
         ]
-        drops = [drop for item in group for drop in self._drops_before(item, item.entry.gone)]
+        drops = [drop for item in group for drop in self._drops_before(item, item.entry.removed_ranges)]
         return list({other.name: other for other in (*replacements, *drops) if other.name not in names}.values())
 
     def why_drop_waits(self, item: QueueItem, beside: Collection[str] = ()) -> EntryWait | None:
-        """``None``: what the entry takes away may go now, in one step with those ``beside`` it. A replacement before it
-        brings its parts first: it is one step, of which no part may be left out for a drop of another part."""
+        """Returns why the entry's ranges may not be dropped yet, or ``None``.
+
+        ``beside``: entries that run in the same step. An earlier replacement adds its parts first: it is one step, of
+        which no part may be left out for a drop of another part.
+        """
         entry = item.entry
         for other in self.index.executing():
             if other.name in beside:
                 continue
-            touched = (*other.entry.made, *other.entry.gone, *other.entry.source_parts)
-            part = _meeting(touched, (*entry.gone, *entry.made))
+            touched = (*other.entry.created_parts, *other.entry.removed_ranges, *other.entry.source_parts)
+            part = _find_overlap(touched, (*entry.removed_ranges, *entry.created_parts))
             if part is not None:
                 return self._wait(item, f"another log entry for part {part} is executing", other.name)
-        part = _meeting(self.inserting, entry.gone)
+        part = _find_overlap(self.inserting, entry.removed_ranges)
         if part is not None:
             return self._wait(item, f"an INSERT of part {part} is being committed", part)
-        older = next(self._drops_before(item, entry.gone), None) or self._replacement_before(item, entry.gone)
+        older = next(self._drops_before(item, entry.removed_ranges), None) or self._replacement_before(
+            item, entry.removed_ranges
+        )
         if older is not None and older.name not in beside:
             return self._wait(item, f"log entry {older.name} has not been executed", older.name)
         return None
@@ -196,43 +218,43 @@ class QueueRules:
         return Action(ActionKind.REPLACE, item.name, item.entry)
 
     def _replacement_before(self, item: QueueItem, parts: Collection[PartName]) -> QueueItem | None:
-        """One queued before the entry that makes something of these blocks."""
+        """Returns an earlier replacement that adds parts of these blocks."""
         for older in self.index.replacements():
-            if older.name < item.name and _meeting(older.entry.made, parts) is not None:
+            if older.name < item.name and _find_overlap(older.entry.created_parts, parts) is not None:
                 return older
         return None
 
     def _drops_before(self, item: QueueItem, parts: Collection[PartName]) -> Iterator[QueueItem]:
-        """Those before the entry that take away something of these blocks: of one part, or into ``detached/``."""
+        """Yields earlier drops of one part, or into ``detached/``, that touch these blocks."""
         for partition_id in {part.partition_id for part in parts}:
             for older in self.index.drops(partition_id):
                 is_exact = older.entry.detach or older.entry.type is EntryType.DROP_PART
-                if is_exact and older.name < item.name and _meeting(older.entry.gone, parts) is not None:
+                if is_exact and older.name < item.name and _find_overlap(older.entry.removed_ranges, parts) is not None:
                     yield older
 
     def later_drop_over(self, item: QueueItem) -> QueueItem | None:
-        """A queued drop of any block the entry makes or reads.
+        """Returns a queued drop of any block that the entry adds or reads.
 
-        No order is asked for. A later drop takes the entry along. Behind a drop of all blocks up to a number nothing is
-        logged or queued of these blocks. What is logged behind the drop of one part are merges over the gap that it
-        makes: carried out first, they would take for gone what is to be kept in detached/.
+        The order in the queue does not matter. A later drop removes the entry too. After a drop of all blocks up to a
+        number, nothing of these blocks is logged or queued. After the drop of one part, merges over its gap may be
+        logged. If such a merge ran first, the part would count as gone and could not be moved to ``detached/``.
         """
         part = item.entry.new_part
         assert part is not None
         for drop in self.index.drops(part.partition_id):
-            if _meeting(drop.entry.gone, (part,)) is not None:
+            if _find_overlap(drop.entry.removed_ranges, (part,)) is not None:
                 return drop
         return None
 
     def _made_elsewhere(self, item: QueueItem) -> EntryWait | None:
-        """The entry must wait for another that runs: same blocks, or a source that is being made."""
+        """Returns a wait for a running entry of the same blocks, or one that makes a source."""
         part = item.entry.new_part
         assert part is not None
         for other in self.index.executing():
-            made = _meeting((*other.entry.gone, *other.entry.made), (part,))
+            made = _find_overlap((*other.entry.removed_ranges, *other.entry.created_parts), (part,))
             if made is None:
                 continue
-            if made in other.entry.gone:
+            if made in other.entry.removed_ranges:
                 reason = f"the range {made} is being dropped"
             elif made.covers(part):
                 reason = f"it is covered by part {made} that is currently executing"
@@ -244,7 +266,7 @@ class QueueRules:
         return None
 
     def _judge_merge(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | EntryWait:
-        """Of a mutation too."""
+        """Decides about a merge or a mutation."""
         entry = item.entry
         if limits.metadata_version < entry.alter_version:
             reason = f"it is of version {entry.alter_version} of the table's definition, which is not here yet"
@@ -274,8 +296,8 @@ class QueueRules:
         return Action(ActionKind.FETCH, item.name, item.entry, reason)
 
 
-def _meeting(parts: Iterable[PartName], others: Collection[PartName]) -> PartName | None:
-    """The first of ``parts`` that shares blocks with one of the others."""
+def _find_overlap(parts: Iterable[PartName], others: Collection[PartName]) -> PartName | None:
+    """Returns the first of ``parts`` that shares blocks with one of the others."""
     ranges: dict[str, list[PartName]] = {}
     for other in others:
         ranges.setdefault(other.partition_id, []).append(other)

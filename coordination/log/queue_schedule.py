@@ -1,11 +1,11 @@
-"""Which entries of a queue are worth a look now, so that looking costs what can run and not what waits.
+"""Order in which queued entries are examined, so that waiting entries cost nothing.
 
-An entry is *ready*, *parked* on what it waits for (a key: another entry, a free slot), or set aside until a time; while
-it is executed it is none of these. Whoever ends what others wait for calls :meth:`Schedule.release`. A parked entry
-becomes ready at the time given, too, for changes that nobody tells the queue of.
+An entry is *ready*, *parked* on what it waits for (a key: another entry, a free slot), or delayed until a time. While
+it runs it is none of these. Whoever ends what others wait for calls :meth:`QueueSchedule.release_parked`. A parked
+entry also becomes ready at a given time, for changes that are not reported to the queue.
 
-Entries are known by their *rank*: drops before all others, then the order of the log. Everything is logarithmic in the
-length of the queue; what has moved on stays in the heaps until it comes up, and is recognised then.
+Entries are ordered by *rank*: drops before all others, then the order of the log. Every operation is logarithmic in the
+length of the queue. Outdated items stay in the heaps until they come up, and are recognised then.
 """
 
 from __future__ import annotations
@@ -16,35 +16,37 @@ from heapq import heappop, heappush
 
 _SLACK = 16
 Rank = tuple[bool, str]
-"""(is no drop, name of the entry)."""
+"""(``False`` for a drop, name of the entry)."""
 
 
 class QueueSchedule:
-    """Not thread-safe."""
+    """The ready, parked and delayed entries of a queue. Not thread-safe."""
 
     def __init__(self) -> None:
         self._ready: list[Rank] = []
         self._timers: list[tuple[float, Rank]] = []
         self._parked: dict[Hashable, list[Rank]] = {}
         self._place: dict[Rank, Hashable] = {}
-        """Where each entry is: ``_READY``, ``_LATER`` or the key on which it is parked."""
+        """The place of each entry: ``_READY``, ``_LATER`` or the key on which it is parked."""
         self._due: dict[Rank, float] = {}
 
-    def ready(self, rank: Rank) -> None:
-        """Also from wherever else it is."""
+    def make_ready(self, rank: Rank) -> None:
+        """Makes an entry ready, wherever it was before."""
         if self._place.get(rank) is not _READY:
             self._place[rank] = _READY
             heappush(self._ready, rank)
         self._due.pop(rank, None)
 
-    def later(self, rank: Rank, at: float) -> None:
+    def delay_until(self, rank: Rank, at: float) -> None:
+        """Delays an entry until the time ``at``."""
         self._place[rank] = _LATER
         self._set_timer(rank, at)
 
     def park(self, rank: Rank, key: Hashable, until: float) -> None:
+        """Parks an entry on ``key``, at most until the time ``until``."""
         self._place[rank] = key
         waiting = self._parked.setdefault(key, [])
-        if len(waiting) > 2 * len(self._place) + _SLACK:  # most have moved on
+        if len(waiting) > 2 * len(self._place) + _SLACK:  # most of the heap is outdated
             waiting[:] = sorted({other for other in waiting if self._place.get(other) == key} - {rank})
         heappush(waiting, rank)
         self._set_timer(rank, until)
@@ -54,23 +56,24 @@ class QueueSchedule:
         heappush(self._timers, (at, rank))
 
     def forget(self, rank: Rank) -> None:
+        """Removes an entry that is finished."""
         self._place.pop(rank, None)
         self._due.pop(rank, None)
 
-    def release(self, key: Hashable, at_most: int | None = None) -> int:
-        """Makes those parked on ``key`` ready, the first in rank if not all; returns how many."""
+    def release_parked(self, key: Hashable, at_most: int | None = None) -> int:
+        """Makes entries parked on ``key`` ready, the first in rank if not all. Returns how many."""
         waiting, released = self._parked.get(key, []), 0
         while waiting and (at_most is None or released < at_most):
             rank = heappop(waiting)
             if self._place.get(rank) == key:
-                self.ready(rank)
+                self.make_ready(rank)
                 released += 1
         if not waiting:
             self._parked.pop(key, None)
         return released
 
     def next_due(self) -> float:
-        """When the next entry wants to be looked at by itself: 0 for at once, infinity for never."""
+        """Returns when the next entry becomes ready by itself: 0 for now, infinity for never."""
         if any(self._place.get(rank) is _READY for rank in self._ready):
             return 0.0
         while self._timers and self._due.get(self._timers[0][1]) != self._timers[0][0]:
@@ -78,15 +81,15 @@ class QueueSchedule:
         return self._timers[0][0] if self._timers else math.inf
 
     def parked_on(self) -> list[Hashable]:
-        """The keys on which something may be parked."""
+        """Lists the keys on which entries may be parked."""
         return list(self._parked)
 
     def pop(self, now: float) -> Rank | None:
-        """The first entry that is ready, which is nowhere then: the caller runs it, or puts it somewhere."""
+        """Removes and returns the first ready entry. The caller runs it, or puts it back."""
         while self._timers and self._timers[0][0] <= now:
             at, rank = heappop(self._timers)
             if self._due.get(rank) == at:
-                self.ready(rank)
+                self.make_ready(rank)
         while self._ready:
             rank = heappop(self._ready)
             if self._place.get(rank) is _READY:
@@ -96,7 +99,7 @@ class QueueSchedule:
 
 
 class _Place:
-    """Not to be confused with any key."""
+    """The place of an entry that is not parked. Equal to no key."""
 
 
 _READY, _LATER = _Place(), _Place()

@@ -1,8 +1,8 @@
-"""A replica's queue of work as a state machine without I/O: which entry may run now, and why the others may not.
+"""A replica's queue of work as a state machine without I/O: which entry may run now.
 
 Invariants:
-- *Virtual parts* = active parts + results of queued entries. They only change together with ZooKeeper: by entries
-  added after the pull committed, by this replica's own commits, by entries that left the queue.
+- *Virtual parts* = active parts + results of queued entries. They only change together with ZooKeeper: by entries added
+  after the pull committed, by this replica's own commits, by entries that left the queue.
 - Executing entries never make intersecting parts, nor parts whose sources are still being made.
 - A DROP_RANGE runs before every entry it covers: those that wait are cancelled (:meth:`covered_entries`), those that
   run are told to stop (:meth:`is_cancelled`) and waited for. It also waits for this replica's own INSERTs between their
@@ -45,7 +45,7 @@ _RECHECK_SECONDS = 30.0
 
 
 def _rank(item: QueueItem) -> Rank:
-    return (not item.entry.gone, item.name)
+    return (not item.entry.removed_ranges, item.name)
 
 
 class ReplicationQueue:
@@ -57,10 +57,9 @@ class ReplicationQueue:
         clock: Callable[[], float],
         monotonic: Callable[[], float],
         *,
-        recheck_seconds: float = _RECHECK_SECONDS,
+        recheck_seconds: float = _RECHECK_SECONDS,  # a waiting entry is examined again after this time without news
     ) -> None:
-        """``clock``: seconds since the epoch, which are only shown; ``monotonic`` measures every pause.
-        ``recheck_seconds``: when a waiting entry is looked at though nothing was heard of what it waits for."""
+        """Creates an empty queue. ``clock`` gives the times shown, ``monotonic`` measures every pause."""
         self.replica_name = replica_name
         self.on_ready: Callable[[], None] = lambda: None  # what waited may run; not for new entries
         self.on_finish: Callable[[], None] = lambda: None
@@ -79,7 +78,7 @@ class ReplicationQueue:
     # --- state -------------------------------------------------------------------------------------------------
 
     def load(self, active: Iterable[PartName], entries: Sequence[tuple[str, LogEntry]]) -> None:
-        """Starts anew from what ZooKeeper holds: the replica's parts and its queue, in order of their names."""
+        """Replaces the state by what ZooKeeper holds: the replica's parts and its queue, ordered by name."""
         with self._lock:
             self._index, self._schedule = QueueIndex(), QueueSchedule()
             self._virtual = PartSet(active)
@@ -87,24 +86,24 @@ class ReplicationQueue:
                 self.add(name, entry)
 
     def add(self, name: str, entry: LogEntry) -> None:
-        """An entry that is in the queue in ZooKeeper. Adding one that is known changes nothing."""
+        """Adds an entry that is in ZooKeeper's queue. Adding a known one changes nothing."""
         with self._lock:
             if name in self._index:
                 return
             item = QueueItem(name, entry, self._monotonic())
             self._index.put(item)
-            self._schedule.ready(_rank(item))
+            self._schedule.make_ready(_rank(item))
             self._apply_to_virtual(entry)
 
     def _apply_to_virtual(self, entry: LogEntry) -> None:
-        for dropped in entry.gone:
+        for dropped in entry.removed_ranges:
             self._virtual.remove_covered(dropped)
-        for part in entry.made:
+        for part in entry.created_parts:
             self._virtual.add(part)
 
     @contextmanager
     def inserting(self, part: PartName) -> Iterator[None]:
-        """Around the commit and the activation of this replica's own INSERT: its log entry waits, and so do drops."""
+        """Marks an own INSERT between its commit and its activation. Its log entry and drops wait meanwhile."""
         with self._lock:
             self._inserting.add(part)
         try:
@@ -115,34 +114,35 @@ class ReplicationQueue:
                 self._release(part)
 
     def parts_to_come(self) -> list[PartName]:
-        """What the replica is to have, and what it makes on the way there."""
+        """Lists the virtual parts and the parts that queued entries add on the way there."""
         with self._lock:
-            return [*self._virtual, *(part for item in self._index for part in item.entry.made)]
+            return [*self._virtual, *(part for item in self._index for part in item.entry.created_parts)]
 
     def is_inserting(self) -> bool:
         return bool(self._inserting)
 
     def add_active(self, part: PartName) -> None:
-        """A part that this replica committed by itself (INSERT, or one fetched instead of what an entry names)."""
+        """Adds a part that this replica committed without an entry, or fetched instead of an entry's part."""
         with self._lock:
             self._virtual.add(part)
 
     def remove_virtual(self, part: PartName) -> None:
-        """A part that will not come: its quorum failed, or it was lost."""
+        """Removes a part that will not come: its quorum failed, or it was lost."""
         with self._lock:
             self._virtual.remove(part)
 
     def virtual_parts(self) -> PartSet:
+        """Returns a copy of the virtual parts."""
         with self._lock:
             return self._virtual.copy()
 
     def virtual_parts_of(self, partition_id: str) -> list[PartName]:
-        """In block order."""
+        """Lists the partition's virtual parts in block order."""
         with self._lock:
             return self._virtual.parts(partition_id)
 
     def virtual_cover(self, part: PartName) -> PartName | None:
-        """A part may be fetched in place of another only if it is one of the virtual parts."""
+        """Returns the virtual part that covers ``part``. Only that one may be fetched in its place."""
         with self._lock:
             return self._virtual.covering(part)
 
@@ -155,7 +155,7 @@ class ReplicationQueue:
             return self._index.get(name)
 
     def seconds_queued(self, name: str) -> float:
-        """For how long this server has had the entry in its queue; 0 for one that is not there."""
+        """Returns how long this server has had the entry queued; 0 if it is not queued."""
         with self._lock:
             item = self._index.get(name)
             return self._monotonic() - item.queued_at if item is not None else 0.0
@@ -165,24 +165,24 @@ class ReplicationQueue:
             return self._index.names()
 
     def count(self, type_: EntryType) -> int:
-        """How many entries of the type are queued."""
+        """Returns the number of queued entries of the type."""
         with self._lock:
             return self._index.count(type_)
 
     def count_merging(self) -> int:
-        """How many merges and mutations run, or are fetched instead."""
+        """Returns how many merges and mutations are running, or being fetched instead."""
         with self._lock:
             return sum(bool(item.entry.source_parts) for item in self._index.executing())
 
     def is_drained(self, names: Iterable[str]) -> bool:
-        """True when none of these entries is queued any more (SYSTEM SYNC REPLICA)."""
+        """Tells whether none of these entries is queued any more (SYSTEM SYNC REPLICA)."""
         with self._lock:
             return not any(name in self._index for name in names)
 
     # --- outcome of an execution -------------------------------------------------------------------------------
 
     def finish(self, name: str) -> LogEntry | None:
-        """The entry has left ZooKeeper's queue and its part is active. What it makes stays among the virtual parts."""
+        """Removes an entry that has left ZooKeeper's queue. The parts it adds stay virtual parts."""
         with self._lock:
             item = self._index.pop(name)
             if item is None:
@@ -190,15 +190,15 @@ class ReplicationQueue:
             self._schedule.forget(_rank(item))
             self._release(name)
             self.on_finish()
-            for dropped in item.entry.gone:
-                # An INSERT that was committed before the drop may have become active after the drop was queued.
+            for dropped in item.entry.removed_ranges:
+                # An INSERT committed before the drop may have become active after the drop was queued.
                 self._virtual.remove_covered(dropped)
             if item.entry.type in INSERT_ENTRY_TYPES:
                 self._max_processed_insert_time = max(self._max_processed_insert_time, item.entry.create_time)
             return item.entry
 
     def fail(self, name: str, error: str) -> None:
-        """Tried and failed: shown as last_exception, tried again after a growing pause."""
+        """Notes that an entry failed. It is tried again after a growing pause."""
         with self._lock:
             item = self._index.get(name)
             if item is not None:
@@ -206,20 +206,20 @@ class ReplicationQueue:
                 self._end(replace(item, last_exception=error, last_exception_time=self._clock()), pause)
 
     def postpone(self, name: str, reason: str, *, pause_seconds: float = 1.0) -> None:
-        """Not failed, only not now (e.g. no replica has the part yet). The pause lets the entries behind it run."""
+        """Notes that an entry could not run yet. Later entries run during the pause."""
         with self._lock:
             item = self._index.get(name)
             if item is not None:
                 self._end(self._postponed(item, reason), pause_seconds)
 
     def _end(self, item: QueueItem, pause_seconds: float) -> None:
-        """It runs no more, and is still to be done; what waited for it may go on."""
+        """Ends the execution of an entry that is still to be done, and releases what waited for it."""
         self._index.put(replace(item, is_executing=False))
-        self._schedule.later(_rank(item), self._monotonic() + pause_seconds)
+        self._schedule.delay_until(_rank(item), self._monotonic() + pause_seconds)
         self._release(item.name)
 
     def _release(self, key: Hashable) -> None:
-        if self._schedule.release(key):
+        if self._schedule.release_parked(key):
             self.on_ready()
 
     def _postponed(self, item: QueueItem, reason: str) -> QueueItem:
@@ -228,21 +228,21 @@ class ReplicationQueue:
         )
 
     def fetch_instead(self, name: str) -> None:
-        """Our merge gave another content than the other replicas': from now on the entry is a fetch."""
+        """Turns a merge into a fetch: our result differed from the other replicas'."""
         with self._lock:
             item = self._index.get(name)
             if item is not None:
                 self._end(replace(item, must_fetch=True), 0.0)
 
     def retry_entries_of_mutations(self, mutations: Collection[str]) -> None:
-        """Entries that failed while these mutations were there may do without them now."""
+        """Makes entries ready that failed while these mutations existed."""
         with self._lock:
             for item in list(self._index):
                 if not item.is_executing and not set(mutations).isdisjoint(item.entry.mutations):
-                    self._schedule.ready(_rank(item))
+                    self._schedule.make_ready(_rank(item))
 
     def cancel_fetch_instead(self, name: str) -> None:
-        """The other result of the merge is gone."""
+        """Turns the fetch of a merge's result back into a merge: nobody has the differing result any more."""
         with self._lock:
             item = self._index.get(name)
             if item is not None:
@@ -251,15 +251,16 @@ class ReplicationQueue:
     # --- choice ------------------------------------------------------------------------------------------------
 
     def next_action(self, local: LocalParts, limits: PoolLimits) -> Action | None:
-        """The first entry that may run now, marked as executing; ``None`` if there is none."""
+        """Returns the first entry that may run now, marked as executing; ``None`` if there is none."""
         with self._lock:
             now = self._monotonic()
             self._release_for(limits)
             while True:
                 rank = self._schedule.pop(now)
                 if rank is None:
-                    # Those that were first in line did not take the slots.
-                    if limits.free_merge_slots > 0 and self._schedule.release(MERGE_SLOT, limits.free_merge_slots):
+                    # The entries that were released first did not use the slots.
+                    slots = limits.free_merge_slots
+                    if slots > 0 and self._schedule.release_parked(MERGE_SLOT, slots):
                         continue
                     return None
                 item = self._index.get(rank[1])
@@ -267,7 +268,7 @@ class ReplicationQueue:
                     return action
 
     def seconds_until_due(self) -> float:
-        """Returns the seconds until an entry may run without a call of :attr:`on_ready`; 0 if one waits for a slot."""
+        """Returns the seconds until an entry may run without :attr:`on_ready`; 0 if one waits for a slot."""
         with self._lock:
             if any(key in (FETCH_SLOT, MERGE_SLOT) or isinstance(key, tuple) for key in self._schedule.parked_on()):
                 return 0.0
@@ -276,7 +277,7 @@ class ReplicationQueue:
     def start_small_inserts_with(
         self, first: Action, local: LocalParts, limits: PoolLimits, at_most: int
     ) -> list[Action]:
-        """Starts more small INSERTs of the replica that ``first`` fetches from; the caller ends each of them."""
+        """Starts more small INSERTs from the replica that ``first`` fetches from. The caller ends each."""
         with self._lock:
             taken: list[Action] = []
             leader = self._index.get(first.name)
@@ -290,7 +291,7 @@ class ReplicationQueue:
                     continue
                 is_alike = is_small_insert(item.entry) and item.entry.source_replica == leader.entry.source_replica
                 if item.num_tries or not is_alike:
-                    self._schedule.ready(rank)
+                    self._schedule.make_ready(rank)
                     break
                 action = self._start(item, local, limits)
                 if action is not None:
@@ -298,16 +299,16 @@ class ReplicationQueue:
             return taken
 
     def _release_for(self, limits: PoolLimits) -> None:
-        """No more merges than may start: the others need not be looked at."""
+        """Releases entries waiting for a slot, but no more merges than may start."""
         if limits.free_fetch_slots > 0:
-            self._schedule.release(FETCH_SLOT)
+            self._schedule.release_parked(FETCH_SLOT)
         if limits.free_merge_slots > 0:
-            self._schedule.release(MERGE_SLOT, limits.free_merge_slots)
+            self._schedule.release_parked(MERGE_SLOT, limits.free_merge_slots)
         for key in filter(limits.allow, self._schedule.parked_on()):
-            self._schedule.release(key)
+            self._schedule.release_parked(key)
 
     def _start(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | None:
-        """``None``: it may not run, and is parked."""
+        """Marks the entry as executing and returns its action, or parks it and returns ``None``."""
         self.examined += 1
         now = self._monotonic()
         verdict = self._rules(now).decide(item, local, limits)
@@ -324,30 +325,29 @@ class ReplicationQueue:
     # --- drops -------------------------------------------------------------------------------------------------
 
     def covered_entries(self, name: str) -> list[str]:
-        """Entries whose result the drop ``name`` covers, and that do not run: they go with it."""
+        """Lists the waiting entries whose result the drop ``name`` covers. They are removed with it."""
         with self._lock:
             item = self._index.get(name)
             assert item is not None
             return [
                 other.name
-                for dropped in item.entry.gone
+                for dropped in item.entry.removed_ranges
                 for other in self._index.in_partition(dropped.partition_id)
                 if not other.is_executing and other.entry.new_part is not None and dropped.covers(other.entry.new_part)
             ]
 
-    def taken_away_later(self, name: str, part: PartName) -> LogEntry | None:
-        """The first entry behind ``name`` that drops the part or moves it to ``detached/``."""
+    def find_later_removal(self, name: str, part: PartName) -> LogEntry | None:
+        """Returns the first entry after ``name`` that drops the part or moves it to ``detached/``."""
         with self._lock:
             later = [drop for drop in self._index.drops(part.partition_id) if drop.name > name]
-        takers = [drop for drop in later if any(gone.covers(part) for gone in drop.entry.gone)]
+        takers = [drop for drop in later if any(gone.covers(part) for gone in drop.entry.removed_ranges)]
         return min(takers, key=lambda drop: drop.name).entry if takers else None
 
     def start_replacements_with(self, names: Collection[str], parts: Collection[PartName]) -> list[Action] | None:
-        """The entries that must be one step with the running ones of ``names``, by which ``parts`` come: they are
-        marked as executing, and the caller ends each of them too. ``None``: one of them may not run now."""
+        """Starts the entries that must be one step with ``names``. ``None``: one of them may not run now."""
         with self._lock:
             group, taken = set(names), list[QueueItem]()
-            while more := self._rules().beside(group, parts):
+            while more := self._rules().entries_to_join(group, parts):
                 taken += more
                 group.update(item.name for item in more)
             rules = self._rules()
@@ -359,22 +359,22 @@ class ReplicationQueue:
             return [Action(kind_of_gone(item.entry), item.name, item.entry) for item in taken]
 
     def is_replacing(self, part: PartName) -> bool:
-        """Whether something of these blocks comes by a replacement that is still to be done: only that may bring it."""
+        """Tells whether a queued replacement adds parts of these blocks. Nothing else may add them then."""
         with self._lock:
-            return bool(self._rules().beside((), (part,)))
+            return bool(self._rules().entries_to_join((), (part,)))
 
     def is_queued(self, transaction: str) -> bool:
-        """Whether what the transaction decided is still to be done here."""
+        """Tells whether the transaction's entry is still queued here."""
         with self._lock:
             return any(item.entry.transaction == transaction for item in self._index.replacements())
 
     def is_cancelled(self, name: str) -> bool:
-        """For a running entry: a drop over it has been queued, so its result would be thrown away."""
+        """Tells whether a drop over a running entry has been queued, so that its result would be discarded."""
         with self._lock:
             item = self._index.get(name)
             if item is None:
                 return True
-            if item.entry.new_part is None or item.entry.gone:
+            if item.entry.new_part is None or item.entry.removed_ranges:
                 return False
             return self._rules().later_drop_over(item) is not None
 
@@ -385,16 +385,16 @@ class ReplicationQueue:
             return self._index.counts()
 
     def insert_times(self) -> tuple[float, float]:
-        """(oldest insert not yet here, 0 for none; newest insert processed by this queue)."""
+        """Returns the time of the oldest queued insert (0 for none) and of the newest processed one."""
         with self._lock:
             return self._index.oldest_insert_time(), self._max_processed_insert_time
 
     def note_processed_insert(self, create_time: float) -> None:
-        """This replica's own INSERT, or the value kept in ZooKeeper at load."""
+        """Notes this replica's own INSERT, or at load the time stored in ZooKeeper."""
         with self._lock:
             self._max_processed_insert_time = max(self._max_processed_insert_time, create_time)
 
     def absolute_delay(self, now: float) -> int:
-        """Seconds by which the oldest insert that is not here lies behind ``now``; 0 when none is missing."""
+        """Returns by how many seconds the oldest missing insert is older than ``now``; 0 for none."""
         oldest = self.insert_times()[0]
         return max(0, int(now - oldest)) if oldest else 0

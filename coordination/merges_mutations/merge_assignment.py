@@ -1,8 +1,9 @@
-"""Putting merges, and mutations of parts, into the log: multi{create log/log-…; set log expecting the version that the
-predicate read}, several of them where ZooKeeper would not take one.
+"""Log merges and mutations of parts, so that no replica assigns conflicting ones.
 
-The version makes assignments of all replicas one sequence: whoever assigned a merge or a drop since the predicate was
-built wins, and the loser builds a new predicate. Plain inserts do not move it.
+The multi is {create log/log-…; set log expecting the version that the predicate read}. Several are sent if ZooKeeper
+would not take one. The version makes the assignments of all replicas one sequence. If anybody has assigned a merge or a
+drop since the predicate was built, the multi fails, and a new predicate is built. Plain inserts do not change the
+version.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def make_merge_entry(
     expire_at: int = 0,
     alter_version: int = 0,
 ) -> LogEntry:
-    """The entry that merges ``sources`` (in block order)."""
+    """Returns the entry that merges ``sources`` (in block order)."""
     return LogEntry(
         type=EntryType.MERGE_PARTS,
         new_part=make_merged_name(list(sources)),
@@ -60,7 +61,7 @@ def make_mutate_part_entry(
     size_bytes: int = 0,
     rows: int = 0,
 ) -> LogEntry:
-    """The entry that applies ``mutations`` (in the order of their numbers) to ``source``."""
+    """Returns the entry that applies ``mutations`` (in the order of their numbers) to ``source``."""
     return LogEntry(
         type=EntryType.MUTATE_PART,
         new_part=mutated_part_name(source, mutations),
@@ -75,11 +76,11 @@ def make_mutate_part_entry(
 
 
 def log_merges_and_mutations(keeper: Keeper, table: TablePaths, log_version: int, entries: Sequence[LogEntry]) -> bool:
-    """Logs the merges and mutations. They must be disjoint, and chosen by one predicate of that ``log_version``.
+    """Logs the merges and mutations: disjoint ones, chosen by one predicate of that ``log_version``.
 
-    ``False``: somebody else assigned meanwhile; pull, build a new predicate, choose again. ``UnknownOutcomeError``: the
-    answer was lost, or some are logged and the others are not; what was logged is among the virtual parts after a pull.
-    Raises 290 for a merge of too many parts.
+    Returns ``False`` if somebody else assigned meanwhile: pull, build a new predicate, choose again. Raises
+    ``UnknownOutcomeError`` if the answer was lost, or only some are logged. The logged ones are among the virtual parts
+    after a pull. Raises 290 for a merge of too many parts.
     """
     logged = 0
     ops = [Create(table.log_prefix, entry.to_bytes(), sequential=True) for entry in entries]

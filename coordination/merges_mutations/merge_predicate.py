@@ -1,21 +1,21 @@
-"""Which neighbouring parts may be merged without ever making intersecting parts, on any replica.
+"""Which neighbouring parts may be merged without ever creating intersecting parts on any replica.
 
 The order of the reads is the proof (:func:`read_merge_predicate`):
 
 1. the log's version  2. a snapshot of the virtual parts  3. parts whose quorum is pending or failed
 4. block numbers being committed  5. the log is pulled, giving the current virtual parts  6. the mutations.
 
-A and B may merge only if both are in the snapshot of step 2, each is still its own virtual part after step 5, no quorum
-is open on either, and between them lies neither a number being committed (step 4), nor a virtual part (step 5), nor a
-mutation that one of them lacks (step 6). A block that is inserted between A and B either still had its lock at step 4,
-or was in the log by step 5; one that takes its number later gets one above B's. The same is true of the number of a
-mutation.
+A and B may merge only if all of this is true. Both are in the snapshot of step 2, each is still its own virtual part
+after step 5, and no quorum is open on either. Between them lies neither a number being committed (step 4), nor a
+virtual part (step 5), nor a mutation that one of them lacks (step 6). A block that is inserted between A and B either
+still had its lock at step 4, or was in the log by step 5; one that takes its number later gets one above B's. The same
+is true of the number of a mutation.
 
 The assignment then expects the log's version of step 1, which every merge and drop assigned since has moved.
 
-Step 4 costs a request for each partition, so whoever merges chooses first by what this replica knows
-(:func:`guess_predicate`) and asks about the partitions of his choice. What was not asked about is not merged. A single
-part may be replaced (by a mutation, or a drop of it alone) whatever is being committed beside it: that asks about none.
+Step 4 costs a request for each partition. So merges are first chosen by what this replica knows
+(:func:`guess_predicate`), and only the chosen partitions are read. Parts of other partitions are not merged. A single
+part may be replaced, by a mutation or a drop of it alone, whatever is being committed beside it: that needs no step 4.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from parts.common.part_name import PartName
 
 @dataclass(frozen=True)
 class MergePredicate:
-    """A decision on data that was read in the order above; pure from here on."""
+    """The data read in the order above, and the decisions made from it without further reads."""
 
     log_version: int
     snapshot: PartSet
     unconfirmed: frozenset[PartName]
     committing: Mapping[str, list[int]]
-    """Of the partitions that were asked about."""
+    """Block numbers being committed, for the partitions that were read."""
     current: PartSet
     mutations: MutationSet
 
     @cached_property
     def _given_up(self) -> list[PartName]:
-        """Merged parts that nobody has any more, and that some replica may still wait for."""
+        """The merged parts that no replica has any more, and that some replica may still wait for."""
         return [part for part in self.unconfirmed if part.min_block < part.max_block]
 
     def why_not_mergeable(self, part: PartName) -> str | None:
-        """``None`` if the part may take part in a merge (or be merged alone)."""
+        """Returns why the part may not be merged, not even alone; ``None`` if it may."""
         if part not in self.snapshot:
             return f"part {part} was not yet known when selection began"
         if part in self.unconfirmed:
@@ -71,7 +71,10 @@ class MergePredicate:
         return None
 
     def why_not_together(self, left: PartName, right: PartName) -> str | None:
-        """``None`` if the two neighbours may be merged together; each must pass :meth:`why_not_mergeable` too."""
+        """Returns why the two neighbours may not be merged together; ``None`` if they may.
+
+        Each must pass :meth:`why_not_mergeable` too.
+        """
         if left.partition_id != right.partition_id or left.max_block >= right.min_block:
             return f"parts {left} and {right} are not neighbours"
         versions = self.mutations.version(left), self.mutations.version(right)
@@ -89,13 +92,13 @@ class MergePredicate:
         return None
 
     def can_merge(self, left: PartName, right: PartName) -> str | None:
-        """``None`` if allowed, otherwise the reason."""
+        """Returns the reason why the two parts may not be merged; ``None`` if they may."""
         return self.why_not_mergeable(left) or self.why_not_mergeable(right) or self.why_not_together(left, right)
 
     def mergeable_runs(
         self, partition_id: str, is_here: Callable[[PartName], bool] = lambda part: True
     ) -> list[list[PartName]]:
-        """The partition's parts, cut where two neighbours may not be merged, and at parts that may not at all.
+        """Returns the partition's parts in runs, within which any neighbours may be merged.
 
         ``is_here`` limits the choice to parts this replica has, whose sizes it knows.
         """
@@ -113,9 +116,10 @@ class MergePredicate:
         return runs
 
     def whole_partition(self, partition_id: str, rewrites: Callable[[PartName], bool]) -> list[PartName]:
-        """OPTIMIZE … FINAL: all parts of the partition; of a single one ``rewrites`` tells. Empty for nothing to do.
+        """Returns all parts of the partition for OPTIMIZE … FINAL; empty if there is nothing to do.
 
-        Raises ``ConflictError`` 388 (CANNOT_ASSIGN_OPTIMIZE) with the reason when some may not be merged now; retry.
+        ``rewrites`` tells whether a single part is worth a merge. Raises ``ConflictError`` 388 (CANNOT_ASSIGN_OPTIMIZE)
+        with the reason when some may not be merged now; retry.
         """
         parts = self.current.parts(partition_id)
         if not parts or (len(parts) == 1 and not rewrites(parts[0])):
@@ -127,16 +131,19 @@ class MergePredicate:
         return parts
 
     def partition_ids(self) -> list[str]:
+        """Lists the partitions of the snapshot."""
         return self.snapshot.partition_ids()
 
 
 _NO_VERSION = -2
-"""The log never has it: nothing is assigned by a guess."""
+"""A version that the log never has, so that nothing can be assigned by a guess."""
 
 
 def guess_predicate(queue: ReplicationQueue, mutations: MutationSet) -> MergePredicate:
-    """What may be merged if nothing is being inserted, as far as this replica knows. Asks nobody, and assigns nothing:
-    it only tells what is worth asking about."""
+    """Returns what may be merged if nothing is being inserted, as far as this replica knows.
+
+    Sends no request. Nothing can be assigned by it: it only selects the partitions worth reading.
+    """
     parts = queue.virtual_parts()
     nothing: dict[str, list[int]] = {partition_id: [] for partition_id in parts.partition_ids()}
     return MergePredicate(_NO_VERSION, parts, frozenset(), nothing, parts, mutations)
@@ -150,9 +157,12 @@ def read_merge_predicate(
     load_mutations: Callable[[Keeper], MutationSet],
     partition_ids: Collection[str],
 ) -> MergePredicate:
-    """Reads what the decision needs, in the order that makes it right. ``pull`` brings the queue up to the log,
-    ``load_mutations`` is :meth:`coordination.merges_mutations.mutation_nodes.KnownMutations.load`. Parts are merged in
-    ``partition_ids`` alone, each of which costs a request."""
+    """Reads the predicate in the order that makes it right.
+
+    ``pull`` brings the queue up to the log. ``load_mutations`` is
+    :meth:`coordination.merges_mutations.mutation_nodes.KnownMutations.load`. Only parts of ``partition_ids`` can be
+    merged; each costs a request.
+    """
     stat = keeper.exists(table.log)
     snapshot = queue.virtual_parts()
     unconfirmed = read_unconfirmed_parts(keeper, table)

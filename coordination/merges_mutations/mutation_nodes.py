@@ -1,12 +1,14 @@
-"""Mutations in ZooKeeper: created, known by every replica, killed, removed.
+"""Mutations in ZooKeeper: how they are created, read, killed and removed.
 
-A mutation takes a block number in every partition that it is about, and then makes its node in one multi that gives the
-numbers up. Between the two its locks keep merges from reaching over the numbers, so every block, on every replica, lies
-before or behind it. The multi expects the version of ``mutations`` that was read before the first number was taken,
-which every creation moves: ids and numbers grow together. It expects that of ``block_numbers`` too, so that no
-partition is left out, and that of ``columns``, whose definition the mutation was checked against.
+A mutation takes a block number in every partition that it changes, and then creates its node in one multi that gives
+the numbers up. Between the two, its locks keep merges from reaching over the numbers. So every block, on every replica,
+lies before or behind the mutation.
 
-A replica that is done with a mutation says so in its ``mutation_pointer``, the id of the last of which that is true.
+The multi expects three versions. That of ``mutations`` was read before the first number was taken, and every creation
+changes it: ids and numbers grow together. That of ``block_numbers`` makes sure that no partition is left out. That of
+``columns`` belongs to the definition that the mutation was checked against.
+
+Each replica writes the id of the last mutation it has finished, with all before, into ``mutation_pointer``.
 """
 
 from __future__ import annotations
@@ -48,32 +50,33 @@ _ATTEMPTS = 20
 
 
 def parse_mutation_id(name: str) -> str:
-    """The id of a mutation, from its node's name or path."""
+    """Returns the id of a mutation, from its node's name or path."""
     return f"{parse_sequence_number(name):010d}"
 
 
 class KnownMutations:
-    """What a replica knows of them. From any thread."""
+    """The mutations that a replica has read. Thread-safe."""
 
     def __init__(self, table: TablePaths) -> None:
         self._table = table
         self._lock = threading.Lock()
         self._current = MutationSet()
         self._settled: dict[str, int] = {}
-        """Partition → the block number below which nothing is being committed, nor will be."""
+        """Partition → the block number below which nothing is being committed or ever will be."""
 
     @property
     def current(self) -> MutationSet:
+        """The mutations of the last load."""
         return self._current
 
     def forget(self) -> None:
-        """Reads all anew the next time."""
+        """Drops everything, so that the next load reads all mutations."""
         with self._lock:
             self._current = MutationSet()
             self._settled = {}
 
     def load(self, keeper: Keeper, watch: Watch | None = None) -> MutationSet:
-        """What is there now; ``watch`` fires when one comes or goes."""
+        """Returns the current mutations. ``watch`` fires when one is created or removed."""
         with self._lock:
             ids = sorted(map(parse_mutation_id, keeper.children(self._table.mutations, watch)))
             known = {mutation.mutation_id: mutation for mutation in self._current.mutations}
@@ -87,10 +90,10 @@ class KnownMutations:
             return self._current
 
     def committing(self, keeper: Keeper, numbers: Mapping[str, int]) -> dict[str, list[int]]:
-        """Partition → the least block number that is being committed below the one given, if there is one.
+        """Returns by partition the least block number being committed below the given one, if there is any.
 
-        Numbers grow, so of what was settled once ZooKeeper is not asked again. ``numbers`` must be those of mutations
-        that were loaded: whoever has seen one sees the locks that were taken before it.
+        Numbers grow, so a settled range is not read from ZooKeeper again. ``numbers`` must be those of loaded
+        mutations: a reader that has seen a mutation sees the locks that were taken before it.
         """
         with self._lock:
             asked = sorted(p for p, number in numbers.items() if self._settled.get(p, -1) < number)
@@ -110,12 +113,13 @@ def create_mutation(
     first_number: Callable[[str], int],
     clock: Callable[[], float],
 ) -> MutationEntry | None:
-    """Makes the mutation of the rows that are there now in the partitions (``None``: in all). ``None``: the definition
-    is no more that of ``columns_version``, or others get ahead; look again.
+    """Creates a mutation of the current rows of the partitions (``partition_ids`` ``None``: of all).
 
-    ``first_number``: above every block number that this replica has in a partition. Raises 48 for a replica of an older
-    version, 290 for too long a text, 999; 341 when it is not known whether it was made. After a ``KeeperError`` a
-    number may be left that nobody uses.
+    Returns ``None`` if the definition is no longer that of ``columns_version``, or others change the table: try again.
+    ``first_number``: above every block number that this replica has in a partition.
+
+    Raises 48 beside a replica of an older version, 290 for too long a text, 999, and 341 when the outcome is unknown.
+    After a ``KeeperError`` an unused number may be left.
     """
     require_feature(keeper, replica.table, FEATURE_MUTATE_PART, "A mutation")
     locks: list[BlockLock] = []
@@ -153,7 +157,7 @@ def _take_numbers(
     allocate_blocks(keeper, table, nodes, replica.name, locks)
     for lock in list(locks):
         minimum = first_number(lock.partition_id)
-        if lock.number < minimum:  # a counter that was begun anew beside parts that are older
+        if lock.number < minimum:  # the counter began again, and older parts exist
             again = allocate_block_number(keeper, table, lock.partition_id, owner=replica.name, minimum=minimum)
             assert isinstance(again, BlockLock)
             locks.append(again)
@@ -199,13 +203,13 @@ def _create(
 
 
 def _release(keeper: Keeper, locks: Sequence[BlockLock]) -> None:
-    """Not quietly: who is not told of a number left behind does not take it back."""
+    """Gives up the numbers. Raises errors: the caller must learn that an unused number may be left."""
     for lock in locks:
         release_block_number(keeper, lock)
 
 
 def _find(keeper: Keeper, table: TablePaths, content: bytes) -> MutationEntry | None:
-    """After a lost answer. Nobody else's has these numbers."""
+    """Returns the mutation if it was created although the answer was lost. No other has these numbers."""
     try:
         keeper.sync(table.mutations)
         ids = [parse_mutation_id(name) for name in keeper.children(table.mutations)]
@@ -221,7 +225,10 @@ def _find(keeper: Keeper, table: TablePaths, content: bytes) -> MutationEntry | 
 
 
 def kill_mutation(keeper: Keeper, table: TablePaths, id_: str) -> bool:
-    """No part is changed by it from now on; those that were stay as they are. ``False``: there is none of this id."""
+    """Deletes a mutation, so that it changes no more parts. Returns ``False`` if there is none of this id.
+
+    Parts that were changed stay as they are.
+    """
     for _ in range(_ATTEMPTS):
         try:
             keeper.delete(table.mutation(id_))
@@ -236,12 +243,12 @@ def kill_mutation(keeper: Keeper, table: TablePaths, id_: str) -> bool:
 
 
 def not_killed_checks(table: TablePaths, ids: Sequence[str]) -> list[Op]:
-    """For the multi that commits what these mutations made of a part: none of them was killed before."""
+    """Returns checks that none of these mutations was killed, for the multi that commits their result."""
     return [Check(table.mutation(id_)) for id_ in ids]
 
 
 def read_mutation_pointer(keeper: Keeper, replica: ReplicaPaths) -> str:
-    """The id of the last mutation of which this and all before are done; "" for none."""
+    """Returns the id of the last mutation that the replica has finished with all before; "" for none."""
     return keeper.get(replica.mutation_pointer)[0].decode()
 
 
@@ -252,8 +259,11 @@ def advance_mutation_pointer(
     finished: str,
     parts_to_come: Callable[[], Sequence[PartName]],
 ) -> str:
-    """What ``finished`` (the pointer as it is) becomes. ``parts_to_come`` pulls the log, and says what is active here
-    or is to come; it is asked when the numbers being committed have been read."""
+    """Advances the replica's pointer from ``finished`` as far as possible, and returns it.
+
+    ``parts_to_come`` pulls the log, and lists the parts that are active here or to come. It is called after the numbers
+    being committed have been read.
+    """
     waiting = known.current
     committing = known.committing(keeper, waiting.last_numbers(finished))
     pointer = waiting.finished_up_to(finished, committing, parts_to_come())
@@ -263,7 +273,7 @@ def advance_mutation_pointer(
 
 
 def read_mutation_pointers(keeper: Keeper, table: TablePaths) -> dict[str, str]:
-    """The mutation pointer of every active replica, by its name."""
+    """Returns the mutation pointer of every active replica, by its name."""
     names = keeper.children(table.replicas)
     replicas = [table.replica(name) for name in names]
     active = keeper.exists_many([replica.is_active for replica in replicas])
@@ -276,8 +286,10 @@ def read_mutation_pointers(keeper: Keeper, table: TablePaths) -> dict[str, str]:
 
 
 def delete_finished_mutations(keeper: Keeper, table: TablePaths, keep: int) -> int:
-    """Removes those that all replicas are done with, but for the last ``keep``; returns how many. A lost replica counts
-    when it is active: it may be carrying out what it has copied from another."""
+    """Deletes the mutations that all replicas have finished, except the last ``keep``. Returns how many.
+
+    A lost replica counts if it is active: it may be executing entries it has copied from another.
+    """
     ids = sorted(map(parse_mutation_id, keeper.children(table.mutations)))
     if len(ids) <= keep:
         return 0

@@ -1,14 +1,16 @@
-"""The mutations of a table, and what they ask of its parts. Pure: it decides, and reads nothing.
+"""The mutations of a table, and which parts they still have to change. No I/O.
 
-A mutation has a block number in every partition that it is about (:mod:`coordination.merges_mutations.mutation_nodes`
-takes them). It changes the rows of blocks with lower numbers, and no others; so of every part it follows from its name
-whether the mutation has been applied to it (``PartName.data_version``). Ids and numbers grow together: whoever knows of
-a mutation knows, or knew, of all that have lower numbers.
+A mutation has a block number in every partition that it changes (:mod:`coordination.merges_mutations.mutation_nodes`
+takes them). It changes the rows of blocks with lower numbers, and no others. So a part's name tells whether the
+mutation has been applied to it (``PartName.data_version``). Ids and numbers grow together: a replica that knows a
+mutation knows, or knew, all with lower numbers.
 
 Invariants:
-- Parts of which one lacks a mutation that the other has, or was inserted behind, are never merged (:meth:`version`).
-- What has been finished stays so: no block below a mutation's number comes any more once none is being committed. Only
-  the loss of a mutated part undoes it: an older version of the part is there again (:meth:`finished_before_loss`).
+
+- Two parts are never merged if a mutation applies to one of them only (:meth:`MutationSet.version`).
+- A finished mutation stays finished: once no block below its number is being committed, none comes any more. Only the
+  loss of a mutated part undoes it, when an older version of the part is restored
+  (:meth:`MutationSet.finished_before_loss`).
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class MutationEntry:
-    """The content of a mutation's node. ``mutation_id`` is the number in the node's name, as text; ``text`` what is to
-    be done (``sql.mutations.mutation``)."""
+    """The content of a mutation's node. ``mutation_id`` is the number in the node's name, as text.
+
+    ``text`` holds the commands (``sql.mutations.mutation``).
+    """
 
     mutation_id: str
     create_time: float
@@ -37,9 +41,10 @@ class MutationEntry:
     numbers: Mapping[str, int]
     """Partition → its block number there."""
     metadata_version: int = 0
-    """Of the definition that the commands were checked against."""
+    """Version of the definition that the commands were checked against."""
 
     def to_bytes(self) -> bytes:
+        """Returns the node's content as JSON."""
         document = {
             "version": FORMAT_VERSION,
             "create_time": self.create_time,
@@ -52,6 +57,7 @@ class MutationEntry:
 
     @classmethod
     def parse(cls, mutation_id: str, data: bytes) -> MutationEntry:
+        """Parses a mutation's node. Raises ``CorruptionError``."""
         try:
             document = json.loads(data)
             if document["version"] != FORMAT_VERSION:
@@ -68,18 +74,22 @@ class MutationEntry:
             raise CorruptionError(f"Cannot read mutation {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
 
     def must_change(self, part: PartName) -> bool:
-        """Whether rows of the part are to be changed by it, and have not been."""
+        """Tells whether the mutation applies to the part and has not been applied yet."""
         return part.data_version < self.numbers.get(part.partition_id, 0)
 
-    def parts_to_do(self, parts: Iterable[PartName]) -> list[PartName]:
+    def parts_to_change(self, parts: Iterable[PartName]) -> list[PartName]:
+        """Lists the parts that it must still change."""
         return [part for part in parts if self.must_change(part)]
 
     def is_ahead_of_any(self, oldest: Mapping[str, int]) -> bool:
-        """``oldest``: partition → the least version of data that a part there has (:func:`oldest_versions`)."""
+        """Tells whether any part must still be changed.
+
+        ``oldest``: partition → the least data version of its parts (:func:`oldest_versions`).
+        """
         return any(version < self.numbers.get(partition_id, 0) for partition_id, version in oldest.items())
 
     def waits_for_blocks(self, committing: Mapping[str, Sequence[int]]) -> bool:
-        """Whether a block that it has to change may still come."""
+        """Tells whether a block that it must change may still be committed."""
         return any(
             number < own for partition_id, own in self.numbers.items() for number in committing.get(partition_id, ())
         )
@@ -87,7 +97,7 @@ class MutationEntry:
 
 @dataclass(frozen=True)
 class MutationSet:
-    """Those that are there, in the order of their ids."""
+    """The existing mutations, in the order of their ids."""
 
     mutations: tuple[MutationEntry, ...] = ()
 
@@ -97,7 +107,7 @@ class MutationSet:
 
     @cached_property
     def _by_partition(self) -> dict[str, tuple[list[int], list[MutationEntry]]]:
-        """The numbers, and whose they are."""
+        """The numbers and their mutations, by partition."""
         found: dict[str, tuple[list[int], list[MutationEntry]]] = {}
         for mutation in self.mutations:
             for partition_id, number in mutation.numbers.items():
@@ -107,31 +117,39 @@ class MutationSet:
         return found
 
     def get(self, mutation_id: str) -> MutationEntry | None:
+        """Returns the mutation of this id, or ``None``."""
         return self._by_id.get(mutation_id)
 
     def version(self, part: PartName) -> int:
-        """The number of the last mutation that the part's rows have been through, or come behind. Parts of different
-        ones must not be merged."""
+        """Returns the number of the last mutation that the part's rows went through or were inserted after.
+
+        Parts of different versions must not be merged.
+        """
         numbers, _ = self._by_partition.get(part.partition_id, ([], []))
         index = bisect_right(numbers, part.data_version)
         return numbers[index - 1] if index else 0
 
     def next_mutations(self, part: PartName, metadata_version: int, at_most: int) -> list[MutationEntry]:
-        """What is to be applied to the part now, in one go and in this order. A mutation that was checked against a
-        later definition than ``metadata_version`` waits until it is known here, and those behind it wait too."""
+        """Returns the mutations to apply to the part now, in one pass and in this order.
+
+        A mutation that was checked against a later definition than ``metadata_version`` waits until that is known here,
+        and those behind it wait too.
+        """
         numbers, owners = self._by_partition.get(part.partition_id, ([], []))
         ahead = owners[bisect_right(numbers, part.data_version) :][:at_most]
         known = next((i for i, m in enumerate(ahead) if m.metadata_version > metadata_version), len(ahead))
         return ahead[:known]
 
     def between(self, source: PartName, result: PartName) -> list[MutationEntry]:
-        """Those that are there of what makes ``result`` of ``source``."""
+        """Lists the existing mutations that lead from ``source`` to ``result``."""
         numbers, owners = self._by_partition.get(source.partition_id, ([], []))
         return owners[bisect_right(numbers, source.data_version) : bisect_right(numbers, result.data_version)]
 
     def is_forgotten_between(self, source: PartName, result: PartName) -> bool:
-        """Whether mutations that made ``result`` of ``source`` are gone, or may be. Old ones go first, so the one
-        before the first that is there tells."""
+        """Tells whether mutations between ``source`` and ``result`` are removed, or may be.
+
+        The oldest are removed first, so it is enough that the one before the first existing one exists.
+        """
         if result.data_version <= source.data_version:
             return False
         there = self.between(source, result)
@@ -141,7 +159,7 @@ class MutationSet:
         return before >= 0 and self.get(f"{before:010d}") is None
 
     def finished_before_loss(self, finished: str, parts: Sequence[PartName]) -> str:
-        """``finished``, or the last mutation before the first one that some part lacks again."""
+        """Returns ``finished``, or the last mutation before the first one that some part lacks again."""
         done, oldest = "", oldest_versions(parts)
         for mutation in self.mutations:
             if mutation.mutation_id > finished:
@@ -152,18 +170,18 @@ class MutationSet:
         return finished
 
     def last_numbers(self, finished: str) -> dict[str, int]:
-        """Where mutations behind ``finished`` have something to do: the number of the last of them."""
+        """Returns by partition the number of its last mutation behind ``finished``."""
         return {p: number for mutation in self.unfinished(finished) for p, number in mutation.numbers.items()}
 
     def unfinished(self, finished: str) -> list[MutationEntry]:
-        """Behind ``finished``, the last that this replica is done with ("" for none)."""
+        """Lists the mutations behind ``finished``, the last finished one ("" for none)."""
         return [mutation for mutation in self.mutations if mutation.mutation_id > finished]
 
     def finished_up_to(self, finished: str, committing: Mapping[str, Sequence[int]], parts: Sequence[PartName]) -> str:
-        """``finished``, or a later one: the last before one that still waits for blocks or has parts to change.
+        """Returns ``finished`` or a later id, up to the first that waits for blocks or has parts to change.
 
-        ``committing`` must have been read before the log was pulled to which ``parts`` are true: all that are active
-        here, or are to come.
+        ``committing`` must have been read before the log was pulled. ``parts``: all parts that are active here or to
+        come after that pull.
         """
         oldest = oldest_versions(parts)
         for mutation in self.unfinished(finished):
@@ -174,7 +192,7 @@ class MutationSet:
 
 
 def oldest_versions(parts: Iterable[PartName]) -> dict[str, int]:
-    """Partition → the least version of data among its parts."""
+    """Returns by partition the least data version of its parts."""
     oldest: dict[str, int] = {}
     for part in parts:
         oldest[part.partition_id] = min(part.data_version, oldest.get(part.partition_id, part.data_version))
@@ -182,14 +200,14 @@ def oldest_versions(parts: Iterable[PartName]) -> dict[str, int]:
 
 
 def mutated_part_name(source: PartName, mutations: Sequence[MutationEntry]) -> PartName:
-    """``mutations`` in the order of their numbers, at least one."""
+    """Returns the name of the result. ``mutations`` are in the order of their numbers, at least one."""
     number = mutations[-1].numbers[source.partition_id]
     assert number > source.data_version
     return PartName(source.partition_id, source.min_block, source.max_block, source.level, number)
 
 
 def select_removable_mutations(ids: Sequence[str], pointers: Iterable[str], keep: int) -> list[str]:
-    """Those that every replica whose pointer is given is done with, but for the last ``keep``."""
+    """Selects the ids that every replica of the pointers has finished, except the last ``keep``."""
     everywhere = min(pointers, default="")
     finished = [id_ for id_ in ids if id_ <= everywhere]
     return finished[: max(0, len(finished) - keep)]

@@ -1,1 +1,1 @@
-"""The znodes of a table: their paths, and what a replica says of itself in them."""
+"""The znodes of a table: their paths, their contents, and which replica is active."""

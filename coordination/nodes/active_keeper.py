@@ -1,8 +1,8 @@
-"""A keeper that writes only while an activation holds: what a replica does on its own behalf goes through it.
+"""A keeper that writes only while an activation holds. A replica makes its own changes through it.
 
 Every write becomes a multi that also checks the activation (``is_active`` and the version of ``host``). So a server
-whose replica was taken over by another, or activated anew, changes nothing in ZooKeeper any more, however long ago it
-began: no part is committed, nothing pulled, assigned, dropped or cleaned up. Reads pass as they are.
+whose replica was taken over or activated again changes nothing in ZooKeeper any more: it commits no part, and pulls,
+assigns, drops or cleans up nothing. Reads pass unchanged.
 
 An activation also ends with its session. A ZooKeeper that was put back to an older snapshot may hold ``is_active`` and
 ``host`` as they were, so the nodes alone do not prove that this session made them.
@@ -32,7 +32,7 @@ from parts.common.errors import UnavailableError
 
 
 class ActivationEnded(KeeperError):
-    """The write had no effect, and no later one of this activation will have any."""
+    """The activation is over: this write had no effect, and no later one will have any."""
 
     def __init__(self, activation: Activation) -> None:
         UnavailableError.__init__(
@@ -48,7 +48,10 @@ class ActivationEnded(KeeperError):
 
 
 class ActiveKeeper:
-    """Implements the ``Keeper`` protocol on another. ``on_over`` is called whenever a write meets the end."""
+    """A ``Keeper`` on top of another one that writes only while the activation holds.
+
+    ``on_over`` is called whenever a write finds that the activation has ended.
+    """
 
     def __init__(self, keeper: Keeper, activation: Activation, on_over: Callable[[], None] = lambda: None) -> None:
         self._keeper = keeper
@@ -98,7 +101,10 @@ class ActiveKeeper:
     # --- writes ------------------------------------------------------------------------------------------------
 
     def multi(self, ops: Sequence[Op]) -> list[str | Stat | None]:
-        """The checks stand last, so that the first operation that fails is told as the caller ordered them."""
+        """Carries out the operations and the activation's checks. Raises ``ActivationEnded``.
+
+        The checks stand last, so that an earlier operation of the caller fails first.
+        """
         if not ops:
             return []
         if self._keeper.session_id not in (0, self._activation.session_id):

@@ -1,9 +1,9 @@
-"""Removes what is left of a dropped table or replica, and never what somebody makes anew in its place.
+"""Remove the nodes of a dropped table or replica, but never one that was created again in its place.
 
-What is dropped loses its *guard* first (a table its ``replicas``, a replica its ``host``), so nobody uses it any more.
-Who sweeps then holds the ephemeral node ``dropped`` under the root, made only while the guard is missing; every
-deletion expects that node, so that a sweeper whose session ended, or who was overtaken, stops. Whoever wants to make
-the thing anew sweeps first, and waits for another sweeper.
+A drop first deletes a *guard* (a table's ``replicas``, a replica's ``host``), so nobody uses the nodes any more. The
+session that removes the rest then holds the ephemeral node ``dropped`` under the root, which is created only while the
+guard is missing. Every deletion checks that node, so a session that ended or was overtaken stops. Whoever wants to
+create the table or replica again removes the old nodes first, or waits for the session that does.
 """
 
 from __future__ import annotations
@@ -30,13 +30,19 @@ _ATTEMPTS = 20
 
 
 class RemovalOutcome(Enum):
+    """The result of removing dropped nodes."""
+
     GONE = "nothing is left of it"
     ALIVE = "somebody has made it anew"
     BUSY = "another session sweeps it"
 
 
 def remove_dropped_nodes(keeper: Keeper, root: str, guard: str, lock: str) -> RemovalOutcome:
-    """Deletes ``root`` and all below it unless ``guard`` exists. Repeatable; ``lock`` lies directly under ``root``."""
+    """Deletes ``root`` and all below it unless ``guard`` exists. Repeatable.
+
+    ``lock`` is the path of the ephemeral node, directly under ``root``. Raises ``ConflictError`` after too many
+    attempts.
+    """
     for _ in range(_ATTEMPTS):
         try:
             outcome = _claim(keeper, guard, lock)
@@ -55,7 +61,7 @@ def remove_dropped_nodes(keeper: Keeper, root: str, guard: str, lock: str) -> Re
 
 
 def _claim(keeper: Keeper, guard: str, lock: str) -> RemovalOutcome | None:
-    """``None``: this session sweeps."""
+    """Creates the lock. Returns ``None`` if this session holds it now, otherwise the outcome."""
     try:
         keeper.multi([*check_not_exists(guard), Create(lock, ephemeral=True)])
     except MultiFailed as error:
@@ -73,7 +79,7 @@ def _claim(keeper: Keeper, guard: str, lock: str) -> RemovalOutcome | None:
 
 
 def _levels(keeper: Keeper, root: str, lock: str) -> list[list[str]]:
-    """What lies below ``root``, by depth."""
+    """Lists the paths below ``root`` by depth, without ``lock``."""
     levels: list[list[str]] = []
     level = [root]
     while level:

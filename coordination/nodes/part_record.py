@@ -1,7 +1,7 @@
-"""The content of ``parts/<part>`` under a replica: what a holder says about its part.
+"""The content of ``parts/<part>`` below a replica: what the replica states about its part.
 
 JSON: ``{"version":1,"hash":…,"rows":…,"bytes":…,"columns":…}``. ``hash`` is the part's content hash, equal on all
-replicas whatever the compression; ``size_bytes`` is the uncompressed size, which is equal too.
+replicas whatever the compression. ``bytes`` is the uncompressed size, which is equal too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class PartRecord:
+    """The hash, row count and uncompressed size of a replica's part."""
+
     content_hash: str
     rows: int
     size_bytes: int
@@ -23,6 +25,7 @@ class PartRecord:
     """The part's columns as text, "" when they are the table's."""
 
     def to_bytes(self) -> bytes:
+        """Returns the record as JSON."""
         document = {"version": FORMAT_VERSION, "hash": self.content_hash, "rows": self.rows, "bytes": self.size_bytes}
         if self.columns:
             document["columns"] = self.columns
@@ -30,6 +33,7 @@ class PartRecord:
 
     @classmethod
     def parse(cls, data: bytes) -> PartRecord:
+        """Parses a record. Raises ``CorruptionError`` for an unknown version or format."""
         try:
             document = json.loads(data)
             if document["version"] != FORMAT_VERSION:

@@ -1,12 +1,15 @@
 """Every znode path of a table, built and parsed here and nowhere else.
 
-::
+The nodes of a table::
 
     <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
            replicas/<name>/…
+
+The nodes of a replica::
+
     replicas/<name>/host identity is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
            metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
 
@@ -25,7 +28,7 @@ _SEQUENTIAL = re.compile(r"(log|queue|block|mutation)-(\d{10})\Z")
 
 
 def parse_sequence_number(name: str) -> int:
-    """The N of ``log-N``, ``queue-N``, ``block-N`` or ``mutation-N`` (a name or a whole path)."""
+    """Returns the N of ``log-N``, ``queue-N``, ``block-N`` or ``mutation-N`` (a name or a whole path)."""
     match = _SEQUENTIAL.search(name)
     if match is None:
         raise ValueError(f"not a sequential node: {name!r}")
@@ -38,7 +41,10 @@ def log_entry_name(index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TablePaths:
-    """``root`` is the table's ZooKeeper path with macros substituted, e.g. ``/clickhouse/tables/01-02/hits``."""
+    """The paths of a table's nodes.
+
+    ``root`` is the table's ZooKeeper path with macros substituted, e.g. ``/clickhouse/tables/01-02/hits``.
+    """
 
     root: str
 
@@ -57,13 +63,15 @@ class TablePaths:
 
     @property
     def log(self) -> str:
-        """The log that all replicas follow. Its version moves when merges, drops, failed quorums or lost
-        parts are logged."""
+        """The log that all replicas follow.
+
+        Its version changes when merges, drops, failed quorums or lost parts are logged.
+        """
         return f"{self.root}/log"
 
     @property
     def log_prefix(self) -> str:
-        """What a sequential create of a log entry takes."""
+        """The path for a sequential create of a log entry."""
         return f"{self.root}/log/log-"
 
     def log_entry(self, index: int) -> str:
@@ -85,8 +93,10 @@ class TablePaths:
         return f"{self.root}/block_numbers"
 
     def partition(self, partition_id: str, first: int = 0) -> str:
-        """Parent of a partition's block counter, which begins with ``first`` (``partition_nodes``). Its version guards
-        the partition's block ids (``block_ids``)."""
+        """Returns the node that counts a partition's block numbers from ``first`` on (``partition_nodes``).
+
+        Its version guards the partition's block ids (``block_ids``).
+        """
         return f"{self.root}/block_numbers/{partition_id}" + (f"_{first}" if first else "")
 
     @property
@@ -111,7 +121,7 @@ class TablePaths:
         return f"{self.root}/quorum/failed_parts"
 
     def quorum_failed_part(self, part: str) -> str:
-        """One of them: each replica that has it takes it back."""
+        """A part whose quorum was given up. Each replica that holds the part detaches it."""
         return f"{self.root}/quorum/failed_parts/{part}"
 
     @property
@@ -120,7 +130,7 @@ class TablePaths:
         return f"{self.root}/quorum/parallel"
 
     def quorum_parallel_part(self, part: str) -> str:
-        """One of them, with the replicas that have it."""
+        """A part that waits for its quorum, with the replicas that have it."""
         return f"{self.root}/quorum/parallel/{part}"
 
     @property
@@ -130,7 +140,7 @@ class TablePaths:
 
     @property
     def mutation_prefix(self) -> str:
-        """What a sequential create of a mutation takes."""
+        """The path for a sequential create of a mutation."""
         return f"{self.root}/mutations/mutation-"
 
     def mutation(self, mutation_id: str) -> str:
@@ -142,17 +152,17 @@ class TablePaths:
 
     @property
     def alter_partition_version(self) -> str:
-        """Made because ClickHouse has it; nothing reads it."""
+        """A node that ClickHouse has too; nothing reads it."""
         return f"{self.root}/alter_partition_version"
 
     @property
     def lost_part_count(self) -> str:
-        """Made because ClickHouse has it; nothing reads it."""
+        """A node that ClickHouse has too; nothing reads it."""
         return f"{self.root}/lost_part_count"
 
     @property
     def scans(self) -> str:
-        """What executions of distributed scans read (``scan_records``)."""
+        """The parent of the records of distributed scans (``scan_records``)."""
         return f"{self.root}/scans"
 
     def scan(self, name: str) -> str:
@@ -161,7 +171,7 @@ class TablePaths:
 
     @property
     def dropped_blocks(self) -> str:
-        """What drops took away (``dropped_blocks``)."""
+        """The parent of the block numbers up to which partitions were dropped (``dropped_blocks``)."""
         return f"{self.root}/dropped_blocks"
 
     def dropped_block(self, partition_id: str) -> str:
@@ -170,16 +180,16 @@ class TablePaths:
 
     @property
     def lost_blocks(self) -> str:
-        """Parts that were given up with their rows (``dropped_blocks``)."""
+        """The parent of the names of parts that were lost with their rows (``dropped_blocks``)."""
         return f"{self.root}/lost_blocks"
 
     def lost_block(self, part: str) -> str:
-        """One of them."""
+        """A part that was lost with its rows."""
         return f"{self.root}/lost_blocks/{part}"
 
     @property
     def transactions(self) -> str:
-        """Staged parts, and what became of them (``transactions``)."""
+        """The parent of transactions: their staged parts and outcomes (``transaction_nodes``)."""
         return f"{self.root}/transactions"
 
     def transaction(self, name: str) -> str:
@@ -192,31 +202,36 @@ class TablePaths:
 
     @property
     def open_transactions(self) -> str:
-        """Those that are not decided; the version of each counts the INSERTs into it (``transactions``)."""
+        """The parent of undecided transactions.
+
+        The version of each node counts the INSERTs into the transaction (``transaction_nodes``).
+        """
         return f"{self.root}/open_transactions"
 
     def open_transaction(self, name: str) -> str:
-        """One of them."""
+        """One undecided transaction."""
         return f"{self.root}/open_transactions/{name}"
 
     @property
     def applications(self) -> str:
-        """The last version that each application committed (``transactions``)."""
+        """The parent of the last version that each application committed (``application_versions``)."""
         return f"{self.root}/applications"
 
     def application(self, name: str) -> str:
-        """One of them."""
+        """The last version that one application committed."""
         return f"{self.root}/applications/{name}"
 
     @property
     def dropped(self) -> str:
-        """Ephemeral: held by the session that sweeps a dropped table."""
+        """An ephemeral node, held by the session that removes a dropped table."""
         return f"{self.root}/dropped"
 
     @property
     def restored(self) -> str:
-        """There if SYSTEM RESTORE REPLICA made the table (``recovery.restore_replica``), until a replica is
-        forgotten."""
+        """A node that exists if SYSTEM RESTORE REPLICA created the table (``recovery.restore_replica``).
+
+        It is removed when a replica is forgotten.
+        """
         return f"{self.root}/restored"
 
     @property
@@ -228,14 +243,14 @@ class TablePaths:
         return ReplicaPaths(self, name)
 
     @property
-    def parents(self) -> str:
-        """The path above the table's root, ``"/"`` if it lies at the top."""
+    def parent(self) -> str:
+        """The path above the table's root; ``"/"`` if the root is at the top."""
         return self.root.rpartition("/")[0] or "/"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPaths:
-    """The nodes of one replica of a table."""
+    """The paths of the nodes of one replica of a table."""
 
     table: TablePaths
     name: str
@@ -259,7 +274,7 @@ class ReplicaPaths:
 
     @property
     def identity(self) -> str:
-        """Which data directory the replica's nodes belong to (``replica_activity``)."""
+        """The node that names the data directory the replica belongs to (``replica_activation``)."""
         return f"{self.root}/identity"
 
     @property
@@ -279,7 +294,7 @@ class ReplicaPaths:
 
     @property
     def queue_prefix(self) -> str:
-        """What a sequential create of a queue entry takes."""
+        """The path for a sequential create of a queue entry."""
         return f"{self.root}/queue/queue-"
 
     def queue_entry(self, name: str) -> str:
@@ -292,12 +307,12 @@ class ReplicaPaths:
         return f"{self.root}/parts"
 
     def part(self, part: str) -> str:
-        """One of them: its content hash, rows and bytes (``part_record``)."""
+        """One part of the replica: its content hash, rows and bytes (``part_record``)."""
         return f"{self.root}/parts/{part}"
 
     @property
     def dropped(self) -> str:
-        """Ephemeral: held by the session that sweeps a dropped replica."""
+        """An ephemeral node, held by the session that removes a dropped replica."""
         return f"{self.root}/dropped"
 
     @property
@@ -307,17 +322,17 @@ class ReplicaPaths:
 
     @property
     def flags(self) -> str:
-        """Wishes of operators."""
+        """Flags that operators set."""
         return f"{self.root}/flags"
 
     @property
     def force_restore_data(self) -> str:
-        """There: the next start repairs a suspicious difference from other replicas."""
+        """If it exists, the next start repairs a suspicious difference from other replicas."""
         return f"{self.root}/flags/force_restore_data"
 
     @property
     def restoring(self) -> str:
-        """While SYSTEM RESTORE REPLICA is under way (``recovery.restore_replica``)."""
+        """A flag that exists while SYSTEM RESTORE REPLICA is running (``recovery.restore_replica``)."""
         return f"{self.root}/flags/restoring"
 
     @property

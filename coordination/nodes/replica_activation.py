@@ -1,10 +1,10 @@
-"""Who is alive: a replica's ``is_active`` ephemeral node and its ``host`` addresses.
+"""Activate a replica: its ephemeral node ``is_active``, and its addresses and features in ``host``.
 
 Both are written in one multi, so ``host``'s version is an *activation epoch*: it grows by one at each activation and
 never otherwise. An operation that must not outlive the activation checks both nodes (``Activation.checks``).
 
-``is_active`` holds the identity of the server process's data (a random text kept with the data), which tells a former
-session of our own, whose node is about to vanish, from another server with the same replica name (253).
+``is_active`` holds the identity of the server process's data, a random text kept with the data. It distinguishes our
+own former session, whose node is about to vanish, from another server with the same replica name (253).
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from coordination.nodes.paths import ReplicaPaths, TablePaths
 from parts.common.errors import CorruptionError, UnavailableError, UserError
 
 FEATURE_REPLACE_RANGE = "exchange"
-"""The feature: entries of type REPLACE_RANGE are carried out."""
+"""The replica carries out entries of type REPLACE_RANGE."""
 FEATURE_DROP_PART = "parts"
-"""The feature: DROP_PART keeps its place before later merges, ATTACH_PART takes from ``detached/``."""
+"""DROP_PART is carried out before later merges, and ATTACH_PART takes parts from ``detached/``."""
 FEATURE_COLUMN_HISTORY = "alter"
-"""The feature: the columns in ZooKeeper may have a history, which parts are read by."""
+"""The columns in ZooKeeper may have a history, by which older parts are read."""
 FEATURE_TRANSACTION_QUORUM = "exchange quorum"
-"""The feature: the parts of a transaction may wait for a quorum together."""
+"""The parts of a transaction may wait for a quorum together."""
 FEATURE_SKIP_INDEXES = "indexes"
-"""The feature: beside the columns in ZooKeeper there may be skip indexes."""
+"""Skip indexes may be stored beside the columns in ZooKeeper."""
 FEATURE_MUTATE_PART = "mutate"
-"""The feature: entries of type MUTATE_PART are carried out, and drops take mutated parts too."""
+"""The replica carries out entries of type MUTATE_PART, and its drops take mutated parts too."""
 FEATURE_TTL = "ttl"
-"""The feature: beside the columns in ZooKeeper there may be TTL, and merges say at which time they apply it."""
+"""TTL may be stored beside the columns in ZooKeeper, and merges name the time at which they apply it."""
 FEATURE_CONSTRAINTS = "constraints"
-"""The feature: and constraints, which INSERTs are checked with."""
+"""Constraints may be stored beside the columns in ZooKeeper."""
 FEATURE_CHANGED_KEYS = "keys"
-"""The feature: and another sorting and sampling key."""
+"""A changed sorting or sampling key may be stored beside the columns in ZooKeeper."""
 FEATURE_TEXT_INDEXES = "text indexes"
-"""The feature: among the skip indexes some may be of type text."""
+"""Skip indexes may be of type text."""
 FEATURE_FORGET_PARTITION = "forget"
-"""The feature: a partition's node may have another name than the partition (``partition_nodes``)."""
+"""A partition's node may have another name than the partition (``partition_nodes``)."""
 FEATURE_OPTIMIZE_CLEANUP = "cleanup"
-"""The feature: a merge may take deleted rows away (OPTIMIZE … CLEANUP)."""
-VIEWS = "views"
-"""The feature: a block's id may say which materialized views miss the block (``block_views``)."""
+"""A merge may remove rows marked as deleted (OPTIMIZE … CLEANUP)."""
+FEATURE_VIEWS = "views"
+"""A block's id may name the materialized views that miss the block (``block_views``)."""
 FEATURES = (
     FEATURE_REPLACE_RANGE,
     FEATURE_DROP_PART,
@@ -72,14 +72,17 @@ FEATURES = (
     FEATURE_TEXT_INDEXES,
     FEATURE_FORGET_PARTITION,
     FEATURE_OPTIMIZE_CLEANUP,
-    VIEWS,
+    FEATURE_VIEWS,
 )
-"""What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
+"""The features of this version that an older one may lack. Nothing is logged that a replica cannot carry out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAddress:
-    """Where a replica is reached: other replicas on ``interserver_port``, clients on ``http_port``."""
+    """The addresses and features of a replica.
+
+    Other replicas connect to ``interserver_port``, clients to ``http_port``.
+    """
 
     host: str
     interserver_port: int
@@ -89,10 +92,12 @@ class ReplicaAddress:
 
     @property
     def interserver_url(self) -> str:
+        """The URL for other replicas."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.interserver_port}"
 
     def to_bytes(self) -> bytes:
+        """Returns the content of ``host`` as JSON."""
         document = {
             "version": 1,
             "host": self.host,
@@ -105,6 +110,7 @@ class ReplicaAddress:
 
     @classmethod
     def parse(cls, data: bytes) -> ReplicaAddress:
+        """Parses the content of ``host``. Raises ``CorruptionError``."""
         try:
             document = json.loads(data)
             return cls(
@@ -120,7 +126,7 @@ class ReplicaAddress:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Proof of being active: the session and the epoch."""
+    """Proof that a session activated a replica: the session and the versions of its two nodes."""
 
     replica: ReplicaPaths
     session_id: int
@@ -129,14 +135,14 @@ class Activation:
 
     @property
     def checks(self) -> tuple[Op, ...]:
-        """Fail a multi once this activation is over."""
+        """Operations that fail a multi once this activation is over."""
         return (
             Check(self.replica.is_active, self.is_active_version),
             Check(self.replica.host, self.host_version),
         )
 
     def holds(self, is_active: Stat | None, host: Stat | None) -> bool:
-        """Whether this activation goes on, by the stats of the two nodes."""
+        """Returns whether the stats of the two nodes are still those of this activation."""
         return (
             is_active is not None
             and host is not None
@@ -158,13 +164,13 @@ def activate(
     wait: Callable[[threading.Event, float], object],
     takes_over: bool = False,
 ) -> Activation:
-    """Makes the replica active. Repeating it in one session is fine.
+    """Makes the replica active. Can be repeated in one session.
 
-    ``takes_over``: a former session of the same identity is certainly over (its process held a lock on the data that
-    this one holds now), so its node is removed instead of waited for.
+    ``takes_over``: a former session of the same identity is certainly over, because this process now holds the lock on
+    the data. Its node is then removed instead of waited for.
 
-    Raises ``UserError`` 253 when another server is active under this name, ``UnavailableError`` when our own former
-    session does not end within ``wait_seconds``, 225 when the replica's nodes are gone.
+    Raises ``UserError`` 253 when another server is active under this name. Raises ``UnavailableError`` when our own
+    former session does not end within ``wait_seconds``, 225 when the replica's nodes are missing.
     """
     deadline = clock() + wait_seconds
     while True:
@@ -191,7 +197,7 @@ def activate(
         if mine is not None:
             return mine
         if takes_over and clock() < deadline:
-            remove_former(keeper, replica, identity)
+            end_former_activation(keeper, replica, identity)
             continue
         if not _wait_gone(keeper, replica.is_active, deadline, clock, wait, is_stopping):
             raise UnavailableError(
@@ -201,7 +207,10 @@ def activate(
 
 
 def _own_activation(keeper: Keeper, replica: ReplicaPaths, identity: str, address: ReplicaAddress) -> Activation | None:
-    """Ours if this session made it (its answer was lost). ``None``: our former session's, or gone. Raises 253."""
+    """Returns the activation that this session made although its answer was lost.
+
+    ``None``: the node is gone or belongs to our former session. Raises 253 if another server holds it.
+    """
     keeper.sync(replica.root)
     try:
         data, stat = keeper.get(replica.is_active)
@@ -221,10 +230,10 @@ def _own_activation(keeper: Keeper, replica: ReplicaPaths, identity: str, addres
     )
 
 
-def remove_former(keeper: Keeper, replica: ReplicaPaths, identity: str) -> None:
+def end_former_activation(keeper: Keeper, replica: ReplicaPaths, identity: str) -> None:
     """Ends the activation of a former session of the same identity, which must certainly be over.
 
-    It never ends another server's: the version fails if somebody made the node anew meanwhile.
+    It never ends another server's activation: the expected version fails if the node was made anew meanwhile.
     """
     try:
         data, stat = keeper.get(replica.is_active)
@@ -261,7 +270,7 @@ def _wait_gone(
 
 
 def deactivate(keeper: Keeper, activation: Activation) -> None:
-    """Gives the name up at a graceful stop; best effort, the session's end does it too."""
+    """Ends the activation at a graceful stop. Ignores errors: the session's end does the same."""
     try:
         stat = keeper.exists(activation.replica.is_active)
         if stat is not None and stat.ephemeral_owner == keeper.session_id:
@@ -277,21 +286,21 @@ def is_still_active(keeper: Keeper, activation: Activation) -> bool:
 
 
 def list_registered_replicas(keeper: Keeper, table: TablePaths) -> list[str]:
-    """The replicas but for those whose drop was cut short: these have no ``host``, and perhaps no list of parts."""
+    """Lists the replicas, without those whose drop was interrupted: they lack ``host``, perhaps more."""
     names = keeper.children(table.replicas)
     hosts = keeper.exists_many([table.replica(name).host for name in names])
     return [name for name, host in zip(names, hosts, strict=True) if host is not None]
 
 
 def read_replica_activity(keeper: Keeper, table: TablePaths) -> dict[str, bool]:
-    """Every replica of the table, and whether it is active now."""
+    """Returns every replica of the table and whether it is active now."""
     names = keeper.children(table.replicas)
     stats = keeper.exists_many([table.replica(name).is_active for name in names])
     return {name: stat is not None for name, stat in zip(names, stats, strict=True)}
 
 
 def read_addresses(keeper: Keeper, table: TablePaths, names: list[str]) -> dict[str, ReplicaAddress]:
-    """Addresses of those replicas that have one; an unreadable one is left out."""
+    """Returns the addresses of those replicas that have one. Leaves out unreadable ones."""
     found: dict[str, ReplicaAddress] = {}
     for name, answer in zip(names, keeper.get_many([table.replica(n).host for n in names]), strict=True):
         if answer is not None and answer[0]:
@@ -303,7 +312,7 @@ def read_addresses(keeper: Keeper, table: TablePaths, names: list[str]) -> dict[
 
 
 def find_part_holders(keeper: Keeper, table: TablePaths, part: str, *, excluding: str = "") -> list[str]:
-    """Active replicas whose list has exactly this part."""
+    """Lists the active replicas that have exactly this part."""
     names = [name for name in keeper.children(table.replicas) if name != excluding]
     stats = keeper.exists_many(
         [path for n in names for path in (table.replica(n).is_active, table.replica(n).part(part))]
@@ -311,8 +320,11 @@ def find_part_holders(keeper: Keeper, table: TablePaths, part: str, *, excluding
     return [name for i, name in enumerate(names) if stats[2 * i] is not None and stats[2 * i + 1] is not None]
 
 
-def replica_without(keeper: Keeper, table: TablePaths, feature: str) -> str | None:
-    """The name of a replica whose version lacks the feature. One that never ran is taken for a new one."""
+def find_replica_without(keeper: Keeper, table: TablePaths, feature: str) -> str | None:
+    """Returns the name of a replica that lacks the feature, or ``None``.
+
+    A replica that never ran counts as a new version.
+    """
     names = keeper.children(table.replicas)
     for name, answer in zip(names, keeper.get_many([table.replica(name).host for name in names]), strict=True):
         if answer is not None and answer[0] and feature not in ReplicaAddress.parse(answer[0]).features:
@@ -321,8 +333,8 @@ def replica_without(keeper: Keeper, table: TablePaths, feature: str) -> str | No
 
 
 def require_feature(keeper: Keeper, table: TablePaths, feature: str, what: str) -> None:
-    """Raises ``UserError`` 48 naming a replica whose version lacks it."""
-    if (name := replica_without(keeper, table, feature)) is not None:
+    """Raises ``UserError`` 48 (NOT_IMPLEMENTED) naming a replica that lacks the feature."""
+    if (name := find_replica_without(keeper, table, feature)) is not None:
         raise UserError(
             "NOT_IMPLEMENTED",
             f"{what} is not possible yet: replica {name!r} runs a version that does not know it. Upgrade it, or "

@@ -1,4 +1,4 @@
-"""How far each replica of a table has come: read together, so that one decision sees all of them."""
+"""How far each replica of a table has followed the log, read together for one decision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coordination.nodes.paths import TablePaths
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPosition:
-    """What the decision knows of a replica. ``pointer`` is ``None`` before its first clone."""
+    """A replica's log pointer and state. ``pointer`` is ``None`` before its first clone."""
 
     name: str
     pointer: int | None
@@ -20,11 +20,15 @@ class ReplicaPosition:
 
     @property
     def holds_log(self) -> bool:
+        """Whether the log must keep the entries that this replica has not copied yet."""
         return self.pointer is not None and (self.is_active or not self.is_lost)
 
 
 def read_replica_positions(keeper: Keeper, table: TablePaths) -> list[ReplicaPosition]:
-    """Host versions are read first: a replica that comes alive later fails the check on its version."""
+    """Reads the position of every registered replica.
+
+    Host versions are read first. So a replica that becomes active later fails a check of its version.
+    """
     names = keeper.children(table.replicas)
     hosts = keeper.exists_many([table.replica(name).host for name in names])
     active = keeper.exists_many([table.replica(name).is_active for name in names])

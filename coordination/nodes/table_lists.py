@@ -1,7 +1,7 @@
-"""The lists below a table's root that are made when something first stands in them.
+"""Create the lists below a table's root that are made only when they get a first entry.
 
-A table that was created by an older version has none of them. Whoever needs one makes it only while the table is there:
-the nodes of a table may be deleted while its servers run, and half a table would stand in the way of a new one.
+A table created by an older version has none of them. A list is created only while the table exists: the nodes of a
+table may be deleted while its servers run, and half a table would prevent creating a new one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from parts.common.errors import UserError
 _ATTEMPTS = 5
 
 
-def late_lists(table: TablePaths) -> list[str]:
-    """All of them."""
+def list_late_lists(table: TablePaths) -> list[str]:
+    """Returns the paths of all lists that are created late."""
     return [
         table.scans,
         table.transactions,
@@ -33,27 +33,27 @@ def late_lists(table: TablePaths) -> list[str]:
     ]
 
 
-def make_lists(keeper: Keeper, table: TablePaths, *lists: str) -> None:
-    """Makes those that are missing. A drop of the table begins with its ``replicas``: nothing is made after that.
+def create_lists(keeper: Keeper, table: TablePaths, *lists: str) -> None:
+    """Creates the missing lists. Raises 225 (NO_ZOOKEEPER) when the table does not exist.
 
-    Raises 225 (NO_ZOOKEEPER) when the table is not there.
+    A drop of the table begins with its ``replicas``: nothing is created after that.
     """
     for path in lists:
         for attempt in range(_ATTEMPTS):
             try:
                 keeper.multi([Check(table.replicas), Create(path)])
                 break
-            except KeeperConnectionLoss:  # asked once more, it says what became of it
+            except KeeperConnectionLoss:  # the next attempt finds out whether the node was created
                 if attempt == _ATTEMPTS - 1:
                     raise
             except MultiFailed as error:
                 if isinstance(error.cause, NodeExists):
                     break
                 if isinstance(error.cause, NoNode):
-                    raise metadata_missing(table) from error
+                    raise missing_metadata_error(table) from error
                 raise error.cause from error
 
 
-def metadata_missing(table: TablePaths) -> UserError:
-    """225 (NO_ZOOKEEPER)."""
+def missing_metadata_error(table: TablePaths) -> UserError:
+    """Returns the error 225 (NO_ZOOKEEPER)."""
     return UserError("NO_ZOOKEEPER", f"The table's metadata is missing in ZooKeeper: {table.root}")

@@ -1,1 +1,1 @@
-"""What SELECTs, streams and scans ask of ZooKeeper."""
+"""ZooKeeper's part in SELECTs with sequential consistency, in streams and in distributed scans."""

@@ -1,12 +1,13 @@
-"""Which parts one execution of a distributed scan reads: agreed on once, for all replicas and all of its tasks.
+"""Records of the parts that a distributed scan reads, the same for all replicas and tasks.
 
-The tasks of a job read at several times from several replicas, and some of them again. They must all see one state of
-the table. Whoever opens the execution first leaves ``scans/<name>`` with what it saw; everybody else reads that.
+The tasks of a job read at different times from different replicas, and some of them again. They must all see one state
+of the table. The first to open the execution writes ``scans/<name>`` with the parts it saw; all others read that.
 
 Invariants
+
 - A record never changes: the first one stays.
-- A record is removed after a day without use, or after an hour where there are many. What comes later than that fails:
-  a repeated task finds no record and must not make one (``engine.scan.leases``).
+- A record is removed after a day without use, or after an hour if there are many. A later task fails: a repeated task
+  finds no record and must not make one (``engine.scan.leases``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import contextlib
 
 from coordination.keeper.interface import BadVersion, Keeper, KeeperConnectionLoss, NodeExists, NoNode
 from coordination.nodes.paths import TablePaths
-from coordination.nodes.table_lists import make_lists
+from coordination.nodes.table_lists import create_lists
 
 UNUSED_RECORD_SECONDS = 86_400.0
 UNUSED_RECORD_SECONDS_WHEN_MANY = 3_600.0
@@ -24,26 +25,30 @@ _ATTEMPTS = 5
 
 
 class KeeperScanRecords:
-    """Implements ``engine.tables.capabilities.scan_records.ScanRecords`` in ZooKeeper. Raises what the keeper does."""
+    """Implements ``ScanRecords`` (``engine.tables.capabilities.scan_records``) in ZooKeeper.
+
+    Raises the keeper's errors.
+    """
 
     def __init__(self, keeper: Keeper, table: TablePaths) -> None:
         self._keeper = keeper
         self._table = table
 
     def find(self, name: str) -> bytes | None:
-        """Also what another client of ZooKeeper has just written."""
+        """Returns the record, also if another client has just written it; ``None`` if there is none."""
         self._keeper.sync(self._table.root)
         answer = self._keeper.get_many([self._table.scan(name)])[0]
         return answer[0] if answer is not None else None
 
     def record(self, name: str, content: bytes) -> bytes:
+        """Writes the record if there is none. Returns the one that counts."""
         path = self._table.scan(name)
         for attempt in range(_ATTEMPTS):
             try:
                 self._keeper.create(path, content)
                 return content
             except NoNode:
-                make_lists(self._keeper, self._table, self._table.scans)
+                create_lists(self._keeper, self._table, self._table.scans)
             except KeeperConnectionLoss:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -52,13 +57,17 @@ class KeeperScanRecords:
         raise KeeperConnectionLoss(path)
 
     def touch(self, name: str) -> None:
+        """Marks the record as used."""
         path = self._table.scan(name)
         content, stat = self._keeper.get(path)
         self._keeper.set(path, content, stat.version)
 
 
 def delete_unused_scan_records(keeper: Keeper, table: TablePaths) -> int:
-    """How many were removed. Ages are measured against the record that was used last, on ZooKeeper's clock."""
+    """Deletes unused records and returns how many.
+
+    Ages are measured against the record that was used last, on ZooKeeper's clock.
+    """
     paths = [table.scan(name) for name in keeper.children_many([table.scans])[0] or ()]
     found = [(path, stat) for path, stat in zip(paths, keeper.exists_many(paths), strict=True) if stat is not None]
     newest_ms = max((stat.modified_ms for _, stat in found), default=0)

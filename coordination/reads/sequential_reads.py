@@ -1,11 +1,11 @@
-"""``select_sequential_consistency``: a read shows every part that was confirmed before it began, and no other.
+"""``select_sequential_consistency``: a read shows exactly the parts confirmed before it began.
 
-While a replica is active, what it must get moves in one direction:
+While a replica is active, the parts it must get move in one direction:
 
-    the log behind ``log_pointer`` → the queue → ZooKeeper's list of the replica's parts → the active parts on disk
+    the log behind ``log_pointer`` → the queue → ZooKeeper's list of the replica's parts → the active parts on disk.
 
 A pull takes the first step in one multi, the commit of a fetched part the second; an exchange makes its parts active
-before it removes its entry. Parts move back only at the start of a session. So a look reads, after a ``sync``:
+before it removes its entry. Parts move back only at the start of a session. So one attempt reads, after a ``sync``:
 
 1. ``log_pointer``, then the log behind it
 2. the queue, and then whether this activation still holds
@@ -14,13 +14,13 @@ before it removes its entry. Parts move back only at the start of a session. So 
 
 **Every confirmed part is seen.** It is always in at least one of the places, and what leaves a place enters one that is
 read later. The part of an entry that leaves the queue while it is read is in the snapshot. An entry that leaves the log
-while it is read may have entered the queue after the queue was listed: look again.
+while it is read may have entered the queue after the queue was listed: then another attempt is made.
 
 **No unconfirmed part is shown.** A part of the snapshot was marked as pending before this replica could get it. The
 marks are read afterwards: the part is still pending, or has failed, or is confirmed.
 
-**What is called missing is missing.** A part that step 1 or 2 named may be dropped before the snapshot. So the read is
-refused (289) only when two looks in a row miss the same part: it was still wanted after the first snapshot lacked it.
+**A part reported as missing is missing.** A part that step 1 or 2 named may be dropped before the snapshot. So the read
+is refused (289) only when two attempts in a row miss the same part: it was still wanted after the first snapshot.
 
 Of two parts that are confirmed while the read runs, it may show either one alone.
 """
@@ -49,27 +49,29 @@ class _Part(Protocol):
 
 
 class Snapshot(Protocol):
-    """The active parts, held until released."""
+    """The active parts of one moment, held until released."""
 
     @property
-    def parts(self) -> Sequence[_Part]: ...
+    def parts(self) -> Sequence[_Part]:
+        """The parts, which stay on disk."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Releases the parts."""
 
 
 S = TypeVar("S", bound=Snapshot)
 
 
 def read_confirmed(keeper: Keeper, activation: Activation, take: Callable[[], S]) -> tuple[S, frozenset[PartName]]:
-    """A snapshot with every part confirmed before the call, and the names of the parts that must not be shown of it.
+    """Returns a snapshot with every part confirmed before the call, and its parts that must not be shown.
 
-    ``take`` takes a snapshot of the active parts that has everything that ZooKeeper lists for the replica by then.
-    No new session may begin meanwhile. Raises 289 (REPLICA_IS_NOT_IN_QUORUM) when the replica lacks a confirmed part,
-    242 when ``activation`` is over. Source: ClickHouse's ``select_sequential_consistency``.
+    ``take`` takes a snapshot of the active parts with everything that ZooKeeper lists for the replica by then. No new
+    session may begin meanwhile. Raises 289 (REPLICA_IS_NOT_IN_QUORUM) when the replica lacks a confirmed part, 242 when
+    ``activation`` is over. Source: ClickHouse's ``select_sequential_consistency``.
     """
     missing: frozenset[PartName] = frozenset()
     for _ in range(_LOOKS):
-        wanted = _look_for_wanted(keeper, activation)
+        wanted = _find_wanted_parts(keeper, activation)
         if wanted is None:
             continue
         snapshot = take()
@@ -97,9 +99,12 @@ def _not_in_quorum(replica: str, missing: frozenset[PartName]) -> UnavailableErr
     )
 
 
-def _look_for_wanted(keeper: Keeper, activation: Activation) -> list[PartName] | None:
-    """Parts that this replica may lack: the last confirmed one of each partition, and those of entries that it has not
-    executed, without dropped ones. ``None``: the log was trimmed meanwhile, look again."""
+def _find_wanted_parts(keeper: Keeper, activation: Activation) -> list[PartName] | None:
+    """Lists the confirmed parts that this replica may lack, without dropped ones.
+
+    These are the last confirmed part of each partition, and the parts of entries that it has not executed. Returns
+    ``None`` if the log was trimmed meanwhile: try again.
+    """
     replica = activation.replica
     table = replica.table
     keeper.sync(table.root)
@@ -116,15 +121,15 @@ def _look_for_wanted(keeper: Keeper, activation: Activation) -> list[PartName] |
     if None in answers[len(queued) :]:
         return None
     confirmed = [PartName.parse(part) for part in parse_last_parts(last[0]).values()]
-    return confirmed + _ahead([LogEntry.parse(answer[0]) for answer in answers if answer is not None])
+    return confirmed + _list_coming_parts([LogEntry.parse(answer[0]) for answer in answers if answer is not None])
 
 
-def _ahead(entries: Sequence[LogEntry]) -> list[PartName]:
-    """Parts that entries of the log or the queue, in this order, bring with a quorum and do not drop again."""
+def _list_coming_parts(entries: Sequence[LogEntry]) -> list[PartName]:
+    """Lists the parts that these entries add with a quorum, or restore, and do not drop again."""
     ahead: list[PartName] = []
     for entry in entries:
-        for gone in entry.gone:
+        for gone in entry.removed_ranges:
             ahead = [part for part in ahead if not gone.covers(part)]
         if entry.quorum >= 2 or entry.is_restored:
-            ahead += entry.made
+            ahead += entry.created_parts
     return ahead

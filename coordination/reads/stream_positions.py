@@ -1,14 +1,15 @@
-"""How far a table can be read in the order of its blocks: the highest number of each partition up to which all is
-decided and here, so that who has read up to it misses nothing that comes later.
+"""The position up to which streams can read each partition in block order.
 
-The order of the reads is the proof (:func:`read_stream_positions`), as that of ``merge_predicate`` is:
+Up to the position everything is decided and active here, so a reader up to it misses nothing that comes later.
+
+The order of the reads is the proof (:func:`read_stream_positions`), as in ``merge_predicate``:
 
 1. the log is pulled  2. a snapshot of the virtual parts, whose largest number is the bound
 3. block numbers being committed  4. parts whose quorum is pending or failed  5. the log is pulled again.
 
-A number at or below the bound was taken before step 3. Either its lock is there then, and the position stays below it;
-or its block will never be committed; or it is in the log by step 5, so among the virtual parts. Of those the position
-stays below the first that is not here, or whose quorum may still take it back.
+A number at or below the bound was taken before step 3. There are three cases. Its lock still exists at step 3: the
+position stays below it. Its block will never be committed. Or its block is in the log by step 5, and so among the
+virtual parts: the position stays below the first of those that is not active here, or whose quorum may still fail.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def compute_stream_positions(
     current: PartSet,
     is_here: Callable[[PartName], bool],
 ) -> dict[str, int]:
-    """Partition → the position, -1 for nothing. Pure; the arguments are what the steps above have read."""
+    """Returns the position by partition, -1 for nothing. The arguments are the results of the steps above."""
     positions = {}
     for partition_id in known.partition_ids():
         bound = known.parts(partition_id)[-1].max_block
@@ -51,7 +52,10 @@ def read_stream_positions(
     pull: Callable[[], object],
     is_here: Callable[[PartName], bool],
 ) -> dict[str, int]:
-    """``pull`` brings the queue up to the log; ``is_here`` tells of a part whether it, or its cover, is active."""
+    """Reads the position by partition.
+
+    ``pull`` brings the queue up to the log. ``is_here`` tells whether a part, or its cover, is active.
+    """
     keeper.sync(table.root)
     pull()
     known = queue.virtual_parts()

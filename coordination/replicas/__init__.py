@@ -1,1 +1,1 @@
-"""The life of a replica: it is created, follows the log, is cloned, is given up, and is dropped."""
+"""The life of a replica: it is created, follows the log, is cloned, is marked as lost, and is dropped."""

@@ -1,15 +1,16 @@
-"""Trimming what only grows: the log, the deduplication window; and giving up replicas that are dead for too long.
+"""Trim the log and the deduplication window, and mark replicas as lost that are dead for too long.
 
-Quorums that wait for dropped replicas are settled too (:mod:`coordination.inserts.quorum_settlement`).
-
-Decisions are pure (``plan_*``); :func:`run_cleanup` reads, decides and acts. Any active replica may run it, several at
-a time too: every action is safe to lose or to repeat.
+It also lowers quorums that wait for dropped replicas (:mod:`coordination.inserts.quorum_settlement`). Decisions are
+pure (``select_…``, ``find_…``); :func:`run_cleanup` reads, decides and acts. Any active replica may run it, several at
+a time too: every action may be lost or repeated.
 
 Invariants:
-- No log entry is trimmed before the pointers of all replicas that are not lost have passed it, nor before those of lost
-  ones that are active (they are being cloned).
-- A replica is marked as lost only in one multi with a check of its host version: one that comes alive meanwhile stays.
-- Never all replicas are lost, and never one that holds the only copy of a part that another replica still waits for.
+
+- No log entry is trimmed before the pointers of all replicas that are not lost have passed it. Lost replicas that are
+  active count too: they are being cloned.
+- A replica is marked as lost only in one multi with a check of its host version: a replica that becomes active
+  meanwhile stays.
+- Never are all replicas lost, and never one that holds the only copy of a part that another replica still waits for.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ _NO_VERSION = -2
 
 @dataclass(frozen=True, slots=True)
 class CleanupSettings:
-    """Names and defaults are those of a table's settings; the last two bound lists that have no setting."""
+    """The limits of cleanup. Names and defaults are those of a table's settings.
+
+    The last two bound lists that have no setting.
+    """
 
     min_replicated_logs_to_keep: int = 10
     max_replicated_logs_to_keep: int = 1000
@@ -57,8 +61,10 @@ class CleanupSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogBlockingReplica:
-    """A dead replica that is not given up, because it alone has ``part``, which others wait for. While it is neither
-    back nor dropped, no log entry that it has not seen is trimmed."""
+    """A dead replica that is not marked as lost, because it alone has ``part``, which others wait for.
+
+    Until it is back or dropped, no log entry is trimmed that it has not seen.
+    """
 
     name: str
     part: PartName
@@ -66,6 +72,7 @@ class LogBlockingReplica:
 
     @property
     def warning(self) -> str:
+        """The message for the operator."""
         return (
             f"Replica {self.name} is not active and {self.entries_behind} log entries behind, and it alone has part "
             f"{self.part} that others wait for: the log is kept for it and grows. Start its server again; if it is "
@@ -75,6 +82,8 @@ class LogBlockingReplica:
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
+    """The result of one round: what was deleted, and which replicas were marked as lost or block the log."""
+
     log_entries: int = 0
     blocks: int = 0
     lost_replicas: tuple[str, ...] = field(default=())
@@ -82,7 +91,7 @@ class CleanupReport:
 
     @property
     def is_work_left(self) -> bool:
-        """Whether the next round may find more, though nothing is logged before it."""
+        """Whether the next round may find more, even if nothing is logged before it."""
         return bool(self.log_entries or self.blocks or self.lost_replicas or self.log_holders)
 
 
@@ -93,7 +102,7 @@ def select_lost_replicas(
     *,
     max_logs: int,
 ) -> list[ReplicaPosition]:
-    """Dead replicas that lag more than ``max_logs`` entries and that the table can do without."""
+    """Returns dead replicas that lag more than ``max_logs`` entries and that the table does not need."""
     others = [r for r in replicas if not r.is_lost]
     candidates = [
         r
@@ -101,7 +110,7 @@ def select_lost_replicas(
         if not r.is_active and newest_index + 1 - (r.pointer or 0) > max_logs and r.name not in sole_holders
     ]
     if len(candidates) == len(others):
-        # Someone must keep the data: the one that saw most of the log.
+        # One replica must keep the data: the one that saw most of the log.
         keeper_of_data = max(candidates, key=lambda r: (r.pointer or 0, r.name), default=None)
         candidates = [r for r in candidates if r is not keeper_of_data]
     return candidates
@@ -110,7 +119,7 @@ def select_lost_replicas(
 def select_log_entries_to_trim(
     indices: Iterable[int], replicas: Sequence[ReplicaPosition], *, min_logs: int
 ) -> list[int]:
-    """Log indices that nobody needs any more."""
+    """Returns the log indices that no replica needs any more."""
     ordered = sorted(indices)
     pointers = [r.pointer for r in replicas if r.holds_log and r.pointer is not None]
     if not ordered or not pointers:
@@ -120,8 +129,10 @@ def select_log_entries_to_trim(
 
 
 def find_sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> dict[str, PartName]:
-    """Replicas that alone list (or cover) a part that is still awaited in somebody's queue or in the log; one such part
-    of each."""
+    """Returns the replicas that alone list, or cover, an awaited part, and one such part of each.
+
+    ``awaited``: parts that some queue or the log still has to bring.
+    """
     found: dict[str, PartName] = {}
     for part in awaited:
         holders = [name for name, parts in held.items() if parts.covering(part) is not None]
@@ -133,7 +144,10 @@ def find_sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> 
 def run_cleanup(
     keeper: Keeper, table: TablePaths, settings: CleanupSettings, window: DeduplicationWindow | None = None
 ) -> CleanupReport:
-    """One round: lost replicas, the log, the deduplication window. ``window`` is what the last round knew of it."""
+    """Runs one round: lost replicas, the log, the deduplication window.
+
+    ``window`` caches block ids from the last round.
+    """
     indices = [parse_sequence_number(name) for name in keeper.children(table.log)]
     replicas = read_replica_positions(keeper, table)
     max_logs = settings.max_replicated_logs_to_keep
@@ -157,11 +171,10 @@ def run_cleanup(
 
 
 def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[ReplicaPosition]) -> None:
-    """Removes the marker of a failed quorum once nothing names the part: no list of parts, no queue, no log entry that
-    somebody has still to pull.
+    """Deletes the marker of a failed quorum once no list, queue or unread log entry names the part.
 
-    Until then the marker keeps every replica from merging the part. The log's version moves with the removal, so that a
-    merge chosen from an older view is not assigned.
+    Until then the marker keeps every replica from merging the part. The log's version changes in the same multi, so
+    that a merge chosen from an older view is not assigned.
     """
     names = keeper.children(table.quorum_failed_parts)
     if not names:
@@ -172,7 +185,7 @@ def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[Re
         replica = table.replica(position.name)
         paths += [replica.queue_entry(entry) for entry in keeper.children(replica.queue)]
     entries = [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
-    named = {str(part) for entry in entries for part in entry.made}
+    named = {str(part) for entry in entries for part in entry.created_parts}
     for listing in keeper.children_many([table.replica(position.name).parts for position in replicas]):
         named.update(listing or ())
     for name in names:
@@ -187,7 +200,7 @@ def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[Re
 def _mark_lost(
     keeper: Keeper, table: TablePaths, indices: Sequence[int], replicas: Sequence[ReplicaPosition], max_logs: int
 ) -> tuple[list[str], list[LogBlockingReplica]]:
-    """Those that were marked, and those that would be if the table could do without them."""
+    """Returns the replicas that were marked, and those that are too far behind but still needed."""
     newest = max(indices)
     candidates = select_lost_replicas(newest, replicas, (), max_logs=max_logs)
     if not candidates:
@@ -206,7 +219,7 @@ def _mark_lost(
         survivor = _survivor(replicas, {*marked, position.name})
         if survivor is None:
             continue
-        stays = stays_unlost(keeper, table.replica(survivor))
+        stays = make_not_lost_check(keeper, table.replica(survivor))
         try:
             keeper.multi([Check(replica.host, position.host_version), stays, SetData(replica.is_lost, b"1")])
             marked.append(position.name)
@@ -222,8 +235,11 @@ def _survivor(replicas: Sequence[ReplicaPosition], going: set[str]) -> str | Non
     return best.name if best is not None else None
 
 
-def stays_unlost(keeper: Keeper, replica: ReplicaPaths) -> Check:
-    """For the multi that marks another replica as lost: fails when this one is marked too, or was already."""
+def make_not_lost_check(keeper: Keeper, replica: ReplicaPaths) -> Check:
+    """Returns a check for the multi that marks another replica as lost.
+
+    It fails if this replica is marked too, or was before.
+    """
     answer = keeper.get_many([replica.is_lost])[0]
     return Check(replica.is_lost, answer[1].version if answer is not None and answer[0] != b"1" else _NO_VERSION)
 
@@ -239,7 +255,7 @@ def _listed_parts(keeper: Keeper, replica: ReplicaPaths) -> PartSet:
 def _awaited_parts(
     keeper: Keeper, table: TablePaths, indices: Sequence[int], replicas: Sequence[ReplicaPosition]
 ) -> set[PartName]:
-    """Results of entries that some replica has yet to execute, dropped ones left out."""
+    """Returns the results of entries that some replica has yet to execute, without dropped ones."""
     paths: list[str] = []
     for position in replicas:
         if position.is_active:
@@ -252,14 +268,14 @@ def _awaited_parts(
         entry = LogEntry.parse(answer[0]) if answer is not None else None
         if entry is None:
             continue
-        for gone in entry.gone:
+        for gone in entry.removed_ranges:
             awaited = {part for part in awaited if not gone.covers(part)}
-        awaited.update(entry.made)
+        awaited.update(entry.created_parts)
     return awaited
 
 
 def _delete_all(keeper: Keeper, paths: Sequence[str]) -> int:
-    """In order, so that the log is trimmed from its front even if this is cut short."""
+    """Deletes in order, so that an interrupted run has trimmed the log from its front."""
     for start in range(0, len(paths), _BATCH):
         batch = paths[start : start + _BATCH]
         try:

@@ -1,14 +1,14 @@
-"""The thin shell of the queue: loading it, pulling the log into it, removing what is done.
+"""Connect the queue in memory with ZooKeeper: load it, pull the log into it, remove finished entries.
 
-A pull is one multi for each batch: create the queue nodes, move ``log_pointer`` (expecting its version), keep
-``min_unprocessed_insert_time`` true. Only after it committed do the entries enter memory. A lost answer leaves memory
-behind ZooKeeper, so the next pull first takes up every queue node that memory lacks. Entries that memory cannot follow
+A pull is one multi for each batch: create the queue nodes, move ``log_pointer`` (expecting its version), update
+``min_unprocessed_insert_time``. The entries are added to memory only after it has committed. A lost answer leaves
+memory behind ZooKeeper, so the next pull first adds every queue node that memory lacks. Entries that contradict memory
 raise ``IntersectingPartsError``: the replica must stop rather than diverge.
 
-The log is read in the order of its indices; an index that is missing below a live pointer was trimmed, which happens
-only to a replica marked as lost (:class:`LogTrimmedError`: clone). Indices have no gaps, so a pull that goes on from a
-:class:`LogCursor` asks for the entries behind it, and for a watch on the first that is not there yet: neither the
-log, which may be long, nor the queue is listed. Only a pull without a cursor sees that the log was trimmed.
+The log is read in the order of its indices. An index that is missing below a live pointer was trimmed, which happens
+only to a replica marked as lost (:class:`LogTrimmedError`: clone). Indices have no gaps. So a pull that continues from
+a :class:`LogCursor` reads the entries behind it, and sets a watch on the first that does not exist yet. It lists
+neither the log, which may be long, nor the queue. Only a pull without a cursor sees that the log was trimmed.
 """
 
 from __future__ import annotations
@@ -44,14 +44,18 @@ _MOST_EXPECTED = 8
 
 @dataclass(slots=True)
 class LogCursor:
-    """Where the next pull begins, kept from the last. Not known at first, nor while a pull is under way or failed."""
+    """The position of the next pull, kept from the last one.
+
+    Unknown at first, while a pull is running, and after a pull failed.
+    """
 
     position: tuple[int, int] | None = None
     """(index of the next entry, version of ``log_pointer``)."""
     expected: int = 1
-    """As many entries as the last pull found, if they were few. A pull that finds more asks how many there are."""
+    """Entries that the last pull found, up to a small limit. A pull that finds more reads the log's length."""
 
-    def take(self) -> tuple[int, int] | None:
+    def take_position(self) -> tuple[int, int] | None:
+        """Returns the position and makes it unknown until the pull has succeeded."""
         position, self.position = self.position, None
         return position
 
@@ -81,7 +85,10 @@ def _read_entries(keeper: Keeper, replica: ReplicaPaths, names: list[str]) -> li
 
 
 def read_log_pointer(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
-    """(index of the next entry to pull, version of the node). Raises if the replica was never cloned."""
+    """Returns the index of the next entry to pull, and the version of the node.
+
+    Raises ``UnavailableError`` if the replica was never cloned.
+    """
     data, stat = keeper.get(replica.log_pointer)
     if not data:
         raise UnavailableError(
@@ -91,7 +98,10 @@ def read_log_pointer(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
 
 
 def read_log_position(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
-    """(log_pointer, log_max_index) as in system.replicas; the maximum is the index of the newest entry, 0 for none."""
+    """Returns (log_pointer, log_max_index) as in system.replicas.
+
+    The maximum is the index of the newest entry, 0 for none.
+    """
     pointer, _ = read_log_pointer(keeper, replica)
     names = keeper.children(replica.table.log)
     return pointer, parse_sequence_number(names[-1]) if names else 0
@@ -105,13 +115,14 @@ def pull_log(
     watch: Watch | None = None,
     cursor: LogCursor | None = None,
 ) -> int:
-    """Copies every entry that is in the log now to the queue; returns how many. ``watch`` fires when one comes next.
+    """Copies every entry that is in the log now to the queue. Returns how many.
 
-    Call it from one thread at a time per replica. ``cursor`` belongs to one session: nobody else moves the pointer, nor
-    adds to the queue, while the replica is active. The pointer's version would tell.
+    ``watch`` fires when the next entry comes. Call it from one thread at a time per replica. ``cursor`` belongs to one
+    session: nobody else moves the pointer or adds to the queue while the replica is active. If somebody did, the
+    pointer's version would differ and the pull would fail.
     """
     cursor = cursor or LogCursor()
-    known, size, end = cursor.take(), cursor.expected, 0
+    known, size, end = cursor.take_position(), cursor.expected, 0
     if known is None:
         known, end = _find_position(keeper, replica, queue)
         size = min(size, max(0, end - known[0]))
@@ -132,9 +143,9 @@ def pull_log(
 
 
 def _find_position(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> tuple[tuple[int, int], int]:
-    """The pointer and its version; the index behind the log's newest entry, 0 for none."""
+    """Returns the pointer with its version, and the index after the log's newest entry (0 for none)."""
     pointer, version = read_log_pointer(keeper, replica)
-    _take_up_unknown(keeper, replica, queue)
+    _add_unknown_entries(keeper, replica, queue)
     indices = [parse_sequence_number(name) for name in keeper.children(replica.table.log)]
     if indices and min(indices) > pointer:
         raise LogTrimmedError(replica, pointer)
@@ -142,20 +153,23 @@ def _find_position(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueu
 
 
 def _log_end(keeper: Keeper, table: TablePaths) -> int:
-    """The index of the entry that comes next. A node's ``cversion`` counts creates and deletes, so together with the
-    children that are left it tells how many there were."""
+    """Returns the index of the next entry.
+
+    A node's ``cversion`` counts creates and deletes, so together with the number of children it yields the number of
+    creates.
+    """
     stat = keeper.exists(table.log)
     return (stat.children_version + stat.children_count) // 2 if stat is not None else 0
 
 
 def _read_log(keeper: Keeper, replica: ReplicaPaths, index: int, size: int) -> list[LogEntry]:
-    """At most ``size`` entries from ``index`` on, up to the first that is not there."""
+    """Returns at most ``size`` entries from ``index`` on, up to the first that does not exist."""
     answers = keeper.get_many([replica.table.log_entry(i) for i in range(index, index + size)])
     return [LogEntry.parse(answer[0]) for answer in itertools.takewhile(lambda a: a is not None, answers) if answer]
 
 
 def _is_end(keeper: Keeper, following: str, watch: Watch | None, was_missing: bool) -> bool:
-    """True when the pull has come to the end of the log; ``watch`` fires when ``following`` comes."""
+    """Tells whether the pull is at the end of the log. ``watch`` fires when ``following`` is created."""
     if watch is None:
         return was_missing
     is_there = keeper.exists(following, watch) is not None
@@ -164,8 +178,8 @@ def _is_end(keeper: Keeper, following: str, watch: Watch | None, was_missing: bo
     return was_missing or not is_there
 
 
-def _take_up_unknown(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
-    """Entries of a pull whose answer was lost."""
+def _add_unknown_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
+    """Adds entries of a pull whose answer was lost."""
     known = queue.names()
     unknown = [name for name in keeper.children(replica.queue) if name not in known]
     for name, entry in _read_entries(keeper, replica, unknown):
@@ -175,8 +189,8 @@ def _take_up_unknown(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQu
 def _pull_batch(
     keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, index: int, entries: list[LogEntry], version: int
 ) -> int:
-    """Takes the entries from ``index`` on; returns the pointer's new version."""
-    wanted = [entry for entry in entries if not _is_here(queue, entry)]
+    """Copies the entries from ``index`` on. Returns the pointer's new version."""
+    wanted = [entry for entry in entries if not _is_own_insert(queue, entry)]
     ops: list[Op] = [Create(replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in wanted]
     ops.append(SetData(replica.log_pointer, str(index + len(entries)).encode(), version))
     oldest = _oldest_insert(queue, wanted)
@@ -196,8 +210,8 @@ def _pull_batch(
     return results[len(wanted)].version  # type: ignore[union-attr]
 
 
-def _is_here(queue: ReplicationQueue, entry: LogEntry) -> bool:
-    """This replica's own INSERT needs no queue entry: its part is active already."""
+def _is_own_insert(queue: ReplicationQueue, entry: LogEntry) -> bool:
+    """Tells whether the entry is this replica's own INSERT, whose part is active without a queue entry."""
     return (
         entry.type is EntryType.GET_PART
         and entry.source_replica == queue.replica_name
@@ -207,7 +221,7 @@ def _is_here(queue: ReplicationQueue, entry: LogEntry) -> bool:
 
 
 def _oldest_insert(queue: ReplicationQueue, fresh: list[LogEntry]) -> float | None:
-    """The new value of min_unprocessed_insert_time, ``None`` if it does not change."""
+    """Returns the new value of min_unprocessed_insert_time; ``None`` if it does not change."""
     times = [entry.create_time for entry in fresh if entry.type in INSERT_ENTRY_TYPES]
     if not times:
         return None
@@ -217,9 +231,9 @@ def _oldest_insert(queue: ReplicationQueue, fresh: list[LogEntry]) -> float | No
 
 
 def remove_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
-    """Removes an entry that is done or has nothing to do, first from ZooKeeper, then from memory.
+    """Removes a finished or needless entry, first from ZooKeeper, then from memory.
 
-    A quorum part that is here already (its fetch was committed under another entry) is confirmed on the way.
+    If it has a quorum and its part is listed here already, under another entry, the quorum is confirmed first.
     """
     item = queue.get(name)
     entry = item.entry if item is not None else None
@@ -231,7 +245,7 @@ def remove_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue,
 
 
 def remove_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, names: list[str]) -> None:
-    """As :func:`remove_entry`, in one multi when nothing is in the way. A lost answer is simply asked again."""
+    """Removes entries as :func:`remove_entry`, in one multi if possible. Repeats it after a lost answer."""
     for start in range(0, len(names), _BATCH):
         batch = names[start : start + _BATCH]
         try:
@@ -244,10 +258,13 @@ def remove_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueu
 
 
 def abandon_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
-    """The entry's part will never come here: ``fail_unreachable_part`` said so, or its commit said DROPPED."""
+    """Removes an entry whose part will never come here.
+
+    ``fail_unreachable_part`` or the outcome DROPPED of its commit told so.
+    """
     item = queue.get(name)
     if item is not None and item.entry.new_part is not None:
-        # First from memory: while a failed part is nobody's virtual part, no merge can take it in.
+        # Memory first: a failed part that is not a virtual part cannot be merged.
         queue.remove_virtual(item.entry.new_part)
     remove_entries(keeper, replica, queue, [name])
 
@@ -260,13 +277,13 @@ def _delete_if_there(keeper: Keeper, path: str) -> None:
 
 
 def read_insert_times(keeper: Keeper, replica: ReplicaPaths) -> tuple[float, float]:
-    """What :func:`save_insert_times` wrote: as ``ReplicationQueue.insert_times``."""
+    """Returns what :func:`save_insert_times` wrote, as ``ReplicationQueue.insert_times``."""
     oldest, newest = keeper.get_many([replica.min_unprocessed_insert_time, replica.max_processed_insert_time])
     return tuple(float(answer[0] or 0) if answer is not None else 0.0 for answer in (oldest, newest))  # type: ignore[return-value]
 
 
 def save_insert_times(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
-    """Writes both insert times down; call it now and then (each queue step), they are for operators."""
+    """Writes both insert times, for operators. Call it now and then (each queue step)."""
     oldest, newest = queue.insert_times()
     keeper.multi(
         [
@@ -277,14 +294,16 @@ def save_insert_times(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQ
 
 
 def read_listed_parts(keeper: Keeper, replica: ReplicaPaths, partition_id: str | None = None) -> list[PartName]:
-    """What ZooKeeper lists as this replica's parts (of one partition), covered ones included until they are cleaned
-    up."""
+    """Lists the parts that ZooKeeper lists for this replica, optionally of one partition.
+
+    Covered parts are included until they are cleaned up.
+    """
     prefix = f"{partition_id}_" if partition_id is not None else ""
     return [PartName.parse(name) for name in keeper.children(replica.parts) if name.startswith(prefix)]
 
 
 def unlist_parts(keeper: Keeper, replica: ReplicaPaths, parts: Iterable[PartName | str]) -> None:
-    """Takes outdated, detached or dropped parts off the replica's list. Before they leave the disk."""
+    """Removes outdated, detached or dropped parts from the replica's list. Call it before deleting them."""
     paths = [replica.part(str(part)) for part in parts]
     for start in range(0, len(paths), _BATCH):
         batch = paths[start : start + _BATCH]
@@ -298,16 +317,16 @@ def unlist_parts(keeper: Keeper, replica: ReplicaPaths, parts: Iterable[PartName
 def queue_missing_fetches(
     keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, parts: Iterable[PartName]
 ) -> int:
-    """For parts that ZooKeeper lists and the disk lacks (or has broken): off the list and a fetch into the queue.
+    """Queues fetches of parts that ZooKeeper lists and the disk lacks or has broken. Returns how many.
 
-    One multi a part, so that a crash leaves either the listing or the fetch. A part that a queued drop covers (its
-    execution was cut short) only leaves the list: a fetch behind the drop would bring it back.
+    Each part has one multi that unlists it and queues the fetch, so a crash leaves either the listing or the fetch. A
+    part that a queued drop covers is only unlisted: a fetch behind the drop would restore it.
     """
     missing = list(parts)
     if not missing:
         return 0
     queued = [entry for _, entry in _read_entries(keeper, replica, keeper.children(replica.queue))]
-    drops = [gone for entry in queued for gone in entry.gone]
+    drops = [gone for entry in queued for gone in entry.removed_ranges]
     dropped = [part for part in missing if any(gone.covers(part) for gone in drops)]
     unlist_parts(keeper, replica, dropped)
     for part in dropped:

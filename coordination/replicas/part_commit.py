@@ -1,13 +1,14 @@
-"""Committing a part that an entry of the queue made: fetched from another replica, or merged here.
+"""Commit a part that a queue entry produced: fetched from another replica, or merged here.
 
 One multi: create ``parts/<part>``, delete the queue entry, add this replica to the part's quorum, and agree on content.
-Agreement: if another replica lists the part, its hash must be ours, else the outcome is DIFFERENT (ours is discarded
-and theirs fetched); if none does, the multi asserts that none does, so two replicas cannot commit different contents.
-Who has read another replica's listing before (to fetch the part) hands it over as an :class:`ContentAgreement`: the
-multi checks that it still holds, and nothing need be read again unless it fails.
 
-The nodes of covered source parts stay until cleanup removes outdated parts (``queue_io.remove_parts``, then the disk):
-a fetcher that looks for a source still finds who has it.
+Agreement: if another replica lists the part, its hash must be ours. Otherwise the outcome is DIFFERENT: our part is
+discarded and theirs fetched. If no replica lists it, the multi checks that none does, so two replicas cannot commit
+different contents. A caller that has read another replica's listing already, to fetch the part, passes it as a
+:class:`ContentAgreement`. The multi checks that it still holds, and nothing is read again unless that fails.
+
+The nodes of covered source parts stay until cleanup removes outdated parts (``unlist_parts``, then the disk). So a
+fetcher that looks for a source still finds its holders.
 
 On COMMITTED the entry has left ZooKeeper. Make the part active, *then* call ``queue.finish(name)``: a DROP_RANGE waits
 for the entry, and must find the part.
@@ -45,6 +46,8 @@ _ATTEMPTS = 20
 
 
 class PartCommitStatus(Enum):
+    """The outcome of a commit."""
+
     COMMITTED = "committed"
     DIFFERENT = "another replica has other content under this name: discard ours, fetch theirs"
     DROPPED = "not wanted any more (a DROP covered it, or its quorum failed): discard ours and the entry"
@@ -54,14 +57,17 @@ class PartCommitStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ContentAgreement:
-    """Another replica lists the part with this content; ``check`` fails once its listing has changed."""
+    """The content with which another replica lists the part. ``check`` fails if its listing has changed."""
 
     check: Check
     content_hash: str
 
     @classmethod
     def read(cls, path: str, answer: tuple[bytes, Stat]) -> ContentAgreement:
-        """From what ``get`` returned for the listing's ``path``. Raises ``CorruptionError``."""
+        """Makes an agreement from what ``get`` returned for the listing's ``path``.
+
+        Raises ``CorruptionError``.
+        """
         return cls(Check(path, answer[1].version), PartRecord.parse(answer[0]).content_hash)
 
 
@@ -80,11 +86,10 @@ def commit_produced_part(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> PartCommitStatus:
-    """Commits ``part`` for the queue entry ``name``.
+    """Commits ``part`` for the queue entry ``name``. Can be repeated.
 
-    ``part`` is ``entry.new_part``, or a part of the virtual parts that covers it and was fetched instead; when one of
-    the ``conditions`` fails the outcome is STALE.
-    Repeating it is safe. Exceptions mean that it was not committed (now); the entry is still there.
+    ``part`` is ``entry.new_part``, or a virtual part that covers it and was fetched instead. If one of the
+    ``conditions`` fails the outcome is STALE. Exceptions mean that it was not committed (now); the entry still exists.
     """
     if queue.is_cancelled(name):
         return PartCommitStatus.DROPPED
@@ -104,7 +109,7 @@ def commit_produced_part(
                 raise
             status = None
         if status is PartCommitStatus.DROPPED and entry.new_part is not None and _has_failed(keeper, replica, entry):
-            # While a failed part is nobody's virtual part, no merge can take it in, and none waits for it.
+            # A failed part that is not a virtual part cannot be merged, and no merge waits for it.
             queue.remove_virtual(entry.new_part)
         if status is not None:
             return status
@@ -126,7 +131,7 @@ def _commit_agreed(
     record: PartRecord,
     agreement: ContentAgreement | None,
 ) -> bool:
-    """The usual case, in one round trip; ``False`` when it is not the usual case."""
+    """Commits with one request if there is an agreement and no quorum. Returns ``False`` otherwise."""
     if agreement is None or agreement.content_hash != record.content_hash or entry.quorum >= 2:
         return False
     try:
@@ -139,10 +144,10 @@ def _commit_agreed(
 def commit_agreed_parts(
     keeper: Keeper, replica: ReplicaPaths, parts: Sequence[tuple[str, PartName, PartRecord, ContentAgreement]]
 ) -> None:
-    """Commits parts that were agreed on, each with the name of its queue entry, in one multi: all or none.
+    """Commits agreed parts, each with the name of its queue entry, in one multi: all or none.
 
-    Raises ``MultiFailed`` when one of them is not the usual case, ``KeeperConnectionLoss`` when it is not known: then
-    :func:`commit_produced_part` settles each.
+    Raises ``MultiFailed`` when one of them cannot be committed this way, ``KeeperConnectionLoss`` when the outcome is
+    unknown. Then :func:`commit_produced_part` settles each.
     """
     ops: list[Op] = []
     for name, part, record, agreement in parts:
@@ -162,7 +167,7 @@ def _try_commit(
     *,
     is_in_doubt: bool,
 ) -> PartCommitStatus | None:
-    """``None``: somebody moved meanwhile, look again."""
+    """Tries once. Returns ``None`` if something changed meanwhile: try again."""
     if is_in_doubt:
         keeper.sync(replica.root)
     mine = replica.part(str(part))
@@ -176,7 +181,7 @@ def _try_commit(
     if listed is None:
         ops.append(Create(mine, record.to_bytes()))
     if entry.quorum >= 2 and entry.new_part is not None:
-        # A peer may have given the part up while its owner, whom we fetched from, was coming back.
+        # A peer may have given the part up while its owner, from which we fetched, was coming back.
         if _has_failed(keeper, replica, entry):
             return PartCommitStatus.DROPPED
         ops += check_not_exists(replica.table.quorum_failed_part(str(entry.new_part)))
@@ -200,9 +205,9 @@ def _has_failed(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry) -> bool:
 def content_agreement_ops(
     keeper: Keeper, replica: ReplicaPaths, part: PartName, record: PartRecord
 ) -> Sequence[Op] | None:
-    """Operations that hold the agreement on content, ``None`` when another replica's content differs.
+    """Returns checks of the agreement on content; ``None`` when another replica's content differs.
 
-    A replica without ``host`` is a drop that was cut short: it commits nothing, and may have no list of parts any more.
+    A replica without ``host`` is an interrupted drop: it commits nothing, and may have no list of parts any more.
     """
     names = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
     paths = [replica.table.replica(name).part(str(part)) for name in names]

@@ -1,4 +1,4 @@
-"""How far the other replicas are with what is in the log now (``alter_sync = 2``)."""
+"""How far the other replicas have executed the log as it is now (``alter_sync = 2``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from coordination.nodes.paths import ReplicaPaths, parse_sequence_number
 
 
 class OtherReplicasProgress:
-    """The active replicas beside this one, and what each has still to carry out of the log as it was at the start."""
+    """The other active replicas, and what each still has to execute of the log as it was at the start."""
 
     def __init__(self, keeper: Keeper, replica: ReplicaPaths) -> None:
         keeper.sync(replica.table.root)
@@ -16,10 +16,10 @@ class OtherReplicasProgress:
         names = [name for name in keeper.children(table.replicas) if name != replica.name]
         self._pulling = [table.replica(name) for name in names]
         self._queued: dict[ReplicaPaths, frozenset[str]] = {}
-        """Of those that have pulled it all: what was in their queues then."""
+        """Replicas that have pulled the whole log, and the entries of their queues at that time not yet executed."""
 
-    def behind(self, keeper: Keeper) -> list[str]:
-        """Names of active replicas that have something left to do. One that is not active follows later."""
+    def unfinished_replicas(self, keeper: Keeper) -> list[str]:
+        """Lists the active replicas that have something left to do. Inactive ones follow later."""
         for replica, pointer in zip(
             self._pulling, keeper.get_many([replica.log_pointer for replica in self._pulling]), strict=True
         ):
@@ -35,5 +35,5 @@ class OtherReplicasProgress:
 
 
 def _queue(keeper: Keeper, replica: ReplicaPaths) -> list[str]:
-    """Empty for one that has been dropped."""
+    """Lists the queue; empty for a dropped replica."""
     return keeper.children_many([replica.queue])[0] or []

@@ -1,15 +1,15 @@
-"""Creating and dropping a table's nodes and a replica's nodes.
+"""Create and drop a table's nodes and a replica's nodes.
 
 A table is created with its first replica in one multi, so it never exists without one. A further replica is added in
-one multi that bumps ``replicas`` (a drop of the last replica, which deletes ``replicas`` first, makes it fail).
-A new replica of a table with a history starts as *lost* (``is_lost`` = 1): it must clone before it serves.
+one multi that also sets ``replicas``. A drop of the last replica deletes ``replicas`` first, so the multi then fails. A
+new replica of an existing table starts as *lost* (``is_lost`` = 1): it must clone before it serves.
 
-A replica's nodes belong to one data directory; the node ``identity`` says to which. CREATE takes nodes over only if an
-earlier try of the same CREATE made them. Whoever starts with a definition on disk (ATTACH) takes over what is there.
+A replica's nodes belong to one data directory, which the node ``identity`` names. CREATE takes nodes over only if an
+earlier try of the same CREATE made them. A server that starts with a definition on disk (ATTACH) takes over any nodes.
 
-Dropping a replica deletes its ``host`` first; a replica without ``host`` is a half-finished drop and is swept by the
-next create or drop. Dropping the last replica drops the table; a root without ``replicas`` is a half-finished drop.
-Sweeping excludes itself and stops at what was made anew (:mod:`coordination.nodes.dropped_nodes`).
+Dropping a replica deletes its ``host`` first. A replica without ``host`` is an interrupted drop, which the next create
+or drop finishes. Dropping the last replica drops the table; a root without ``replicas`` is an interrupted drop. One
+session at a time removes nodes, and never nodes that were created again (:mod:`coordination.nodes.dropped_nodes`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from coordination.keeper.interface import (
 )
 from coordination.nodes.dropped_nodes import RemovalOutcome, remove_dropped_nodes
 from coordination.nodes.paths import ReplicaPaths, TablePaths
-from coordination.nodes.table_lists import late_lists
+from coordination.nodes.table_lists import list_late_lists
 from parts.common.errors import ConflictError, UnavailableError, UserError
 
 WaitForEvent = Callable[[threading.Event, float], object]
@@ -48,10 +48,12 @@ WaitForEvent = Callable[[threading.Event, float], object]
 
 _ATTEMPTS = 20
 _SWEEP_SECONDS = 1.0
-"""How long one attempt to create waits for another server that sweeps the same path."""
+"""Time one attempt to create waits for another server that removes the dropped nodes."""
 
 
 class CreateOutcome(Enum):
+    """The result of creating a replica."""
+
     FIRST_REPLICA = "the table was created"
     NEW_REPLICA = "a replica was added; it must clone the others' parts"
     ADOPTED = "an earlier try of this CREATE had made the replica"
@@ -59,7 +61,10 @@ class CreateOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SharedDefinition:
-    """What all replicas must agree on. Both are texts compared as they are: canonicalise before."""
+    """The definition that all replicas must agree on.
+
+    The texts are compared byte by byte: canonicalise them before.
+    """
 
     metadata: str
     """Engine, keys, settings that shape parts: JSON or text."""
@@ -75,6 +80,7 @@ class _NewReplica:
     restoring: str | None
 
     def ops(self, *, is_first: bool) -> list[Op]:
+        """Returns the operations that create the replica's nodes."""
         if self.restoring is None:
             return _replica_ops(self.paths, self.definition, self.identity, is_first=is_first)
         nodes = _replica_ops(self.paths, self.definition, self.identity, is_first=False)
@@ -91,11 +97,12 @@ def create_table_or_replica(
     identity: str = "",
     restoring: str | None = None,
 ) -> CreateOutcome:
-    """Makes the table if need be and registers the replica.
+    """Creates the table if it does not exist, and registers the replica.
 
-    ``identity``: a random text kept with the data, a space, and where the data are. ``restoring``: the content of the
+    ``identity``: a random text kept with the data, a space, and the path of the data. ``restoring``: the content of the
     mark with which a restored replica begins (``recovery.restore_replica``); ``None`` for CREATE TABLE.
-    Raises ``UserError`` 342 (METADATA_MISMATCH) naming the difference, 253 for a replica of that name.
+
+    Raises ``UserError`` 342 (METADATA_MISMATCH) naming the difference, 253 if a replica of that name exists.
     """
     replica = table.replica(replica_name)
     new = _NewReplica(replica, definition, identity, restoring)
@@ -104,7 +111,7 @@ def create_table_or_replica(
             existing = _read_definition(keeper, table)
             if existing is None:
                 _sweep_dropped_table(keeper, table, wait)
-                keeper.create_parents(table.parents)
+                keeper.create_parents(table.parent)
                 keeper.multi(_table_ops(table, definition, restoring) + new.ops(is_first=True))
                 return CreateOutcome.FIRST_REPLICA
             compare_definitions(existing, definition, table.root)
@@ -122,7 +129,10 @@ def create_table_or_replica(
 
 
 def _created_after_all(keeper: Keeper, new: _NewReplica) -> CreateOutcome | None:
-    """The answer to the creating multi was lost; a replica that nobody activated yet is the one we made."""
+    """Returns the outcome of a creating multi whose answer was lost; ``None`` if it was not carried out.
+
+    A replica that nobody has activated yet is the one we made.
+    """
     replica = new.paths
     keeper.sync(replica.table.root)
     host, active = keeper.exists_many([replica.host, replica.is_active])
@@ -140,7 +150,7 @@ def _read_definition(keeper: Keeper, table: TablePaths) -> SharedDefinition | No
 
 
 def _sweep_dropped_table(keeper: Keeper, table: TablePaths, wait: WaitForEvent) -> None:
-    """Finishes a drop that was cut short: such a root has no ``replicas``."""
+    """Finishes an interrupted drop: such a root has no ``replicas``."""
     root, replicas = keeper.exists_many([table.root, table.replicas])
     if root is not None and replicas is None:
         if keeper.exists(table.log) is None and root.children_count:
@@ -155,11 +165,13 @@ def _sweep_dropped_table(keeper: Keeper, table: TablePaths, wait: WaitForEvent) 
 
 
 def _remove_empty_lists(keeper: Keeper, table: TablePaths, found: list[str]) -> None:
-    """Servers of an older version made such lists anew when the nodes of their table had been deleted. Anything else
-    may be another program's. Raises 57 (TABLE_ALREADY_EXISTS) for that."""
+    """Deletes empty lists that a server of an older version created below a deleted table.
+
+    Raises 57 (TABLE_ALREADY_EXISTS) if there is anything else: that may belong to another program.
+    """
     paths = [f"{table.root}/{name}" for name in found]
     try:
-        if not set(paths) <= set(late_lists(table)):
+        if not set(paths) <= set(list_late_lists(table)):
             raise NotEmpty("other nodes", table.root)
         keeper.multi([Delete(path) for path in (*paths, table.root)])
     except (MultiFailed, NotEmpty) as error:
@@ -174,7 +186,7 @@ def _remove_empty_lists(keeper: Keeper, table: TablePaths, found: list[str]) -> 
 
 
 def _wait_for_sweeper(keeper: Keeper, outcome: RemovalOutcome, lock: str, wait: WaitForEvent) -> None:
-    """Another server still removes what it dropped; if it dies, its lock goes with its session."""
+    """Waits a moment if another server still removes dropped nodes. Its lock ends with its session."""
     if outcome is RemovalOutcome.BUSY:
         changed = threading.Event()
         if keeper.exists(lock, lambda _: changed.set()) is not None:
@@ -223,7 +235,7 @@ def _replica_ops(replica: ReplicaPaths, definition: SharedDefinition, identity: 
 
 
 def _register(keeper: Keeper, new: _NewReplica, wait: WaitForEvent) -> CreateOutcome | None:
-    """``None``: the replica's nodes were left half-dropped and are swept now; try again."""
+    """Registers the replica. Returns ``None`` if an interrupted drop was in the way: try again."""
     replica = new.paths
     root, host, restoring = keeper.exists_many([replica.root, replica.host, replica.restoring])
     if root is None:
@@ -245,8 +257,11 @@ def _register(keeper: Keeper, new: _NewReplica, wait: WaitForEvent) -> CreateOut
 
 
 def _is_own(keeper: Keeper, new: _NewReplica, host: Stat) -> bool:
-    """Whether the replica's nodes are of the data directory of ``new``. Before the first activation they hold nothing
-    that could be taken over, and a directory that a failed CREATE removed comes back with another random text."""
+    """Tells whether the replica's nodes belong to the data directory of ``new``.
+
+    Before the first activation only the path is compared. The nodes hold nothing yet, and a directory that a failed
+    CREATE removed comes back with another random text.
+    """
     identity, active = keeper.get_many([new.paths.identity, new.paths.is_active])
     mine, place = new.identity.encode().partition(b" ")[::2]
     known, known_place = identity[0].partition(b" ")[::2] if identity is not None else (b"", b"-")
@@ -256,7 +271,7 @@ def _is_own(keeper: Keeper, new: _NewReplica, host: Stat) -> bool:
 
 
 def record_identity(keeper: Keeper, replica: ReplicaPaths, identity: str) -> None:
-    """The nodes belong to this data directory from now on. The replica is active."""
+    """Writes that the active replica's nodes belong to this data directory."""
     (known,) = keeper.get_many([replica.identity])
     if known is None:  # a replica that an older version made
         keeper.create(replica.identity, identity.encode())
@@ -265,7 +280,7 @@ def record_identity(keeper: Keeper, replica: ReplicaPaths, identity: str) -> Non
 
 
 def compare_definitions(existing: SharedDefinition, wanted: SharedDefinition, where: str) -> None:
-    """Raises ``UserError`` 342 that names every difference."""
+    """Raises ``UserError`` 342 (METADATA_MISMATCH) that names every difference."""
     differences = _metadata_differences(existing.metadata, wanted.metadata)
     if existing.columns != wanted.columns:
         differences.append("columns: " + _text_difference(existing.columns, wanted.columns))
@@ -298,7 +313,10 @@ def _text_difference(existing: str, wanted: str) -> str:
 
 
 def check_definition(keeper: Keeper, table: TablePaths, definition: SharedDefinition) -> bool:
-    """At start: ``False`` if the table is not in ZooKeeper; raises 342 if it differs."""
+    """Checks the definition at start. Returns ``False`` if the table is not in ZooKeeper.
+
+    Raises 342 if it differs.
+    """
     existing = _read_definition(keeper, table)
     if existing is None:
         return False
@@ -307,16 +325,16 @@ def check_definition(keeper: Keeper, table: TablePaths, definition: SharedDefini
 
 
 def replica_exists(keeper: Keeper, replica: ReplicaPaths) -> bool:
+    """Tells whether the replica is registered."""
     return keeper.exists(replica.host) is not None
 
 
 def drop_replica(keeper: Keeper, table: TablePaths, replica_name: str, *, own_session: bool = True) -> bool:
-    """Removes the replica's nodes, and the table's with the last replica (then ``True``). Repeatable.
+    """Deletes the replica's nodes, and the table's with the last replica (then ``True``). Repeatable.
 
-    What waits for a quorum of more replicas than are left is settled (:mod:`coordination.inserts.quorum_settlement`).
-
-    ``own_session``: the replica may be active, if by this session. Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED)
-    otherwise.
+    Quorums of more replicas than are left are lowered (:mod:`coordination.inserts.quorum_settlement`). ``own_session``:
+    the replica may be active in this session. Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED) if it is active
+    elsewhere.
     """
     replica = table.replica(replica_name)
     for _ in range(_ATTEMPTS):
@@ -333,7 +351,7 @@ def drop_replica(keeper: Keeper, table: TablePaths, replica_name: str, *, own_se
         try:
             keeper.delete(table.replicas)
         except NotEmpty:
-            with suppress(KeeperError):  # else the next clean-up does it
+            with suppress(KeeperError):  # otherwise the next cleanup does it
                 settle_quorums(keeper, table)
             return False
         except NoNode:
@@ -346,16 +364,16 @@ def drop_replica(keeper: Keeper, table: TablePaths, replica_name: str, *, own_se
 
 
 def drop_own_replica(keeper: Keeper, table: TablePaths, replica_name: str, identity: str) -> None:
-    """As :func:`drop_replica`, if the replica's nodes belong to this data directory."""
+    """Drops the replica as :func:`drop_replica`, if its nodes belong to this data directory."""
     (known,) = keeper.get_many([table.replica(replica_name).identity])
     if known is not None and known[0] == identity.encode():
         drop_replica(keeper, table, replica_name)
 
 
 def drop_dead_replica(keeper: Keeper, table: TablePaths, replica_name: str) -> None:
-    """SYSTEM DROP REPLICA: forgets a replica whose server will not come back.
+    """Forgets a replica whose server will not come back (SYSTEM DROP REPLICA).
 
-    Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED) when it is active or there is none of that name.
+    Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED) when it is active or does not exist.
     """
     if keeper.exists(table.replica(replica_name).root) is None:
         known = ", ".join(sorted(keeper.children(table.replicas))) if keeper.exists(table.replicas) else "none"
@@ -364,7 +382,7 @@ def drop_dead_replica(keeper: Keeper, table: TablePaths, replica_name: str) -> N
         )
     if (
         keeper.exists(table.restored) is not None
-    ):  # what only a forgotten replica has is not added to the table any more
+    ):  # parts that only a forgotten replica has are not added to the table any more
         keeper.delete_tree(table.restored)
     drop_replica(keeper, table, replica_name, own_session=False)
 

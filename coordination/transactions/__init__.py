@@ -1,1 +1,1 @@
-"""INSERTs that become visible together."""
+"""Transactions of INSERTs, which become visible together."""

@@ -1,7 +1,7 @@
-"""Applications, which number what they commit: of each the last version is kept, so that none is committed twice.
+"""The last version that each application committed, so that none is committed twice.
 
-A table remembers a bounded number of applications. Those that have committed nothing for the longest time are forgotten
-first: ZooKeeper's order of the commits tells, no clock.
+An application numbers its commits. A table remembers a bounded number of applications. Those whose last commit is
+oldest, by ZooKeeper's order of commits, are forgotten first.
 
 ::
 
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from coordination.keeper.interface import Create, Delete, Keeper, KeeperConnectionLoss, MultiFailed, SetData
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.nodes.paths import TablePaths
-from coordination.nodes.table_lists import make_lists
+from coordination.nodes.table_lists import create_lists
 from coordination.transactions.transaction_nodes import FORMAT_VERSION, parse_versioned_json, transaction_node_name
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationVersion:
-    """The last version that the application committed, ``None`` before the first, and how many rows that were."""
+    """The last version that an application committed, ``None`` before the first, and its number of rows."""
 
     path: str
     application: str
@@ -31,15 +31,16 @@ class ApplicationVersion:
     rows: int = 0
     node_version: int = 0
 
-    def takes(self, version: int | None) -> bool:
+    def accepts(self, version: int | None) -> bool:
+        """Tells whether ``version`` may be committed next."""
         return self.committed is None or (version is not None and version > self.committed)
 
     def rows_of(self, version: int | None) -> int:
-        """0 when it is not the last."""
+        """Returns the rows of a version; 0 if it is not the last one."""
         return self.rows if version == self.committed else 0
 
-    def claim(self, version: int, rows: int) -> Create | SetData:
-        """The operation of the commit that makes ``version`` the last; fails when another came first."""
+    def commit_op(self, version: int, rows: int) -> Create | SetData:
+        """Returns the operation that makes ``version`` the last one. It fails when another came first."""
         document = {
             "version": FORMAT_VERSION, "application": self.application, "committed": version, "rows": rows,
         }  # fmt: skip
@@ -50,7 +51,7 @@ class ApplicationVersion:
 
 
 def read_applications(keeper: Keeper, table: TablePaths) -> dict[str, tuple[int, int]]:
-    """The version that each application committed last, and its rows, by the names of their nodes."""
+    """Returns by node name the last version of each application, and its rows."""
     names = keeper.children_many([table.applications])[0] or []
     answers = keeper.get_many([table.application(name) for name in names])
     documents = {
@@ -62,20 +63,22 @@ def read_applications(keeper: Keeper, table: TablePaths) -> dict[str, tuple[int,
 
 
 def read_application_version(keeper: Keeper, table: TablePaths, application: str) -> ApplicationVersion:
+    """Reads the last version of one application."""
     path = table.application(transaction_node_name(application))
     answer = keeper.get_many([path])[0]
     if answer is None:
-        make_lists(keeper, table, table.applications)
+        create_lists(keeper, table, table.applications)
         return ApplicationVersion(path, application)
     document = parse_versioned_json(answer[0], "application")
     return ApplicationVersion(path, application, document["committed"], document["rows"], answer[1].version)
 
 
 def clean_applications(keeper: Keeper, table: TablePaths, *, most: int) -> int:
-    """Forgets the oldest applications when there are more than ``most``; returns how many were asked to go.
+    """Forgets the oldest of more than ``most`` applications. Returns how many were to be deleted.
 
-    It removes a tenth of ``most`` more than the surplus, so that the list is looked through rarely. An application that
-    commits at the same time stays."""
+    It deletes a tenth of ``most`` more than the surplus, so that the list is rarely read. An application that commits
+    at the same time stays.
+    """
     names = keeper.children_many([table.applications])[0] or ()
     if len(names) <= most:
         return 0

@@ -1,6 +1,6 @@
-"""Decisions of transactions, and versions of applications, that a table brings along which was not replicated before.
+"""Copy decisions of transactions and versions of applications into a table that becomes replicated.
 
-With them the repeated COMMIT of a client whose answer was lost is told what became of it, as before.
+So a client whose answer was lost, and who repeats its COMMIT, still learns the outcome.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from coordination.transactions.transaction_nodes import Transaction, transaction
 def write_decisions(
     keeper: Keeper, table: TablePaths, decided: Sequence[Transaction], applications: Mapping[str, tuple[int, int]]
 ) -> None:
-    """Repeatable. ``applications``: the version committed last and its rows, by the names of their nodes."""
+    """Writes the decisions and versions. Repeatable.
+
+    ``applications``: node name → the version committed last and its rows.
+    """
     wanted = {
         table.transaction(each.name): transaction_content(each.id, each.state, reason=each.reason, rows=each.rows)
         for each in decided
     }
     for name, (version, rows) in applications.items():
-        wanted[table.application(name)] = ApplicationVersion(table.application(name), "").claim(version, rows).data
+        wanted[table.application(name)] = ApplicationVersion(table.application(name), "").commit_op(version, rows).data
     parents = [table.transactions] * bool(decided) + [table.applications] * bool(applications)
     contents = [*((parent, b"") for parent in parents), *sorted(wanted.items())]
     stats = keeper.exists_many([path for path, _ in contents])

@@ -1,15 +1,15 @@
-"""The commit of a transaction: one multi, after which all of its parts come on every replica, or none on any.
+"""The commit of a transaction: one multi adds all of its parts to every replica, or none to any.
 
-1. the transaction, and what was staged in it; those of the attempts that count
-2. a block number for every partition that loses its rows: what has a number below it goes (as in ``drop_range``)
+1. read the transaction and its staged parts; select those of the attempts that count
+2. a block number for every partition that loses its rows: blocks below it are dropped (as in ``drop_partition``)
 3. block numbers for the parts, as many as each partition gets under one lock
 4. multi{log REPLACE_RANGE; with a quorum the status of the parts; the transaction := committed, and no INSERT into
    it since 1; delete the locks; the drop's operations; the application's version; check that the replicas that hold
    the parts are active}
 
-Every replica carries the entry out as one step (``engine.tables.replicated.follow.replace_range``). Whoever is
-interrupted finds the state of the transaction: it alone says whether the commit was made, and a repeat of a commit that
-was made is told so. A multi of unknown outcome is fenced by its locks, which go before the state is read again.
+Every replica executes the entry as one step (``engine.tables.replicated.follow.replace_range``). After an interruption
+the state of the transaction alone tells whether it was committed. A repeated commit learns that it was. A multi of
+unknown outcome is fenced off by its locks, which are deleted before the state is read again.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
 _SLACK_BYTES = 128 * 1024
-"""For the checks of the activation, and for the root of all paths."""
+"""Reserved for the checks of the activation and for the chroot of all paths."""
 _NO_VERSION = -2
 
 
 class Overwrite(Enum):
-    """What goes when the rows of a transaction come."""
+    """The rows that a commit removes when it adds the transaction's rows."""
 
     NOTHING = "nothing"
     TABLE = "every row"
@@ -74,22 +74,24 @@ class Overwrite(Enum):
 
 @dataclass(frozen=True)
 class CommitRequest:
-    """What COMMIT TRANSACTION asks for."""
+    """The arguments of COMMIT TRANSACTION."""
 
     transaction_id: str
     overwrite: Overwrite = Overwrite.NOTHING
     attempts: tuple[str, ...] | None = None
-    """Only what was inserted under these names of attempts counts; ``None``: everything."""
+    """Names of the attempts whose INSERTs count; ``None``: all."""
     rows: int | None = None
-    """How many rows that must be."""
+    """The number of rows that the attempts must have; ``None``: any."""
     application: str = ""
     version: int | None = None
-    """With ``application``: nothing is done when it committed this version, or a later one, before."""
-    along: tuple[Op, ...] = ()
-    """What another table does in the same multi (``coordination.drops.move_partition``)."""
+    """With ``application``: the commit is skipped if it has committed this version, or a later one."""
+    extra_ops: tuple[Op, ...] = ()
+    """Operations of another table in the same multi (``coordination.drops.move_partition``)."""
 
 
 class CommitVerdict(Enum):
+    """Whether this commit, or an earlier one, took effect."""
+
     COMMITTED = "committed"
     REPEATED = "committed before"
     SKIPPED = "skipped: the application had committed this version"
@@ -97,7 +99,10 @@ class CommitVerdict(Enum):
 
 @dataclass(frozen=True)
 class CommitOutcome:
-    """``rows`` of this or the earlier commit; of a skipped one 0 when the application had committed a later version."""
+    """The verdict, with the rows of this or the earlier commit.
+
+    ``rows`` is 0 for a skipped commit if the application had committed a later version.
+    """
 
     verdict: CommitVerdict
     rows: int = 0
@@ -105,11 +110,14 @@ class CommitOutcome:
 
 
 class OtherTableChanged(ConflictError):
-    """What goes along is not possible any more; nothing was committed."""
+    """The operations of the other table are not possible any more. Nothing was committed."""
 
 
 def select_staged_parts(request: CommitRequest, staged: Mapping[str, StagedRecord]) -> dict[str, StagedRecord]:
-    """What counts of what was staged. Raises ``UserError`` 649 when it is not what was asked for."""
+    """Selects the staged parts that count.
+
+    Raises ``UserError`` 649 when the row count is not as announced.
+    """
     chosen = dict(staged)
     if request.attempts is not None:
         prefixes = {staged_key_prefix(attempt) for attempt in request.attempts}
@@ -135,13 +143,14 @@ def commit_transaction(
     left_behind: Callable[[], None],
     quorum: int = 0,
 ) -> CommitOutcome:
-    """Decides the transaction. ``first_number``: above every block number that this replica has in a partition;
-    ``quorum``: replicas that must have the parts before sequential reads show them, below 2 for none;
-    ``left_behind`` is called when a block number may be left that nobody uses, as one may after a ``KeeperError``.
+    """Commits the transaction. Can be repeated after each error.
+
+    ``first_number``: above every block number that this replica has in a partition. ``quorum``: replicas that must have
+    the parts before sequential reads show them, below 2 for none. ``left_behind`` is called when an unused block number
+    may be left, as after a ``KeeperError``.
 
     Raises 649 (INVALID_TRANSACTION), 48 for a replica of an older version, 242 when a replica that holds staged parts
-    is not active, 290 for more parts than one request to ZooKeeper names, 659 for an unknown outcome; it can be
-    repeated after each of them.
+    is not active. Raises 290 for more parts than one request to ZooKeeper can name, 659 for an unknown outcome.
     """
     require_feature(keeper, replica.table, FEATURE_REPLACE_RANGE, "A transaction")
     if quorum >= 2:
@@ -167,7 +176,7 @@ def commit_transaction(
 
 
 class _Attempt:
-    """One try, and the locks it holds."""
+    """One attempt to commit, and the locks it holds."""
 
     def __init__(
         self,
@@ -190,17 +199,17 @@ class _Attempt:
         self._locks: list[BlockLock] = []
 
     def run(self) -> CommitOutcome | None:
-        """``None``: others got ahead; look again."""
+        """Makes the attempt. Returns ``None`` if others got ahead: try again."""
         request, table = self._request, self._table
         found = read_transaction(self._keeper, table, transaction_node_name(request.transaction_id))
         if found is not None and found.state is TransactionState.COMMITTED:
-            if found.reason:  # what became of it since
+            if found.reason:  # its rows were lost after the commit
                 raise already_decided_error(found)
             return CommitOutcome(CommitVerdict.REPEATED, found.rows)
         application = None
         if request.application:
             application = read_application_version(self._keeper, table, request.application)
-            if not application.takes(request.version):
+            if not application.accepts(request.version):
                 return CommitOutcome(CommitVerdict.SKIPPED, application.rows_of(request.version))
         try:
             if found is None or found.state is not TransactionState.OPEN:
@@ -217,7 +226,7 @@ class _Attempt:
         )
         partition_ids = sorted({record.partition_id for record in staged.values()})
         drops = self._take_drops(partition_ids)
-        parts = self._name(staged)
+        parts = self._name_parts(staged)
         partitions_version = self._partitions_version() if request.overwrite is Overwrite.TABLE else None
         drop = plan_drop(self._keeper, table, drops, self._last_blocks) if drops else None
         rows = sum(record.rows for record in staged.values())
@@ -227,7 +236,7 @@ class _Attempt:
             Delete(table.open_transaction(transaction.name), transaction.inserts),
             *(Delete(lock.path) for lock in self._locks if lock not in drops),
             *(Check(table.replica(name).is_active) for name in sorted({part.replica for part in parts})),
-            *request.along,
+            *request.extra_ops,
         ]
         if self._quorum >= 2 and parts:
             first, *others = (str(part.part) for part in parts)
@@ -235,22 +244,22 @@ class _Attempt:
             ops.append(Create(table.quorum_parallel_part(transaction.name), status.to_bytes()))
         if application is not None:
             assert request.version is not None
-            ops.append(application.claim(request.version, rows))
+            ops.append(application.commit_op(request.version, rows))
         if partitions_version is not None:
             ops.append(Check(table.block_numbers, partitions_version))
         limit_bytes = MAX_REQUEST_BYTES - _SLACK_BYTES - sum(map(operation_bytes, ops))
-        logged, drop_ops = self._logged(transaction, parts, drop, limit_bytes)
+        logged, drop_ops = self._make_log_entry(transaction, parts, drop, limit_bytes)
         try:
             self._keeper.multi([logged, *ops, *drop_ops])
         except MultiFailed as error:
-            self._judge(error, transaction, {part.replica for part in parts})
+            self._raise_if_hopeless(error, transaction, {part.replica for part in parts})
             return None
         self._locks.clear()
         return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(part.part for part in parts))
 
-    def _judge(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
-        """Raises when looking again is of no use."""
-        if error.op in self._request.along:
+    def _raise_if_hopeless(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
+        """Raises if another attempt is of no use."""
+        if error.op in self._request.extra_ops:
             raise OtherTableChanged(
                 "KEEPER_EXCEPTION", f"The other table has changed meanwhile: {error.message}"
             ) from error
@@ -269,16 +278,16 @@ class _Attempt:
             ) from error
 
     def _take_drops(self, partition_ids: Sequence[str]) -> list[BlockLock]:
-        """Before the numbers of the parts, which stay."""
+        """Takes the numbers below which blocks are dropped, before the numbers of the parts that stay."""
         overwrite = self._request.overwrite
         if overwrite is Overwrite.NOTHING:
             return []
         known = set(list_partition_ids(self._keeper, self._table))
         wanted = known if overwrite is Overwrite.TABLE else known.intersection(partition_ids)
-        taken = [self._take(partition_id) for partition_id in sorted(wanted)]
+        taken = [self._take_number(partition_id) for partition_id in sorted(wanted)]
         return [lock for lock in taken if lock.number]
 
-    def _take(self, partition_id: str, count: int = 1) -> BlockLock:
+    def _take_number(self, partition_id: str, count: int = 1) -> BlockLock:
         lock = allocate_block_number(
             self._keeper,
             self._table,
@@ -291,12 +300,12 @@ class _Attempt:
         self._locks.append(lock)
         return lock
 
-    def _name(self, staged: Mapping[str, StagedRecord]) -> list[StagedPart]:
-        """The parts with their numbers, in the order of their keys."""
+    def _name_parts(self, staged: Mapping[str, StagedRecord]) -> list[StagedPart]:
+        """Returns the parts with their numbers, in the order of their keys."""
         counts = Counter(record.partition_id for record in staged.values())
         numbers = {
             partition_id: iter(range(lock.number, lock.number + lock.count))
-            for partition_id, lock in ((p, self._take(p, count)) for p, count in sorted(counts.items()))
+            for partition_id, lock in ((p, self._take_number(p, count)) for p, count in sorted(counts.items()))
         }
         parts = []
         for _, record in sorted(staged.items()):
@@ -308,13 +317,15 @@ class _Attempt:
         return parts
 
     def _partitions_version(self) -> int:
-        """The version of ``block_numbers`` while no partition is there but those of the locks; else one it never has,
-        so that the multi fails and all is looked at again."""
+        """Returns the version of ``block_numbers`` if there are no partitions but those of the locks.
+
+        Otherwise returns a version it never has, so that the multi fails and everything is read again.
+        """
         version = self._keeper.get(self._table.block_numbers)[1].version
         held = {lock.partition_id for lock in self._locks}
         return version if held.issuperset(list_partition_ids(self._keeper, self._table)) else _NO_VERSION
 
-    def _logged(
+    def _make_log_entry(
         self, transaction: Transaction, parts: Sequence[StagedPart], drop: DropPlan | None, limit_bytes: int
     ) -> tuple[Create, list[Op]]:
         entry = LogEntry(

@@ -1,4 +1,4 @@
-"""Transactions of inserts: parts are staged on any replica under a transaction's name, and decided all at once.
+"""Transactions of inserts: parts are staged under a transaction's name, and decided all at once.
 
 ::
 
@@ -7,22 +7,21 @@
     open_transactions/<name>      while it is open; empty
 
 A staged part is whole and durable at its place on its replica (``parts.store.staged_parts``) before its node exists,
-and nobody sees it. Its key says whose rows they are (:func:`staged_key_prefix`): a repeated INSERT has the keys it had
-before. The commit (:mod:`coordination.transactions.transaction_commit`) turns the state of an open transaction in the
-same multi that logs the parts; every change of the state moves the version of its node, and whoever commits or aborts
-checks it. So a transaction is decided once, whatever is repeated and wherever.
+and no query sees it. Its key names the attempt and the INSERT (:func:`staged_key_prefix`): a repeated INSERT has the
+same keys. The commit (:mod:`coordination.transactions.transaction_commit`) changes the state of an open transaction in
+the same multi that logs the parts. Every change of the state changes the version of its node, and every commit or abort
+checks it. So a transaction is decided once, whatever is repeated on any replica.
 
-Whoever stages writes ``open_transactions/<name>`` in the same multi, whatever its version: INSERTs do not hinder one
-another, and fail when it is gone. Whoever commits removes it in the version that it had before the keys were listed,
-and lists them anew when it was written since. So an INSERT that is acknowledged is in the commit, or comes too late
-and is refused.
+Staging writes ``open_transactions/<name>`` in the same multi, whatever its version: INSERTs do not conflict with one
+another, and fail when it is deleted. A commit deletes it in the version from before the keys were listed, and lists
+them again if it was written since. So an acknowledged INSERT is in the commit; one that comes too late is refused.
 
 Invariants
-- A transaction that left ``open`` never returns to it; ``open_transactions/<name>`` is there while it is open.
-- Nodes of keys only come while it is open. What was staged under a key stays: the same again is no change, and other
-  rows under it are refused.
+- A transaction that left ``open`` never returns to it; ``open_transactions/<name>`` exists while it is open.
+- Keys are only created while it is open. The rows of a key never change: staging the same rows again changes nothing,
+  and other rows are refused.
 - A decided transaction is remembered for a week, if it is one of the last ten thousand, so that a late repeat of its
-  commit is told what became of it.
+  commit learns the outcome.
 """
 
 from __future__ import annotations
@@ -50,19 +49,21 @@ from coordination.keeper.interface import (
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import LogEntry
 from coordination.nodes.paths import ReplicaPaths, TablePaths, parse_sequence_number
-from coordination.nodes.table_lists import make_lists
+from coordination.nodes.table_lists import create_lists
 from parts.common.errors import ConflictError, CorruptionError, UnknownOutcomeError, UserError
 
 OPEN_TRANSACTION_IDLE_SECONDS = 86_400.0
-"""An open transaction into which nothing was staged for so long is aborted."""
+"""An open transaction is aborted if nothing was staged in it for this time."""
 DECIDED_TRANSACTION_SECONDS = 7 * 86_400.0
 MAX_REMEMBERED_TRANSACTIONS = 10_000
-"""Of the decided ones: a stream commits one every few seconds."""
+"""Decided transactions kept: a stream commits one every few seconds."""
 FORMAT_VERSION = 1
 _ATTEMPTS = 20
 
 
 class TransactionState(Enum):
+    """The state of a transaction."""
+
     OPEN = "open"
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -70,7 +71,7 @@ class TransactionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StagedRecord:
-    """What ZooKeeper keeps of a staged part."""
+    """The content of a staged part's node."""
 
     replica: str
     place: str
@@ -80,6 +81,7 @@ class StagedRecord:
     size_bytes: int
 
     def to_bytes(self) -> bytes:
+        """Returns the record as JSON."""
         document = {
             "version": FORMAT_VERSION,
             "replica": self.replica,
@@ -93,6 +95,7 @@ class StagedRecord:
 
     @classmethod
     def parse(cls, data: bytes) -> StagedRecord:
+        """Parses a staged part's node. Raises ``CorruptionError``."""
         document = parse_versioned_json(data, "staged part")
         try:
             return cls(*(document[name] for name in ("replica", "place", "partition", "hash", "rows", "bytes")))
@@ -102,7 +105,7 @@ class StagedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """As it was read. ``version`` is that of its node, ``keys`` names what was staged."""
+    """A transaction as it was read. ``version`` is that of its node; ``keys`` names its staged parts."""
 
     name: str
     id: str
@@ -110,53 +113,53 @@ class Transaction:
     version: int
     reason: str = ""
     rows: int = 0
-    """Of a committed one."""
+    """Number of rows, if committed."""
     keys: tuple[str, ...] = ()
     inserts: int = 0
-    """The version of the node that is there while it is open, no later than ``keys``."""
+    """The version of ``open_transactions/<name>``, read before ``keys``."""
     created_ms: int = 0
     changed_ms: int = 0
-    """The last INSERT into it, or its decision."""
+    """Time of the last INSERT into it, or of its decision."""
 
 
 def staged_key_prefix(attempt: str) -> str:
-    """The beginning of the keys of all parts that are staged under this name of an attempt."""
+    """Returns the common prefix of the keys of all parts staged under this attempt."""
     return f"{xxhash.xxh3_64_hexdigest(attempt.encode())}-"
 
 
 def staged_key(attempt: str, insert: str, number: int) -> str:
-    """The key of the ``number``-th part of an INSERT."""
+    """Returns the key of the ``number``-th part of an INSERT."""
     return f"{staged_key_prefix(attempt)}{xxhash.xxh3_64_hexdigest(insert.encode())}-{number}"
 
 
 def transaction_node_name(transaction_id: str) -> str:
-    """The name of a transaction's, or an application's, node and directory."""
+    """Returns the name of a transaction's, or an application's, node and directory."""
     return xxhash.xxh3_128_hexdigest(transaction_id.encode())
 
 
 def transaction_content(transaction_id: str, state: TransactionState, *, reason: str = "", rows: int = 0) -> bytes:
-    """The content of a transaction's node, as JSON."""
+    """Returns the content of a transaction's node, as JSON."""
     document = {"version": FORMAT_VERSION, "id": transaction_id, "state": state.value, "reason": reason, "rows": rows}
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def read_transaction(keeper: Keeper, table: TablePaths, name: str) -> Transaction | None:
-    """Also what another client of ZooKeeper has just written."""
+    """Reads a transaction, after a ``sync``; ``None`` if there is none."""
     keeper.sync(table.transaction(name))
     return next(iter(read_named_transactions(keeper, table, [name])), None)
 
 
 def read_transactions(keeper: Keeper, table: TablePaths) -> list[Transaction]:
-    """What is open, and what is remembered."""
+    """Reads all open and remembered transactions."""
     return read_named_transactions(keeper, table, keeper.children_many([table.transactions])[0] or [])
 
 
 def read_named_transactions(keeper: Keeper, table: TablePaths, names: Sequence[str]) -> list[Transaction]:
-    """Those that there are."""
+    """Reads those of the transactions that exist."""
     paths = [table.transaction(name) for name in names]
     nodes = keeper.get_many(paths)
     inserts = keeper.exists_many([table.open_transaction(name) for name in names])
-    keys = keeper.children_many(paths)  # last: none of them is newer than the version says
+    keys = keeper.children_many(paths)  # read last, after the version of the open node
     found = []
     for name, node, insert, own_keys in zip(names, nodes, inserts, keys, strict=True):
         if node is not None:
@@ -179,12 +182,13 @@ def read_named_transactions(keeper: Keeper, table: TablePaths, names: Sequence[s
 
 
 def read_staged_parts(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> dict[str, StagedRecord]:
+    """Reads the records of the staged parts that exist, by key."""
     answers = keeper.get_many([table.staged_part(name, key) for key in keys])
     return {key: StagedRecord.parse(answer[0]) for key, answer in zip(keys, answers, strict=True) if answer is not None}
 
 
 def open_transaction(keeper: Keeper, table: TablePaths, transaction_id: str) -> Transaction:
-    """Makes it if need be. Raises :func:`already_decided_error`."""
+    """Returns an open transaction, creating it if needed. Raises :func:`already_decided_error`."""
     name = transaction_node_name(transaction_id)
     for _ in range(_ATTEMPTS):
         found = read_transaction(keeper, table, name)
@@ -201,14 +205,14 @@ def open_transaction(keeper: Keeper, table: TablePaths, transaction_id: str) -> 
             )
         except MultiFailed as error:
             if isinstance(error.cause, NoNode):
-                make_lists(keeper, table, table.transactions, table.open_transactions)
+                create_lists(keeper, table, table.transactions, table.open_transactions)
         except KeeperConnectionLoss:
             continue
     raise ConflictError("KEEPER_EXCEPTION", f"Could not open the transaction in {_ATTEMPTS} attempts; try again")
 
 
 def already_decided_error(transaction: Transaction) -> UserError:
-    """589 (INVALID_TRANSACTION)."""
+    """Returns the error 649 (INVALID_TRANSACTION)."""
     reason = f": {transaction.reason}" if transaction.reason else ""
     return UserError(
         "INVALID_TRANSACTION",
@@ -220,11 +224,11 @@ def already_decided_error(transaction: Transaction) -> UserError:
 def register_staged_parts(
     keeper: Keeper, table: TablePaths, transaction: Transaction, records: Mapping[str, StagedRecord]
 ) -> bool:
-    """Tells ZooKeeper of the parts of one INSERT, which are durable at their places. ``False``: the same rows had been
-    told of before, perhaps by another replica, and what lies at these places is not needed.
+    """Registers the parts of one INSERT, which are durable at their places, in ZooKeeper.
 
-    Raises 389 when other rows lie under one of the keys, :func:`already_decided_error`; anything else leaves it unknown
-    whether they were told of.
+    Returns ``False`` if the same rows were registered before, perhaps by another replica: the parts at these places are
+    not needed. Raises 389 when other rows have one of the keys, and :func:`already_decided_error`. After any other
+    error it is unknown whether they were registered.
     """
     paths = {key: table.staged_part(transaction.name, key) for key in records}
     noted = SetData(table.open_transaction(transaction.name), b"")
@@ -254,7 +258,7 @@ def register_staged_parts(
 def _require_same(
     transaction: Transaction, records: Mapping[str, StagedRecord], known: Mapping[str, StagedRecord]
 ) -> None:
-    """Parts of one INSERT are told of together: all of them are known, or it was another INSERT."""
+    """Raises if the keys belong to another INSERT. Parts of one INSERT are registered together."""
     for key, record in records.items():
         other = known.get(key)
         if other is None or (other.content_hash, other.partition_id) != (record.content_hash, record.partition_id):
@@ -268,8 +272,11 @@ def _require_same(
 def abort_transaction(
     keeper: Keeper, table: TablePaths, name: str, reason: str, *, transaction_id: str = ""
 ) -> Transaction | None:
-    """Decides an open transaction against its rows; what it is now. Repeatable. One that never was is ``None``, or with
-    ``transaction_id`` aborted all the same: an INSERT that is still on its way comes too late."""
+    """Aborts an open transaction and returns its state. Repeatable.
+
+    A transaction that never existed gives ``None``; with ``transaction_id`` it is created as aborted, so that an INSERT
+    that is still on its way is refused.
+    """
     path = table.transaction(name)
     for _ in range(_ATTEMPTS):
         found = read_transaction(keeper, table, name)
@@ -277,7 +284,7 @@ def abort_transaction(
             try:
                 keeper.create(path, transaction_content(transaction_id, TransactionState.ABORTED, reason=reason))
             except NoNode:
-                make_lists(keeper, table, table.transactions)
+                create_lists(keeper, table, table.transactions)
             except (NodeExists, KeeperConnectionLoss):
                 continue
         elif found is None or found.state is not TransactionState.OPEN:
@@ -292,9 +299,9 @@ def abort_transaction(
 
 
 def clean_transactions(keeper: Keeper, table: TablePaths) -> int:
-    """Aborts what was left open, forgets what was decided long ago; returns how many transactions were changed.
+    """Aborts abandoned transactions and forgets old decisions. Returns how many were changed.
 
-    Ages are differences of ZooKeeper's own times: a node is written to learn what time it is there.
+    Ages are differences of ZooKeeper's own times: a node is written to learn the time there.
     """
     changed = 0
     names = keeper.children_many([table.transactions])[0] or []
@@ -309,7 +316,7 @@ def clean_transactions(keeper: Keeper, table: TablePaths) -> int:
                 keeper, table, found.name, f"nothing was inserted for {OPEN_TRANSACTION_IDLE_SECONDS:.0f} s"
             )
             changed += 1
-    # Of those that are only remembered, which may be many, nothing is read but this.
+    # There may be many decided transactions: only their stats are read.
     decided = [(s, name) for s, name in zip(stats, names, strict=True) if s is not None and name not in still_open]
     decided.sort(key=lambda item: item[0].modified_zxid, reverse=True)
     for rank, (stat, name) in enumerate(decided):
@@ -324,21 +331,21 @@ def clean_transactions(keeper: Keeper, table: TablePaths) -> int:
 
 
 def _forget_keys(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> None:
-    """Of a decided transaction: the log entry says all that is needed of them."""
+    """Deletes the keys of a decided transaction, which its log entry has made needless."""
     for packet in split_into_multis([Delete(table.staged_part(name, key)) for key in keys], operation_bytes):
         with contextlib.suppress(MultiFailed, KeeperConnectionLoss):
             keeper.multi(packet)
 
 
 def count_finished_replicas(keeper: Keeper, table: TablePaths, name: str) -> int:
-    """On how many replicas the committed transaction's rows are active."""
+    """Returns on how many replicas the committed transaction's rows are active."""
     return sum(
         not is_unfinished_on(keeper, table.replica(replica), name) for replica in keeper.children(table.replicas)
     )
 
 
 def is_unfinished_on(keeper: Keeper, replica: ReplicaPaths, name: str) -> bool:
-    """Whether the replica has still to pull the entry, or to carry it out."""
+    """Tells whether the replica still has to pull or execute the transaction's entry."""
     lost, pointer = keeper.get_many([replica.is_lost, replica.log_pointer])
     if lost is None or lost[0] == b"1" or pointer is None or not pointer[0]:
         return True
@@ -351,6 +358,7 @@ def is_unfinished_on(keeper: Keeper, replica: ReplicaPaths, name: str) -> bool:
 
 
 def parse_versioned_json(data: bytes, what: str) -> dict[str, Any]:
+    """Parses a JSON object of the known version. Raises ``CorruptionError``."""
     try:
         document = json.loads(data)
         if document["version"] != FORMAT_VERSION:

@@ -111,7 +111,7 @@ def _print_inspection(replica: _Replica, inspection: ReplicaInspection) -> None:
         click.echo("  flag force_restore_data is set")
     for label, names in (
         ("fetch", plan.fetch),
-        ("detach as broken", [*plan.differing, *inspection.broken]),
+        ("detach as broken", [*plan.different_content, *inspection.broken]),
         ("list as another replica does", plan.agreed),
         ("detach as ignored", plan.unexpected),
         ("drop, merged away", plan.covered),

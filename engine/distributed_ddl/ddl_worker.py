@@ -206,7 +206,7 @@ class DdlWorker:
         try:
             parsed = parse_statement(task.entry.statement)
         except PandoError as error:
-            task.outcome = DdlOutcome.of(error)
+            task.outcome = DdlOutcome.from_error(error)
             return None
         known = self._journal.outcome(task.name, task.identity)
         if is_for_one_replica(parsed.statement) and self._tables.is_replicated(
@@ -234,7 +234,7 @@ class DdlWorker:
             task.shard_outcome = self._execute_and_note(task, parsed, began)
             if task.shard_outcome is None:
                 if not self._is_stopping:
-                    queue.give_shard_back(keeper, task.name, shard)
+                    queue.unlock_shard(keeper, task.name, shard)
                 return self._get_pause(task)
         task.outcome = queue.finish_shard(keeper, task.name, task.entry, shard, task.shard_outcome)
         return None
@@ -253,7 +253,11 @@ class DdlWorker:
             plan = judge_after_crash(parsed.statement, self._tables.for_statement(began, self._get_database(task)))
             logger.warning("%s was begun by a process that is gone: %s", task.name, plan.value)
             if plan is not AfterCrash.REPEAT:
-                return DdlOutcome() if plan is AfterCrash.DONE else DdlOutcome.of(UserError("UNFINISHED", _UNKNOWN))
+                return (
+                    DdlOutcome()
+                    if plan is AfterCrash.DONE
+                    else DdlOutcome.from_error(UserError("UNFINISHED", _UNKNOWN))
+                )
             parsed = replace(parsed, statement=make_repeatable(parsed.statement))
         started = self._server.services.monotonic()
         try:
@@ -263,7 +267,7 @@ class DdlWorker:
                 return None
             if is_repeated:
                 error = UserError("UNFINISHED", f"{_UNKNOWN}. Repeated, it failed: {error}")
-            return DdlOutcome.of(error, self._milliseconds_since(started))
+            return DdlOutcome.from_error(error, self._milliseconds_since(started))
         except Exception as error:
             logger.exception("%s failed", task.name)
             return DdlOutcome(1001, f"{type(error).__name__}: {error}", self._milliseconds_since(started))

@@ -101,7 +101,7 @@ class Answer:
         remaining = self.list_remaining()
         failed = next(((host, found) for host, found in self._outcomes.items() if found.code), None)
         if failed is not None and self.mode.throws_errors:
-            raise failed[1].raised(failed[0])
+            raise failed[1].to_error(failed[0])
         if is_late and remaining and self.mode.throws_on_timeout:
             raise UnavailableError("TIMEOUT_EXCEEDED", _describe_timeout(what, self.hosts, remaining, active))
         if not self.mode.throws_on_timeout:

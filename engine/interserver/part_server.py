@@ -24,7 +24,7 @@ from urllib.parse import parse_qs
 from engine.interserver.protocol import EXCEPTION_CODE_HEADER, Manifest, basic_authorization
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
-from parts.format.hashed_file import read_error, read_small_file
+from parts.format.hashed_file import convert_read_error, read_small_file
 from parts.store.part_states import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -264,7 +264,7 @@ def _convert_read_errors(part: str, file: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise read_error(error, part, file) from None
+        raise convert_read_error(error, part, file) from None
 
 
 def _shut_down(connection: socket.socket) -> None:

@@ -115,7 +115,7 @@ class Watchdog:
         running = list(self._processes)
         for process in running:
             process.check_limits()
-            process.status.expire()
+            process.status.check_deadline()
             if process.is_cancelled:
                 process.status.interrupt()
         growth = self._measure(running)

@@ -40,7 +40,7 @@ class BlockFilter:
         self._after = after
         self._until = until
 
-    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+    def match_rows(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
         """Returns the mask of the rows that belong to wanted blocks."""
         numbers = read(BLOCK_NUMBER).to_numpy().astype(np.int64)
         mask: np.ndarray = (numbers > self._after) & (numbers <= self._until)
@@ -48,7 +48,7 @@ class BlockFilter:
 
     def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the wanted rows of a batch; reading with this filter removes only some of the others."""
-        mask = self.matching(batch.column, batch.num_rows)
+        mask = self.match_rows(batch.column, batch.num_rows)
         return batch if mask.all() else batch.filter(pa.array(mask))
 
 

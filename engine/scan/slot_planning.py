@@ -85,7 +85,7 @@ def measure_steps(parts: Sequence[Part], columns: Sequence[str]) -> dict[PartNam
     measured = {}
     for part in parts:
         count = max(1, min(part.marks, _MAX_STEPS * part.marks // max(granules, 1)))
-        before = part.bytes_before(columns, np.arange(count + 1) * part.marks / count)
+        before = part.estimate_bytes_before(columns, np.arange(count + 1) * part.marks / count)
         measured[part.name] = np.diff(before.astype(np.int64)).tolist()
     return measured
 

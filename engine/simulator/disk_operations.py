@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from parts.format.hashed_file import reading_after
+from parts.format.hashed_file import call_before_reads
 
 CHANGES = frozenset({"create", "write", "mkdir", "rename", "link", "remove", "rmdir", "sync"})
 """The kinds of operations that change the disk; the others are ``read`` and ``list``."""
@@ -61,7 +61,7 @@ def disk_operations(listener: Callable[[DiskOperation], None]) -> Iterator[None]
     former, _listener = _listener, listener
     _quiet.owner = True
     try:
-        with reading_after(lambda path: _tell("read", path)):
+        with call_before_reads(lambda path: _tell("read", path)):
             yield
     finally:
         _listener = former

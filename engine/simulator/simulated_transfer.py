@@ -10,7 +10,7 @@ from engine.interserver.replication import Replication
 from engine.interserver.transfer import Transfer
 from parts.common.errors import CorruptionError, UnavailableError, convert_resource_error
 from parts.common.part_name import PartName
-from parts.format.hashed_file import read_error, read_small_file
+from parts.format.hashed_file import convert_read_error, read_small_file
 
 
 def transfer_part(
@@ -45,7 +45,7 @@ def _files(directory: Path, part: PartName) -> Iterator[Path]:
     try:
         return directory.iterdir()
     except OSError as error:
-        raise read_error(error, str(part), ".") from None
+        raise convert_read_error(error, str(part), ".") from None
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def _hash_files(part: Part) -> str:
 
 def _count_index_bytes(part: Part) -> tuple[int, int, int]:
     """Returns the skip indexes' bytes: on disk, uncompressed, and of marks, which do not exist."""
-    indexes = list(part.index_file or ())
+    indexes = list(part.skip_index_file or ())
     return sum(index.size for index in indexes), sum(index.uncompressed_bytes for index in indexes), 0
 
 

@@ -225,7 +225,7 @@ class InsertSink(ABC):
         try:
             block = sort_block(piece.block, self.description)
             if self.options.reduces:
-                mode = self.description.merge_mode.at(int(self.table.services.clock()))
+                mode = self.description.merge_mode.with_time(int(self.table.services.clock()))
                 block = mode.reduce(SortedRows(block, self.description.sorting_key.evaluate))
                 if not block.num_rows:
                     self.table.store.drop_temporary(directory)

@@ -188,7 +188,7 @@ def _list_flag_files(directory: Path) -> tuple[Path, ...]:
 def _refuse_open(definition: TableDefinition, store: PartStore, how: str, decided: Sequence[Transaction]) -> None:
     """Raises 80 if a transaction is open or an ATTACH unfinished."""
     names = {each.name for each in decided}
-    if undecided := [name for name in store.staged.transactions() if name not in names]:
+    if undecided := [name for name in store.staged.list_transactions() if name not in names]:
         raise _make_unsettled_error(definition, how, f"transaction {undecided[0]} is open")
     if attaching := store.attaching.transactions():
         raise _make_unsettled_error(definition, how, f"ATTACH PARTITION {attaching[0]} is not ended")

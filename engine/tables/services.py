@@ -91,7 +91,7 @@ class MergeOrder:
     cleanup: bool = False
     """Removes rows marked as deleted; the sources must be all parts of their partition."""
     expire_at: int = 0
-    """The time by which rows expire and have an age (``MergeMode.at``); 0 if none does."""
+    """The time by which rows expire and have an age (``MergeMode.with_time``); 0 if none does."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class CatalogPublication(CatalogListener):
         with self._lock:
             self._uid_of[id(table)] = uid
             self._objects[uid] = table
-        table.store.follow(lambda active: self._add_table(uid, record, active))
+        table.store.set_listener(lambda active: self._add_table(uid, record, active))
 
     def on_table_altered(self, table: Table, definition: TableDefinition) -> None:
         """Publishes a new definition."""
@@ -144,7 +144,7 @@ class CatalogPublication(CatalogListener):
                 self._write([("parts", uid, named)])
             return self._end
 
-    def oldest_read(self) -> int:
+    def get_oldest_read_change(self) -> int:
         """Returns the oldest change that a running query may still read."""
         return self._page.oldest_read()
 
@@ -207,13 +207,13 @@ class _TableListener:
         self._publication = publication
         self._uid = uid
 
-    def parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
+    def on_active_parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
         """Publishes the changes; returns their number."""
         return self._publication.parts_changed(self._uid, changes)
 
-    def oldest_read(self) -> int:
+    def get_oldest_read_change(self) -> int:
         """Returns the oldest change that a running query may still read."""
-        return self._publication.oldest_read()
+        return self._publication.get_oldest_read_change()
 
 
 class PublishedChanges:

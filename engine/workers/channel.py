@@ -228,10 +228,10 @@ class CallStatus(QueryStatus):
             self.stop()
         return self.reason is not None
 
-    def expire(self) -> None:
+    def check_deadline(self) -> None:
         """Raises an error if the call is over its time, unless it is stopped."""
         if not self.is_stopped:
-            super().expire()
+            super().check_deadline()
 
 
 def _to_pando_error(call: str, problem: Exception) -> PandoError:

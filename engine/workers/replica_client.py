@@ -207,7 +207,7 @@ def _values(options: InsertOptions) -> dict[str, object]:
 
 def _asks(status: QueryStatus) -> Callable[[], bool]:
     def is_stopped() -> bool:
-        status.expire()
+        status.check_deadline()
         return status.is_stopped
 
     return is_stopped

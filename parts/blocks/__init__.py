@@ -1,1 +1,1 @@
-"""Arrow arrays and blocks in memory; no table and no file."""
+"""Operations on Arrow arrays and blocks in memory, without tables or files."""

@@ -1,9 +1,9 @@
-"""Texts that repeat, as dictionaries: how merged parts store them, and how merges and queries take them.
+"""Repetitive strings as dictionaries, in merged parts, merges and queries.
 
-A frame of a String column whose texts repeat holds what a dictionary column's would (``parts.format.flat_arrays``): its
-second node tells it from plain texts. Merges and queries that ask for it get such frames as :data:`DICTIONARY_STRING`,
-everybody else as plain texts. Whether a window of rows is stored so depends on its values alone: every replica writes
-the same.
+A frame of a String column whose strings repeat has the buffers of a dictionary column (``parts.format.flat_arrays``);
+its second node distinguishes it from plain strings. Merges and queries that ask for it get such frames as
+:data:`DICTIONARY_STRING`, all others as plain strings. The choice depends only on the values of a window of rows: every
+replica writes the same.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import pyarrow.compute as pc
 
 DICTIONARY_STRING = pa.dictionary(pa.int32(), pa.string())
 DICTIONARY_STRINGS_VERSION = (3, 0)
-"""Earlier readers take a second node for damage."""
+"""Earlier readers would report a second node as corruption."""
 _LEAST_ROWS = 8192
 _ROWS_PER_TEXT = 8
-"""A text must come so often on average."""
+"""The least average number of rows with the same string."""
 _SAMPLE_ROWS = 4096
 _MOST_SAMPLED = _SAMPLE_ROWS * 7 // 8
-"""Of more different texts in a sample it is not worth asking how many there are in all."""
+"""With more distinct strings in a sample the strings are taken as not repetitive."""
 _MOST_BYTES = 1 << 30
-"""An array has less than 2 GiB."""
+"""Larger columns stay plain: an array has less than 2 GiB."""
 _MOST_LENGTHS = 256
-"""Of neighbouring runs."""
+"""The most runs of equal lengths in which equal neighbours are searched."""
 _FEW_RUNS = 200
 
 
 def encode_if_repetitive(texts: pa.Array) -> pa.DictionaryArray | None:
-    """The texts (plain or :data:`DICTIONARY_STRING`) as a dictionary, if it is worth storing them so."""
+    """Returns the strings (plain or :data:`DICTIONARY_STRING`) as a dictionary if that pays, or ``None``."""
     rows = len(texts)
     if rows < _LEAST_ROWS:
         return None
@@ -44,7 +44,7 @@ def encode_if_repetitive(texts: pa.Array) -> pa.DictionaryArray | None:
 
 
 def _used(texts: pa.Array) -> pa.Array:
-    """The different texts."""
+    """Returns the distinct strings."""
     if texts.type == DICTIONARY_STRING:
         is_used = np.zeros(len(texts.dictionary), bool)
         is_used[texts.indices.drop_null().to_numpy()] = True
@@ -53,12 +53,12 @@ def _used(texts: pa.Array) -> pa.Array:
 
 
 def decode_dictionary(array: pa.Array) -> pa.Array:
-    """The same texts without a dictionary."""
+    """Returns the strings without a dictionary."""
     return array.cast(pa.string()) if array.type == DICTIONARY_STRING else array
 
 
 def decode_dictionary_columns(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    """Those columns without dictionaries."""
+    """Replaces the named columns by ones without dictionaries."""
     for name in names:
         position = table.schema.get_field_index(name)
         if table.schema.types[position] == DICTIONARY_STRING:
@@ -67,7 +67,7 @@ def decode_dictionary_columns(table: pa.Table, names: Iterable[str]) -> pa.Table
 
 
 def encode_repetitive_columns(table: pa.Table, without: Collection[str]) -> pa.Table:
-    """The columns of plain texts that repeat with dictionaries, but for those ``without``."""
+    """Replaces repetitive string columns by dictionaries, except those ``without``."""
     for position, (name, type_) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
         if pa.types.is_string(type_) and name not in without:
             column = table.column(position)
@@ -78,7 +78,7 @@ def encode_repetitive_columns(table: pa.Table, without: Collection[str]) -> pa.T
 
 
 def concat_blocks(tables: Sequence[pa.Table]) -> pa.Table:
-    """One after the other; where only some have dictionaries of a column, none has."""
+    """Concatenates blocks. A column that is a dictionary in only some of them becomes plain."""
     if len(tables) == 1:
         return tables[0]
     if any(table.schema != tables[0].schema for table in tables):
@@ -92,7 +92,7 @@ def concat_blocks(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def count_text_bytes(array: pa.DictionaryArray, boundaries: np.ndarray) -> np.ndarray:
-    """``parts.format.flat_arrays.count_content_bytes`` of the same texts without a dictionary."""
+    """Returns what ``count_content_bytes`` returns for the same strings without a dictionary."""
     lengths = pc.binary_length(array.dictionary).to_numpy()
     each = lengths[array.indices.fill_null(0).to_numpy()] if len(lengths) else np.zeros(len(array), np.int32)
     if array.null_count:
@@ -101,7 +101,7 @@ def count_text_bytes(array: pa.DictionaryArray, boundaries: np.ndarray) -> np.nd
 
 
 def encode_dictionary(array: pa.Array) -> pa.DictionaryArray:
-    """The same strings, as :data:`DICTIONARY_STRING`. A value of several runs is in the dictionary as often."""
+    """Returns the strings as :data:`DICTIONARY_STRING`. A value of several runs may be in it repeatedly."""
     starts = None if array.null_count or not _is_in_runs(array.slice(0, _SAMPLE_ROWS)) else _starts(array)
     if starts is None:
         return array.dictionary_encode()
@@ -116,7 +116,7 @@ def _is_in_runs(array: pa.Array) -> bool:
 
 
 def _starts(array: pa.Array) -> np.ndarray | None:
-    """The first row of every run; ``None`` when it would take long to find them."""
+    """Returns the first row of every run of equal strings; ``None`` if that would take long."""
     rows = len(array)
     if not rows:
         return None
@@ -138,7 +138,7 @@ def _starts(array: pa.Array) -> np.ndarray | None:
 
 
 def _mark_starts(differs: np.ndarray, length: int, is_start: np.ndarray) -> None:
-    """``differs`` tells of every byte of the rows whether it is not that of the row before."""
+    """Marks the rows of which a byte differs from that of the row before, by ``differs``."""
     position = 0
     for _ in range(_FEW_RUNS):
         position += int(differs[position:].argmax()) if position < len(differs) else 0  # several times a search of all

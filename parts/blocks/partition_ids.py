@@ -4,9 +4,9 @@ No partition key: ``all``. All values integers: their decimals joined by ``-``, 
 SipHash-128 of the values as 32 hexadecimal digits. Integers are UInt*, Int*, Bool, Enum, IPv4, Date, Date32 (days) and
 DateTime (seconds), also inside Nullable and LowCardinality when the value is not NULL.
 
-What is hashed of a value: one byte of its kind (NULL 0, unsigned 1, signed 2, Float64 3, String 16, Array 17, Tuple 18,
-Decimal 19/20/21 and UUID 4), then its bytes; texts and containers have a u64 size before. Source: the ids ClickHouse
-26 shows.
+The hashed bytes of a value are one byte for its kind and the value's own bytes. Strings and containers have a u64 size
+before these. The kinds are NULL 0, unsigned 1, signed 2, Float64 3, UUID 4, String 16, Array 17, Tuple 18, Decimal
+19/20/21. Source: the ids that ClickHouse 26 shows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _INTEGERS = (IntegerType, BoolType, EnumType, IPv4Type, DateType, Date32Type, Da
 
 
 def compute_partition_id(values: Sequence[pa.Scalar], types: Sequence[DataType]) -> str:
-    """The id of the partition whose key has ``values``."""
+    """Returns the id of the partition whose key has ``values``."""
     if not types:
         return "all"
     bare = [strip_nullable(type_) for type_ in types]
@@ -59,7 +59,7 @@ def compute_partition_id(values: Sequence[pa.Scalar], types: Sequence[DataType])
 
 
 def group_rows_by_key(keys: Sequence[pa.ChunkedArray], rows: int) -> list[np.ndarray] | None:
-    """Row numbers per distinct key, in order of first appearance; ``None`` when there is only one."""
+    """Returns the row numbers per distinct key, in order of first appearance; ``None`` for a single key."""
     codes = np.zeros(rows, np.int64)
     for key in keys:
         encoded = _row_codes(key)
@@ -75,7 +75,7 @@ def group_rows_by_key(keys: Sequence[pa.ChunkedArray], rows: int) -> list[np.nda
 
 
 def _row_codes(key: pa.ChunkedArray) -> np.ndarray:
-    """Equal values ↔ equal codes."""
+    """Returns a code for each row, equal for equal values."""
     array = key.combine_chunks() if key.num_chunks != 1 else key.chunk(0)
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
@@ -140,5 +140,5 @@ def _decimal_bytes(kind: int, value: int, size: int) -> bytes:
 
 
 def _halves_reversed(uuid: bytes) -> bytes:
-    """A UUID as two little-endian halves, the high one first."""
+    """Returns a UUID as two little-endian halves, the high one first."""
     return uuid[7::-1] + uuid[:7:-1]

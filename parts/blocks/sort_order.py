@@ -1,12 +1,12 @@
-"""ClickHouse's sorting order, vectorised: key arrays become unsigned codes whose numeric order is the key's.
+"""ClickHouse's sorting order, vectorised: key arrays become unsigned codes with the key's order.
 
 Order: NULLs last, before them NaN, text and fixed strings bytewise, LowCardinality by value, Enum by number, UUID by
 bytes, tuples element by element. Arrays and maps in keys are refused.
 
 Each key column becomes one :class:`KeyCodes`: uint64 codes that use ``bits`` bits. The first bits of all key columns
 and the row number are packed into 64 and sorted as integers (several times faster than any argsort), which gives the
-stable order; where bits were left out, rows that are equal without them are put in order by a lexicographic sort of the
-codes. Text of which few rows are alike is ranked by a sort of all rows. Codes are comparable only within one call.
+stable order. Where bits were left out, rows that are equal without them are ordered by a lexicographic sort of the
+codes. Strings that rarely repeat are ranked by a sort of all rows. Codes are comparable only within one call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SAMPLES = 16
 _SAMPLE_ROWS = 4096
 _FEW_RUNS = 64
 _RADIX_BITS = 16
-"""NumPy sorts integers of so many bits by their digits, in a few passes."""
+"""NumPy sorts integers of at most 16 bits by radix sort."""
 
 
 Word = np.ndarray | np.uint64
@@ -43,7 +43,7 @@ class KeyCodes:
 
 
 def compute_sort_permutation(keys: Sequence[pa.ChunkedArray], rows: int) -> np.ndarray | None:
-    """Row numbers in stable sorting order, or ``None`` when the rows are in order already."""
+    """Returns row numbers in stable sorting order, or ``None`` when the rows are in order already."""
     if not keys or rows < 2:
         return None
     columns = encode_keys(keys, rows)
@@ -57,7 +57,7 @@ def compute_sort_permutation(keys: Sequence[pa.ChunkedArray], rows: int) -> np.n
 
 
 def encode_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> list[KeyCodes]:
-    """The codes of every key column (a tuple gives several)."""
+    """Returns the codes of every key column (a tuple gives several)."""
     flat = [array for key in keys for array in _plain_columns(key)]
     if rows >= _PARALLEL_ROWS and len(flat) > 1:
         return map_parallel(_codes, flat)
@@ -65,7 +65,7 @@ def encode_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> list[KeyCodes]:
 
 
 def pack_key_codes(columns: Sequence[KeyCodes], rows: int) -> list[KeyCodes]:
-    """The same order in as few 64-bit words as possible, most significant first."""
+    """Packs the codes into as few 64-bit words as possible, most significant first."""
     words: list[KeyCodes] = []
     for column in columns:
         if not column.bits:
@@ -80,7 +80,7 @@ def pack_key_codes(columns: Sequence[KeyCodes], rows: int) -> list[KeyCodes]:
 
 
 def is_sorted(words: Sequence[KeyCodes]) -> bool:
-    """True when the rows are in order."""
+    """Tells whether the rows are in order."""
     if len(words) == 1:
         return _never_falls(words[0].codes)
     later = less_than([w.codes[1:] for w in words], [w.codes[:-1] for w in words])
@@ -92,7 +92,10 @@ def _never_falls(codes: np.ndarray) -> bool:
 
 
 def less_than(left: Sequence[Word], right: Sequence[Word]) -> np.ndarray:
-    """Row by row: is ``left`` lexicographically below ``right``? One side may be one scalar per word."""
+    """Compares row by row whether ``left`` is lexicographically below ``right``.
+
+    One side may be one scalar per word.
+    """
     result = left[-1] < right[-1]
     for a, b in zip(reversed(left[:-1]), reversed(right[:-1]), strict=True):
         result = (a < b) | ((a == b) & result)
@@ -124,14 +127,14 @@ def _stable_order(words: list[KeyCodes], rows: int) -> np.ndarray:
 
 
 def _is_easy(codes: np.ndarray) -> bool:
-    """A few sorted runs, which NumPy merges, or few values."""
+    """Tells whether NumPy's stable sort is fast: a few sorted runs, or few values."""
     if np.count_nonzero(codes[1:] < codes[:-1]) < _FEW_RUNS:
         return True
     return len(np.unique(codes[:_SAMPLE_ROWS])) < min(len(codes), _SAMPLE_ROWS) // 2
 
 
 def _prefix(words: Sequence[KeyCodes], bits: int) -> np.ndarray:
-    """The first ``bits`` bits of the rows' codes, or all if there are fewer."""
+    """Returns the first ``bits`` bits of the rows' codes, or all if there are fewer."""
     prefix = words[0].codes >> np.uint64(max(words[0].bits - bits, 0))
     room = bits - words[0].bits
     for word in words[1:]:
@@ -195,7 +198,7 @@ def _codes(array: pa.Array) -> KeyCodes:
 
 
 def _value_codes(array: pa.Array) -> KeyCodes:
-    """Codes where the values are not null (anything elsewhere)."""
+    """Returns codes for the values that are not null, and any codes elsewhere."""
     type_ = array.type
     if pt.is_boolean(type_):
         return KeyCodes(array.fill_null(False).cast(pa.uint8()).to_numpy().astype(np.uint64), 1)
@@ -220,7 +223,7 @@ def _integer_codes(values: np.ndarray) -> KeyCodes:
 
 
 def _float_codes(raw: np.ndarray, array: pa.Array) -> KeyCodes:
-    """IEEE bits in numeric order: -0.0 equals 0.0, every NaN is one value above infinity."""
+    """Returns IEEE bits in numeric order: -0.0 equals 0.0, every NaN is one value above infinity."""
     floats = raw.view(f"<f{raw.itemsize}").astype(np.float64) + 0.0
     bits = floats.view(np.uint64)
     top = np.uint64(1 << 63)
@@ -240,7 +243,7 @@ def _decimal_codes(array: pa.Array) -> KeyCodes:
 
 
 def _text_codes(array: pa.Array) -> KeyCodes:
-    """Ranks among the distinct texts when there are few, else ranks found by one sort of all rows."""
+    """Returns ranks among the distinct strings if they are few, otherwise ranks by a sort of all rows."""
     if pt.is_fixed_size_binary(array.type):
         array = array.cast(pa.binary())
     if len(array) <= _SAMPLE_ROWS or _repeats(array):
@@ -258,7 +261,10 @@ def _text_codes(array: pa.Array) -> KeyCodes:
 
 
 def _repeats(array: pa.Array) -> bool:
-    """Does a text come twice on average, at least? A guess from a first sample, and if that denies it from more."""
+    """Estimates whether a string appears at least twice on average.
+
+    It examines one sample, and more samples if the first does not show it.
+    """
     if len(pc.unique(array.slice(0, _SAMPLE_ROWS))) < _SAMPLE_ROWS // 2:
         return True
     if len(array) < 2 * _SAMPLES * _SAMPLE_ROWS:
@@ -292,7 +298,7 @@ def _ranked(array: pa.Array) -> KeyCodes:
 
 
 def _dense_ranks(values: pa.Array) -> np.ndarray:
-    """Rank from 0 of each value; equal values share one."""
+    """Returns the rank of each value from 0; equal values share one."""
     if pt.is_fixed_size_binary(values.type):
         values = values.cast(pa.binary())
     if pt.is_floating(values.type):

@@ -1,1 +1,1 @@
-"""What every package may import: errors, names, threads, memory. It knows nothing of a part's content."""
+"""Errors, names, threads and memory, which every package may import."""

@@ -1,18 +1,18 @@
-"""The error tree of Pando: what failed, told by what the caller can do about it.
+"""Pando's errors, classified by what the caller can do about them.
 
-Every error carries ClickHouse's numeric code and name, so that clients written for ClickHouse recognise it.
-The classes answer one question, "what may the caller do now?":
+Every error carries ClickHouse's numeric code and name, so that clients written for ClickHouse recognise it. The classes
+answer one question, "what may the caller do now?":
 
 =====================  ============================================================
-``UserError``          the request is wrong; change it
-``ConflictError``      somebody else was first; look again and retry
-``UnavailableError``   a service (ZooKeeper, a replica) is away; retry later
-``UnknownOutcomeError``  it may or may not have happened; ask before repeating
-``CorruptionError``    bytes on disk or wire are not what was written
-``CancelledError``     the caller, or a shutdown, asked for the end
+``UserError``          the request is wrong; change it;
+``ConflictError``      somebody else was first; read the state again and retry;
+``UnavailableError``   a service (ZooKeeper, a replica) is away; retry later;
+``UnknownOutcomeError``  it may or may not have happened; ask before repeating;
+``CorruptionError``    bytes on disk or wire are not what was written;
+``CancelledError``     the caller, or a shutdown, stopped the work.
 =====================  ============================================================
 
-The tree lives in ``parts`` because that is the lowest room and every other room may import it.
+The classes are in ``parts`` because every other package may import it.
 Source of the codes: ClickHouse's ``system.errors``.
 """
 
@@ -224,10 +224,10 @@ NAMES: dict[int, str] = {code: name for name, code in CODES.items()}
 
 
 class PandoError(Exception):
-    """Base of every error Pando raises on purpose.
+    """Base of every error that Pando raises on purpose.
 
-    ``name`` is ClickHouse's name (``SYNTAX_ERROR``); the numeric ``code`` follows from it. ``message`` says what
-    was wrong with which value and what to do about it.
+    ``name`` is ClickHouse's name (``SYNTAX_ERROR``); it determines the numeric ``code``. ``message`` names the wrong
+    value and what to do about it.
     """
 
     def __init__(self, name: str, message: str) -> None:
@@ -274,7 +274,7 @@ class CancelledError(PandoError):
 
 
 class PartLabel(str):
-    """A part's name as errors say it. ``directory`` is where the part is now."""
+    """A part's name for error messages. ``directory`` is where the part is now."""
 
     directory: Path
 
@@ -290,7 +290,7 @@ class PartLabel(str):
 class CorruptionError(PandoError):
     """Stored bytes do not match their checksum or layout, or cannot be read.
 
-    ``part`` (a part name or ``None``), ``file`` (file name in the part) and ``offset`` (bytes) say where; a
+    ``part`` (a part name or ``None``), ``file`` (file name in the part) and ``offset`` (bytes) give the place. A
     :class:`PartLabel` also gives ``directory``, by which the part's table is found.
     """
 
@@ -316,9 +316,11 @@ class CorruptionError(PandoError):
 
 
 def convert_resource_error(error: OSError | MemoryError | RuntimeError) -> Exception:
-    """What the system does not give: 243 (NOT_ENOUGH_SPACE) for a full disk, 241 for memory, 439
-    (CANNOT_SCHEDULE_TASK) for a thread, 76 (CANNOT_OPEN_FILE) for another open file, 75
-    (CANNOT_WRITE_TO_FILE_DESCRIPTOR) for a disk that fails or is read-only; any other error as it is."""
+    """Converts an error of the operating system to Pando's; returns any other error unchanged.
+
+    243 (NOT_ENOUGH_SPACE): the disk is full. 241: no memory. 439 (CANNOT_SCHEDULE_TASK): no thread. 76
+    (CANNOT_OPEN_FILE): too many open files. 75 (CANNOT_WRITE_TO_FILE_DESCRIPTOR): the disk fails or is read-only.
+    """
     if isinstance(error, RuntimeError):
         is_thread = str(error) == "can't start new thread"  # Python has no class for it
         return UnavailableError("CANNOT_SCHEDULE_TASK", f"Cannot start a thread: {error}") if is_thread else error
@@ -349,7 +351,7 @@ _UNAVAILABLE = (
 
 
 def make_error_from_code(code: int, message: str) -> PandoError:
-    """The error another server reported, rebuilt on this side (the interserver and client protocols carry codes)."""
+    """Rebuilds the error that another server reported by its code."""
     name = NAMES.get(code, "STD_EXCEPTION")
     if name in _CORRUPT:
         return CorruptionError(message, name=name)

@@ -1,7 +1,7 @@
 """Part names: ``<partition_id>_<min_block>_<max_block>_<level>[_<mutation>]``.
 
-Source: ClickHouse documentation, "MergeTree data storage", and the ``name`` column of ``system.parts``.
-A partition id holds no underscore; block numbers are decimal. Names sort by partition, then block range.
+Source: ClickHouse documentation, "MergeTree data storage", and the ``name`` column of ``system.parts``. A partition id
+holds no underscore; block numbers are decimal. Names sort by partition, then block range.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_DIGITS = 20
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class PartName:
-    """The identity of a part: which blocks of which partition it holds, and how often they were merged."""
+    """The identity of a part: the blocks it holds, and how often they were merged."""
 
     partition_id: str
     min_block: int
@@ -40,7 +40,7 @@ class PartName:
 
     @classmethod
     def try_parse(cls, text: str) -> PartName | None:
-        """As :meth:`parse`, ``None`` for what is not a part name (directories of other kinds)."""
+        """Parses as :meth:`parse`; returns ``None`` if the text is not a part name."""
         fields = text.split("_")
         if len(fields) not in (4, 5) or not is_partition_id(fields[0]):
             return None
@@ -56,7 +56,7 @@ class PartName:
         return f"{base}_{self.mutation}" if self.mutation else base
 
     def sort_key(self) -> tuple[str, int, int, int, int]:
-        """Sorts as the name does; faster for many."""
+        """Returns a key that sorts as the name does; faster for many names."""
         return (self.partition_id, self.min_block, self.max_block, self.level, self.mutation)
 
     def __lt__(self, other: PartName) -> bool:
@@ -64,13 +64,17 @@ class PartName:
 
     @property
     def data_version(self) -> int:
-        """The part shows what the mutations of numbers up to this one made of its rows. Blocks are never merged over a
-        mutation that only the first of them still lack, so one number tells of all."""
+        """The number of the last mutation applied to the part's rows.
+
+        Blocks are never merged if only some of them lack a mutation, so one number is enough.
+        """
         return self.mutation or self.min_block
 
     def covers(self, other: PartName) -> bool:
-        """True when every block of ``other`` is in this part, at no lower level and mutation (itself included). A drop
-        range takes its blocks away however they were mutated."""
+        """Tells whether this part has every block of ``other``, at no lower level and mutation.
+
+        A part covers itself. A drop range covers its blocks at every mutation.
+        """
         return (
             self.partition_id == other.partition_id
             and self.min_block <= other.min_block
@@ -80,7 +84,7 @@ class PartName:
         )
 
     def is_disjoint(self, other: PartName) -> bool:
-        """True when the two share no block number."""
+        """Tells whether the two share no block number."""
         return (
             self.partition_id != other.partition_id
             or self.max_block < other.min_block
@@ -88,12 +92,12 @@ class PartName:
         )
 
     def intersects(self, other: PartName) -> bool:
-        """True when the two share blocks and neither covers the other: never both in one table."""
+        """Tells whether the two share blocks and neither covers the other. A table never has both."""
         return not self.is_disjoint(other) and not self.covers(other) and not other.covers(self)
 
 
 def make_merged_name(sources: list[PartName]) -> PartName:
-    """The name of the merge of ``sources``, which must be of one partition, in block order."""
+    """Returns the name of the merge of ``sources``, which are of one partition, in block order."""
     assert sources
     assert len({s.partition_id for s in sources}) == 1
     assert all(a.max_block < b.min_block for a, b in itertools.pairwise(sources))
@@ -106,8 +110,8 @@ def make_merged_name(sources: list[PartName]) -> PartName:
     )
 
 
-def not_covered(names: Collection[PartName]) -> list[PartName]:
-    """The names that no other of them covers, sorted. No two may intersect."""
+def select_not_covered(names: Collection[PartName]) -> list[PartName]:
+    """Returns the names that no other of them covers, sorted. No two may intersect."""
     found: list[PartName] = []
     # A cover comes first: it begins no later, ends no earlier, and its level is higher.
     for name in sorted(names, key=lambda n: (n.partition_id, n.min_block, -n.max_block, -n.level, -n.mutation)):

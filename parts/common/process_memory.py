@@ -1,7 +1,7 @@
-"""How much memory this machine gives the process, how much the process holds, and giving it back.
+"""Measure the memory of the machine and the process, and return unused memory to the system.
 
-Bytes throughout. Memory behind mapped files is not counted: the system takes it back when it needs it.
-Source: ``/proc`` and cgroups of Linux; where they are missing the numbers fall back to what POSIX tells.
+All sizes are bytes. Memory of mapped files is not counted: the system takes it back when it needs it. Source: ``/proc``
+and cgroups of Linux; where they are missing, POSIX.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import cast
 import pyarrow as pa
 
 _YOUNG = 1
-"""The generation of what was made lately. The oldest one grows with every part of every table."""
+"""Generation of recently made objects. The oldest generation grows with every part of every table."""
 _KEPT_PAGES_MS = 10_000
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _MAPPED_BYTES = 8 << 20
-"""A larger allocation is mapped, and given back as soon as it is freed."""
+"""Larger allocations are mapped, and returned to the system as soon as they are freed."""
 _KEPT_BYTES = 64 << 20
-"""Of what is freed so much is kept, in each of the system's arenas."""
+"""Freed memory that each of glibc's arenas keeps."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 @cache
 def get_available_bytes() -> int:
-    """The machine's memory, or the container's where that is less."""
+    """Returns the machine's memory, or the container's limit if that is less."""
     limits = [os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES]
     for file in _CGROUP_LIMITS:
         try:
@@ -44,7 +44,10 @@ def get_available_bytes() -> int:
 
 
 def get_held_bytes(pid: int = 0) -> int:
-    """What the process holds in memory now, without mapped files; 0 for one that is no more. By default this one."""
+    """Returns the memory that a process holds, without mapped files; 0 if it has ended.
+
+    Default: this process.
+    """
     if pid:
         try:
             fields = Path(f"/proc/{pid}/statm").read_bytes().split()
@@ -59,7 +62,7 @@ def get_held_bytes(pid: int = 0) -> int:
 
 
 def get_bytes_below_data_limit() -> int:
-    """How many bytes more the system lets the process have (``RLIMIT_DATA``)."""
+    """Returns how many more bytes the system lets the process have (``RLIMIT_DATA``)."""
     wall, _ = resource.getrlimit(resource.RLIMIT_DATA)
     file = _statm()
     if file is None or wall == resource.RLIM_INFINITY:
@@ -69,7 +72,10 @@ def get_bytes_below_data_limit() -> int:
 
 @cache
 def _statm() -> int | None:
-    """Opened once: every statement asks, and each call to the system may cost it its turn at the interpreter."""
+    """Returns a descriptor of ``/proc/self/statm``, opened once.
+
+    Every statement reads it, and each system call may cost a thread its turn at the interpreter.
+    """
     try:
         return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -80,12 +86,12 @@ os.register_at_fork(after_in_child=_statm.cache_clear)
 
 
 def configure_allocators() -> None:
-    """Arrow's memory comes from an allocator that gives back what other threads freed: mimalloc keeps that.
+    """Makes Arrow use jemalloc, and makes glibc keep and return memory as large arrays need it.
 
-    It keeps pages for some seconds, where its default gives back every page at once and asks for it again: an INSERT of
-    a million rows takes 3 % longer so, and a merge 5 % more of the processors. NumPy's arrays come from the system's,
-    which would map those of a frame, and give them back, one by one: their pages cost as much as what fills them.
-    :func:`release_memory` gives back all.
+    jemalloc returns what other threads have freed; mimalloc keeps it. It keeps pages for some seconds instead of
+    returning each at once, which would make an INSERT of a million rows 3 % and a merge 5 % slower. NumPy's arrays come
+    from glibc. By default it would map and return the arrays of every frame, and their pages would cost as much as
+    filling them. :func:`release_memory` returns everything.
     """
     if "jemalloc" in pa.supported_memory_backends():
         pa.jemalloc_set_decay_ms(_KEPT_PAGES_MS)
@@ -98,8 +104,10 @@ def configure_allocators() -> None:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """While much is made that stays: collections would look at it again and again. Those of a thousand tables took two
-    fifths of the time in which they are read from disk."""
+    """Disables garbage collection while many lasting objects are made.
+
+    Collections would examine them again and again: with a thousand tables that took two fifths of the loading time.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -110,17 +118,19 @@ def without_collections() -> Iterator[None]:
 
 
 def freeze_heap() -> None:
-    """What is there now stays: no collection looks at it again. For a server that has started.
+    """Excludes all existing objects from garbage collection, when a server has started.
 
-    A collection holds the interpreter for its whole length, some 60 ms for the modules alone.
+    A collection holds the interpreter all the time, some 60 ms for the modules alone.
     """
     gc.collect()
     gc.freeze()
 
 
 def release_memory() -> None:
-    """Gives what the allocators keep for later back to the system, and what only the errors of queries that failed
-    still hold: those are young. Takes some milliseconds."""
+    """Returns memory that the allocators keep to the system. Takes some milliseconds.
+
+    It first collects young objects, which the errors of failed queries may still hold.
+    """
     gc.collect(_YOUNG)
     pa.default_memory_pool().release_unused()
     trim = _of_glibc("malloc_trim")
@@ -130,6 +140,7 @@ def release_memory() -> None:
 
 @cache
 def _of_glibc(name: str) -> Callable[..., int] | None:
+    """Returns a function of glibc; ``None`` if there is none."""
     try:
         return cast(Callable[..., int], getattr(ctypes.CDLL(None), name))
     except (OSError, AttributeError):  # not glibc

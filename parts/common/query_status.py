@@ -1,14 +1,15 @@
-"""A running query as the code that works for it sees it: may it go on, and may it take more memory.
+"""A running query: whether it must stop, and how much memory it uses.
 
-One object is made for each statement and handed down to whatever may take long or grow: compiling, parsing input,
-sorting, merging, writing, encoding a result. Such code calls :meth:`QueryStatus.check` between pieces of work of some
-milliseconds, and accounts what it holds with :class:`MemoryTracker`. Work in foreign code that cannot call ``check``
-registers with :meth:`QueryStatus.interrupting` what ends it.
+One object is made for each statement and passed to everything that may take long or much memory: compiling, parsing
+input, sorting, merging, writing, encoding a result. Such code calls :meth:`QueryStatus.check` between pieces of work of
+some milliseconds, and counts its memory with :class:`MemoryTracker`. Work in foreign code that cannot call ``check``
+registers a function that ends it with :meth:`QueryStatus.register_interrupt`.
 
 Invariants
+
 - ``stop`` may be called from any thread, any number of times; the first reason stays.
-- ``check`` takes no lock, so that it may stand in a tight loop.
-- A tracker never counts below zero, and what was allocated is in every tracker above it too.
+- ``check`` takes no lock, so that it may be called in a tight loop.
+- A tracker never counts below zero. Allocated bytes are counted in every parent too.
 
 Source: ClickHouse's ``QueryStatus`` and ``MemoryTracker``.
 """
@@ -23,10 +24,10 @@ from parts.common.errors import CancelledError, PandoError, UserError
 
 
 class MemoryTracker:
-    """Counts the bytes that a query, a user's queries or a whole server hold; refuses what passes its limit.
+    """Counts the bytes that a query, a user's queries or a whole server hold, up to a limit.
 
-    ``limit_bytes`` 0 is no limit. ``scope`` names the holder in the message: ``for query``, ``for user``, ``total``.
-    ``measured_bytes`` is what the holder takes beside what it accounted, as somebody who measures the process sees it.
+    ``limit_bytes`` 0 is no limit. ``scope`` names the holder in messages: ``for query``, ``for user``, ``total``.
+    ``measured_bytes`` is what a measurement of the process found beyond the counted bytes.
     """
 
     def __init__(self, scope: str, limit_bytes: int = 0, parent: MemoryTracker | None = None) -> None:
@@ -40,14 +41,19 @@ class MemoryTracker:
 
     @property
     def total_bytes(self) -> int:
+        """The counted and the measured bytes."""
         return self.used_bytes + self.measured_bytes
 
     @property
     def is_exceeded(self) -> bool:
+        """Whether the total is above the limit."""
         return 0 < self.limit_bytes < self.total_bytes
 
     def allocate(self, size_bytes: int, purpose: str) -> None:
-        """Counts ``size_bytes`` more here and above. Raises 241 (MEMORY_LIMIT_EXCEEDED), and then counts nothing."""
+        """Counts ``size_bytes`` more here and in the parents.
+
+        Raises 241 (MEMORY_LIMIT_EXCEEDED), and then counts nothing.
+        """
         if self._parent is not None:
             self._parent.allocate(size_bytes, purpose)
         with self._lock:
@@ -62,7 +68,7 @@ class MemoryTracker:
             raise self.error(wanted, purpose)
 
     def free(self, size_bytes: int) -> None:
-        """Gives back what :meth:`allocate` counted."""
+        """Uncounts bytes that :meth:`allocate` counted."""
         with self._lock:
             assert size_bytes <= self.used_bytes, (self.scope, size_bytes, self.used_bytes)
             self.used_bytes -= size_bytes
@@ -70,7 +76,7 @@ class MemoryTracker:
             self._parent.free(size_bytes)
 
     def check_available(self, size_bytes: int, purpose: str) -> None:
-        """Raises 241 if so many bytes more are not allowed here or above; counts nothing."""
+        """Raises 241 if ``size_bytes`` more are not allowed here or in a parent. Counts nothing."""
         tracker: MemoryTracker | None = self
         while tracker is not None:
             if 0 < tracker.limit_bytes < tracker.total_bytes + size_bytes:
@@ -79,7 +85,7 @@ class MemoryTracker:
 
     @contextmanager
     def hold(self, size_bytes: int, purpose: str) -> Iterator[None]:
-        """Accounts for as long as the block runs. Raises 241 before it is entered."""
+        """Counts the bytes while the block runs. Raises 241 before it is entered."""
         self.allocate(size_bytes, purpose)
         try:
             yield
@@ -87,12 +93,13 @@ class MemoryTracker:
             self.free(size_bytes)
 
     def measure(self, size_bytes: int) -> None:
-        """Sets ``measured_bytes``. Raises nothing: who measures decides what follows."""
+        """Sets ``measured_bytes``. Never raises: the caller decides what to do about the limit."""
         with self._lock:
             self.measured_bytes = size_bytes
             self.peak_bytes = max(self.peak_bytes, self.total_bytes)
 
     def error(self, wanted_bytes: int, purpose: str = "the query") -> UserError:
+        """Returns the error 241 (MEMORY_LIMIT_EXCEEDED)."""
         setting = {"for query": "max_memory_usage", "for user": "max_memory_usage_for_user"}.get(
             self.scope, "max_server_memory_usage"
         )
@@ -108,29 +115,32 @@ def _no_clock() -> float:
 
 
 class Witness:
-    """Is told what whoever guards the limits from outside must know of a query. Quick; from any thread."""
+    """Observer of a query, for a process that enforces its limits from outside.
+
+    Methods are quick and may be called from any thread. This class ignores everything.
+    """
 
     def works(self) -> None:
-        """From now on the query computes."""
+        """The query computes from now on."""
 
     def waits(self) -> None:
-        """It waits for its client or for another process: its time passes, but nothing can be done about that."""
+        """The query waits for its client or another process; this cannot be interrupted."""
 
     def hands_over(self) -> None:
-        """A piece of its result is with whoever asked for it. Who serves a connection tells its own waits instead."""
+        """The receiver has a piece of the result. Code that serves a connection reports its waits instead."""
 
     def must_end(self, reason: PandoError) -> None:
-        """A limit or KILL QUERY ends it. The first reason counts."""
+        """A limit or KILL QUERY ends the query. The first reason counts."""
 
     def holds(self, size_bytes: int) -> None:
-        """So much memory is counted as its."""
+        """The query holds this much counted memory."""
 
     def serves(self, connection: int) -> None:
-        """It is the query of that connection's request."""
+        """The query serves the request of that connection."""
 
 
 class QueryStatus:
-    """One running statement. A limit of time, 0 for none, needs a ``clock`` of seconds."""
+    """One running statement. A time limit (0: none) needs a ``clock`` of seconds."""
 
     def __init__(
         self,
@@ -139,7 +149,7 @@ class QueryStatus:
         clock: Callable[[], float] = _no_clock,
         began: float = 0.0,
     ) -> None:
-        """``began`` is when its time began, by the clock; 0: now."""
+        """Starts the time limit at ``began``, by the clock; 0: now."""
         self.memory = memory if memory is not None else MemoryTracker("for query")
         self.max_execution_seconds = max_execution_seconds
         self._clock = clock
@@ -153,10 +163,11 @@ class QueryStatus:
 
     @property
     def is_stopped(self) -> bool:
+        """Whether the query must end."""
         return self.reason is not None
 
     def stop(self, reason: PandoError | None = None) -> None:
-        """The next :meth:`check` raises ``reason``: by default 394 (QUERY_WAS_CANCELLED)."""
+        """Makes the next :meth:`check` raise ``reason``, by default 394 (QUERY_WAS_CANCELLED)."""
         if self.reason is None:
             self.reason = reason if reason is not None else CancelledError()
         if reason is not None:
@@ -165,7 +176,7 @@ class QueryStatus:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """For a block that waits for the client or for another process."""
+        """Marks a block that waits for the client or another process."""
         self.witness.waits()
         try:
             yield
@@ -173,16 +184,16 @@ class QueryStatus:
             self.witness.works()
 
     def interrupt(self) -> None:
-        """Ends what was registered with :meth:`register_interrupt`; again for what overheard it the first time."""
+        """Calls the functions of :meth:`register_interrupt`. Repeatable, in case one had no effect."""
         with self._lock:
             interrupts = list(self._interrupts)
         for end in interrupts:
             end()
 
     def register_interrupt(self, end: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``end`` (from any thread, perhaps several times) when the query must stop; returns what takes it back.
+        """Registers ``end``, which is called when the query must stop. Returns a function that unregisters it.
 
-        A query that is stopped already calls it at once.
+        ``end`` may be called from any thread, and several times. If the query is stopped already it is called at once.
         """
         with self._lock:
             self._interrupts.append(end)
@@ -196,18 +207,19 @@ class QueryStatus:
 
         return forget
 
-    def expire(self) -> None:
-        """Stops the query when its time is over."""
+    def check_deadline(self) -> None:
+        """Stops the query if its time is over."""
         if self.reason is None and self._deadline is not None and self._clock() >= self._deadline:
             self.stop(self.timeout_error())
 
     def check(self) -> None:
-        """Raises 394 when the query was cancelled, 159 (TIMEOUT_EXCEEDED) when its time is over."""
-        self.expire()
+        """Raises 394 if the query was cancelled, 159 (TIMEOUT_EXCEEDED) if its time is over."""
+        self.check_deadline()
         if self.reason is not None:
             raise self.reason
 
     def timeout_error(self) -> UserError:
+        """Returns the error 159 (TIMEOUT_EXCEEDED)."""
         return UserError(
             "TIMEOUT_EXCEEDED",
             f"Timeout exceeded: the query ran longer than max_execution_time = {self.max_execution_seconds:g} seconds",

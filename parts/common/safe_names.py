@@ -1,9 +1,9 @@
-"""What a safe name is: names of users that become files, directories and znodes.
+"""Check and encode users' names that become files, directories and znodes.
 
 Everything a statement, a request, a configuration or another server names passes one of these functions before it
 becomes a part of a path. Nothing is ever cleaned up: a name is taken whole or refused.
 
-On disk a database or a table is its name percent-encoded, dots too, so that no name means another directory (``.``,
+On disk a database or a table has its name percent-encoded, also dots. So no name means another directory (``.``,
 ``..``) or looks like a file of the server's own (``x.sql``, ``x.tmp``, ``rename_in_progress``). Directories written
 before dots were encoded keep their spelling (:func:`encode_file_name_keeping_dots`).
 """
@@ -27,7 +27,10 @@ _NO_ZNODE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 def check_identifier(what: str, name: str) -> None:
-    """``what`` is ``database``, ``table`` or ``column``. Raises 62 for an empty name, 36 for one with NUL."""
+    """Checks a name. Raises 62 for an empty one, 36 for one with NUL or surrogates.
+
+    ``what`` is ``database``, ``table`` or ``column``.
+    """
     if not name:
         raise UserError("SYNTAX_ERROR", f"The name of a {what} must not be empty")
     if "\0" in name or _has_surrogate(name):
@@ -35,7 +38,7 @@ def check_identifier(what: str, name: str) -> None:
 
 
 def check_file_name(what: str, name: str) -> None:
-    """As :func:`check_identifier`, for what gets a file of its own. Raises 69 for a name too long for one."""
+    """Checks a name that becomes a file. Raises as :func:`check_identifier`, and 69 if it is too long."""
     check_identifier(what, name)
     longest, length = _LONGEST_FILE_NAME - _LONGEST_SUFFIX, len(encode_file_name(name))
     if length > longest:
@@ -46,34 +49,35 @@ def check_file_name(what: str, name: str) -> None:
 
 
 def encode_file_name(name: str) -> str:
-    """The name as a file or directory; ``urllib.parse.unquote`` gives it back."""
+    """Returns the name as a file or directory name. ``urllib.parse.unquote`` decodes it."""
     stem = encode_file_name_keeping_dots(name).replace(".", "%2E")
     return f"%{ord(stem[0]):02X}{stem[1:]}" if stem in _RESERVED else stem
 
 
 def encode_file_name_keeping_dots(name: str) -> str:
-    """The spelling of earlier versions: the same but for dots."""
+    """Returns the file name of earlier versions, which did not encode dots."""
     return quote(name, safe="")
 
 
 def is_plain_file_name(name: str) -> bool:
-    """One entry of a directory, and never the directory itself or its parent."""
+    """Tells whether the name is one entry of a directory, and not ``.`` or ``..``."""
     return bool(name) and name not in (".", "..") and not re.search("[/\0]", name) and _fits_a_file(name)
 
 
 def is_partition_id(text: str) -> bool:
+    """Tells whether the text may be a partition id."""
     return bool(_PARTITION_ID.match(text)) and _fits_a_file(text)
 
 
 def check_znode_path(what: str, path: str) -> None:
-    """An absolute path in ZooKeeper. Raises 36 (BAD_ARGUMENTS)."""
+    """Checks an absolute path in ZooKeeper. Raises 36 (BAD_ARGUMENTS)."""
     problem = _znode_path_problem(path)
     if problem:
         raise UserError("BAD_ARGUMENTS", f"{what} {problem}, got {path[:200]!r}")
 
 
 def is_znode_name(name: str) -> bool:
-    """One component of a path in ZooKeeper, no longer than a file's name."""
+    """Tells whether the name may be one component of a ZooKeeper path, no longer than a file name."""
     return (
         bool(name) and name not in (".", "..") and "/" not in name and not _NO_ZNODE.search(name) and _fits_a_file(name)
     )

@@ -1,7 +1,7 @@
-"""SipHash-2-4 with a zero key, in 64 bits and, as ClickHouse computes partition ids with it, in 128.
+"""SipHash-2-4 with a zero key: 64 bits, and the 128 bits of ClickHouse's partition ids.
 
-The long one is not the reference's 128-bit variant: the state starts as for 64 bits and the result is ``v0^v1`` then
-``v2^v3`` after the four final rounds. It runs once per distinct partition value, never per row.
+The 128 bits are not the reference's variant: the state starts as for 64 bits and the result is ``v0^v1`` then ``v2^v3``
+after the four final rounds. It runs once per distinct partition value, never per row.
 Source: the ids ClickHouse shows in ``system.parts``; Aumasson and Bernstein, "SipHash: a fast short-input PRF".
 """
 
@@ -12,14 +12,14 @@ _MASK = (1 << 64) - 1
 
 
 def sip_hash_128(data: bytes) -> bytes:
-    """16 bytes."""
+    """Returns the 16 bytes of the hash."""
     state = list(INITIAL)
     finish_sip_hash(state, data, len(data))
     return (state[0] ^ state[1]).to_bytes(8, "little") + (state[2] ^ state[3]).to_bytes(8, "little")
 
 
 def finish_sip_hash(state: list[int], data: bytes, length: int) -> None:
-    """Takes in the last words of ``length`` bytes, and finishes."""
+    """Hashes ``data``, the rest of a text of ``length`` bytes, and runs the final rounds."""
     padded = data + bytes(7 - len(data) % 8) + bytes([length & 0xFF])
     for offset in range(0, len(padded), 8):
         word = int.from_bytes(padded[offset : offset + 8], "little")

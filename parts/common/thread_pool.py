@@ -1,4 +1,4 @@
-"""The threads that parse, compress, hash, decompress and write: one pool for the process.
+"""The process's thread pool for parsing, compressing, hashing, decompressing and writing.
 
 Jobs that wait for jobs of the pool get threads of their own (:func:`make_executor`). A simulation has neither
 (:func:`run_jobs_inline`).
@@ -24,11 +24,12 @@ Arguments = ParamSpec("Arguments")
 
 
 class InlineExecutor(Executor):
-    """Runs every job at once, in the thread that brings it."""
+    """Runs every job immediately, in the submitting thread."""
 
     def submit(
         self, function: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Future[Result]:
+        """Runs the job and returns its finished future."""
         done: Future[Result] = Future()
         try:
             done.set_result(function(*args, **kwargs))
@@ -41,13 +42,13 @@ _pool: Executor = ThreadPoolExecutor(max_workers=POOL_THREADS, thread_name_prefi
 
 
 def make_executor(count: int, name: str) -> Executor:
-    """So many threads of one's own. To be shut down."""
+    """Returns an executor with ``count`` threads of its own. The caller shuts it down."""
     return InlineExecutor() if isinstance(_pool, InlineExecutor) else ThreadPoolExecutor(count, thread_name_prefix=name)
 
 
 @contextmanager
 def run_jobs_inline() -> Iterator[None]:
-    """No thread works for parts meanwhile."""
+    """Runs all jobs in the submitting thread inside the block."""
     global _pool
     former, _pool = _pool, InlineExecutor()
     try:
@@ -62,13 +63,15 @@ def submit(function: Callable[[], Result]) -> Future[Result]:
 
 
 def map_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """``[function(item) for item in items]`` with the pool's threads; the first error is raised after all ended, and
-    some items may not have been tried then."""
+    """Returns ``[function(item) for item in items]``, computed by the pool's threads.
+
+    Raises the first error after all jobs have ended; some items may not have been tried then.
+    """
 
     def of_run(run: Sequence[Item]) -> list[Result]:
         return [function(item) for item in run]
 
-    futures = [_pool.submit(of_run, run) for run in job_runs(list(items))]
+    futures = [_pool.submit(of_run, run) for run in split_into_jobs(list(items))]
     errors = [future.exception() for future in futures]
     for error in errors:
         if error is not None:
@@ -76,8 +79,8 @@ def map_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> l
     return [result for future in futures for result in future.result()]
 
 
-def job_runs(items: Sequence[Item]) -> list[Sequence[Item]]:
-    """The items in runs, one for a job. A job costs as much as a small item, so thousands of items share some jobs."""
+def split_into_jobs(items: Sequence[Item]) -> list[Sequence[Item]]:
+    """Splits the items into runs, each one job of the pool."""
     length = -(-len(items) // (_MOST_JOBS_PER_THREAD * POOL_THREADS)) or 1
     return [items[i : i + length] for i in range(0, len(items), length)]
 

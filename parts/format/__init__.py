@@ -1,1 +1,1 @@
-"""The bytes of a part. The docstring of each module specifies its file."""
+"""The file formats of a part. Each module's docstring specifies its file."""

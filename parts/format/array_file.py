@@ -1,4 +1,6 @@
-"""Small named arrays in one file: partition values, min/max, the primary index. Integers are little-endian.
+"""A file of small named arrays: partition values, min/max, the primary index.
+
+Integers are little-endian.
 
 ``u32`` length of a JSON header ``[[name, type text], …]``, the header, zeros up to a multiple of 8, then one frame
 (``parts.format.frames``) per entry. All frames are encoded as ``CODEC(LZ4)`` and without dictionaries.
@@ -23,12 +25,12 @@ _CODEC = Codec("LZ4")
 
 
 def strip_low_cardinality(type_: DataType) -> DataType:
-    """The type without LowCardinality."""
+    """Returns the type without LowCardinality."""
     return type_.inner if isinstance(type_, LowCardinalityType) else type_
 
 
 def to_plain_array(array: pa.Array | pa.ChunkedArray, type_: DataType) -> pa.Array:
-    """One array of the plain type, whatever chunks, slices and dictionaries it had."""
+    """Returns one array of the plain type, from any chunks, slices and dictionaries."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # no chunks, or too much text for one
@@ -38,7 +40,7 @@ def to_plain_array(array: pa.Array | pa.ChunkedArray, type_: DataType) -> pa.Arr
 
 
 def encode_named_arrays(entries: Sequence[tuple[str, DataType, pa.Array]]) -> bytes:
-    """The file's bytes; arrays must be plain."""
+    """Returns the file's bytes. The arrays must be plain."""
     pieces: list[bytes | memoryview] = [_head(tuple((name, type_) for name, type_, _ in entries))]
     for _, _, array in entries:
         pieces.extend(encode_frame(array, _CODEC).pieces)
@@ -60,7 +62,7 @@ def _types(header: bytes) -> tuple[tuple[str, DataType], ...]:
 
 
 class LazyNamedArrays(Sequence[tuple[str, DataType, pa.Array]]):
-    """The entries of a file, each decoded when it is asked for. Raises ``CorruptionError``, as it does."""
+    """The entries of a file, each decoded on access. Reading raises ``CorruptionError``."""
 
     def __init__(self, data: bytes | pa.Buffer, part: str, file: str) -> None:
         self._data, self._part, self._file = pa.py_buffer(data), part, file
@@ -97,5 +99,5 @@ class LazyNamedArrays(Sequence[tuple[str, DataType, pa.Array]]):
 
 
 def decode_named_arrays(data: bytes | pa.Buffer, part: str, file: str) -> list[tuple[str, DataType, pa.Array]]:
-    """The entries back. Raises ``CorruptionError``."""
+    """Returns the entries of a file. Raises ``CorruptionError``."""
     return list(LazyNamedArrays(data, part, file))

@@ -1,4 +1,4 @@
-"""Some rows of an encoded array, without decoding the rest where the layout allows it.
+"""Decode some rows of an encoded array, without the rest where the layout allows it.
 
 The layout is that of ``parts.format.flat_arrays``. A window begins at a multiple of 8 rows, so that bits are cut at
 whole bytes.
@@ -21,32 +21,36 @@ SLICE_ROW_MULTIPLE = 8
 class BufferSource(Protocol):
     """The buffers of one array in order; each is taken once, whole or in part."""
 
-    def next(self) -> pa.Buffer | None: ...
+    def next(self) -> pa.Buffer | None:
+        """Takes the next buffer whole; ``None`` if it is absent."""
 
-    def next_window(self, begin: int, size: int) -> pa.Buffer | None:
-        """``size`` bytes from byte ``begin`` on. Raises ``ChainError`` when the buffer is shorter."""
+    def next_slice(self, begin: int, size: int) -> pa.Buffer | None:
+        """Takes ``size`` bytes of the next buffer from byte ``begin`` on.
+
+        Raises ``ChainError`` when the buffer is shorter.
+        """
 
 
 def can_be_sliced(type_: pa.DataType) -> bool:
-    """Arrays, maps and tuples are decoded whole."""
+    """Tells whether rows of the type can be decoded alone: not for arrays, maps and tuples."""
     return not pt.is_nested(type_)
 
 
 def rebuild_slice(
     type_: pa.DataType, nodes: Iterator[tuple[int, int]], buffers: BufferSource, first: int, rows: int
 ) -> pa.Array:
-    """Rows ``first`` to ``first + rows - 1`` of the array. Raises :class:`LayoutError`, ``ChainError``."""
+    """Returns rows ``first`` to ``first + rows - 1``. Raises :class:`LayoutError`, ``ChainError``."""
     assert first % SLICE_ROW_MULTIPLE == 0
     length, nulls = next(nodes)
     if first + rows > length:
         raise LayoutError(f"{first + rows} rows are needed, {length} are there")
     first_byte, bit_bytes = first // 8, (rows + 7) // 8
-    validity = buffers.next_window(first_byte, bit_bytes)
+    validity = buffers.next_slice(first_byte, bit_bytes)
     if validity is None:
         check_validity(None, length, nulls)
     unknown = -1 if nulls else 0
     if pt.is_dictionary(type_):
-        codes = _present(buffers.next_window(4 * first, 4 * rows))
+        codes = _present(buffers.next_slice(4 * first, 4 * rows))
         dictionary = rebuild_array(type_.value_type, nodes, buffers.next)
         return build_dictionary_array(type_, rows, unknown, validity, codes, dictionary)
     if pt.is_string(type_) or pt.is_binary(type_):
@@ -54,14 +58,14 @@ def rebuild_slice(
         if len(lengths) != length:
             raise LayoutError(f"{length} lengths are needed, {len(lengths)} are there")
         offsets = compute_offsets(lengths[first : first + rows])
-        data = _present(buffers.next_window(int(lengths[:first].sum(dtype=np.int64)), int(offsets[-1])))
+        data = _present(buffers.next_slice(int(lengths[:first].sum(dtype=np.int64)), int(offsets[-1])))
         return pa.Array.from_buffers(type_, rows, [validity, pa.py_buffer(offsets), data], unknown)
     if pt.is_boolean(type_):
         return pa.Array.from_buffers(
-            type_, rows, [validity, _present(buffers.next_window(first_byte, bit_bytes))], unknown
+            type_, rows, [validity, _present(buffers.next_slice(first_byte, bit_bytes))], unknown
         )
     width = type_.bit_width // 8
-    values = _present(buffers.next_window(width * first, width * rows))
+    values = _present(buffers.next_slice(width * first, width * rows))
     return pa.Array.from_buffers(type_, rows, [validity, values], unknown)
 
 

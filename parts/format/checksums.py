@@ -1,10 +1,10 @@
-"""The checksums of a part: size and XXH3-128 of every file, and the hash of the content.
+"""The file ``checksums``: size and XXH3-128 of every file of a part, and the hash of its rows.
 
 The file is one JSON object, a newline, the XXH3-128 of the bytes before it as 32 hexadecimal digits, and a newline.
-``version`` is the part's major version, ``minor`` its minor one (absent: 0); the rule stands in
-``parts.format.part_files``. ``content_hash`` is ``parts.format.content_hash`` over the part's rows: the same for every
-codec, part name and part type. ``digests`` (of wide parts; older ones have none) are the columns' own, of which a part
-that shares files with this one makes its content hash.
+``version`` is the part's major version, ``minor`` its minor one (absent: 0); see ``parts.format.part_files``.
+``content_hash`` is ``parts.format.content_hash`` over the part's rows: the same for every codec, part name and part
+type. ``digests`` are the columns' digests, from which a part that shares files with this one computes its content hash.
+Compact and older parts have none.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from parts.format.file_names import CHECKSUMS, FIRST_VERSION, MAJOR_VERSION
 
 @dataclass(frozen=True, slots=True)
 class FileChecksum:
+    """Size and hash of one file."""
+
     size: int
     hash: str
     """XXH3-128 of the whole file, 32 hexadecimal digits."""
@@ -28,7 +30,7 @@ class FileChecksum:
 
 @dataclass(frozen=True)
 class Checksums:
-    """``files`` holds every file but the one the checksums are in."""
+    """The checksums of a part. ``files`` has every file except ``checksums`` itself."""
 
     files: dict[str, FileChecksum]
     content_hash: str
@@ -40,6 +42,7 @@ class Checksums:
     """Column → the digest of ``parts.format.content_hash``, 32 hexadecimal digits."""
 
     def encode(self) -> bytes:
+        """Returns the file's bytes."""
         major, minor = self.version
         body = {
             "version": major,
@@ -55,7 +58,10 @@ class Checksums:
 
     @classmethod
     def decode(cls, data: bytes, part: str) -> Checksums:
-        """Raises ``CorruptionError``, ``UserError`` 287 (UNKNOWN_FORMAT_VERSION) for a newer major version."""
+        """Parses the file.
+
+        Raises ``CorruptionError``, ``UserError`` 287 (UNKNOWN_FORMAT_VERSION) for a newer major version.
+        """
         text, digest = data[:-33], data[-33:]
         if xxhash.xxh3_128_hexdigest(text).encode() + b"\n" != digest:
             raise CorruptionError("Checksum of the checksums doesn't match", part=part, file=CHECKSUMS, offset=0)
@@ -85,7 +91,7 @@ def check_major_version(major: int, part: str) -> None:
 
 
 def check_file_bytes(data: bytes, name: str, checksums: Checksums, part: str) -> None:
-    """Compares one small file's bytes with its entry. Raises ``CorruptionError``."""
+    """Compares a small file's bytes with its checksum. Raises ``CorruptionError``."""
     expected = checksums.files.get(name)
     if expected is None:
         raise CorruptionError("File is not in the checksums", part=part, file=name, name="UNEXPECTED_FILE_IN_DATA_PART")

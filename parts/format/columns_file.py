@@ -1,4 +1,4 @@
-"""What the small files of a part say: ``columns``, numbers, ``minmax``.
+"""Contents of a part's small files: ``columns``, numbers, and the values of ``minmax``.
 
 ``columns`` is JSON: ``{"version", "granularity", "columns": [[name, type, codec], …], "sorting_key": [text, …]}``.
 """
@@ -24,16 +24,20 @@ from parts.types import DataType, parse_type
 
 @dataclass(frozen=True)
 class ColumnsFile:
+    """The content of ``columns``."""
+
     schema: TableSchema
     granularity: int
     sorting_key: tuple[str, ...]
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 (small and equal for all parts of a table)
     def encode(self) -> bytes:
+        """Returns the file's bytes."""
         return _encode_columns(self)
 
     @classmethod
     def decode(cls, data: bytes, part: str) -> ColumnsFile:
+        """Parses the file. Raises ``CorruptionError``."""
         try:
             return _decode_columns(data)
         except (ValueError, KeyError, TypeError, PandoError) as error:
@@ -43,7 +47,7 @@ class ColumnsFile:
 
 @functools.lru_cache(maxsize=1024)
 def _encode_columns(columns: ColumnsFile) -> bytes:
-    """Once for all parts that a table has until it is altered, as :func:`_decode_columns`."""
+    """Encodes once for all parts that a table has until it is altered, as :func:`_decode_columns`."""
     body = {
         "version": FIRST_VERSION[0],
         "granularity": columns.granularity,
@@ -61,27 +65,28 @@ def _decode_columns(data: bytes) -> ColumnsFile:
 
 
 def decode_number(data: bytes, part: str, file: str) -> int:
+    """Parses a decimal number. Raises ``CorruptionError``."""
     if not data.isdigit():
         raise CorruptionError("Not a number", part=part, file=file, offset=0, name="CORRUPTED_DATA")
     return int(data)
 
 
 class MinMaxCollector:
-    """Smallest and largest value of some columns, over blocks. NULL and NaN are left out; ``None`` when nothing is
-    left."""
+    """Smallest and largest value of some columns over blocks, without NULL and NaN; ``None`` for no value."""
 
     def __init__(self, schema: TableSchema, columns: Sequence[str]) -> None:
         self._columns = [schema.column(name) for name in columns]
         self._seen: dict[str, list[pa.Array]] = {name: [] for name in columns}
 
     def update(self, block: pa.Table) -> None:
+        """Adds the rows of a block."""
         for column in self._columns:
             self._seen[column.name].append(_extremes(block.column(column.name), column))
             if len(self._seen[column.name]) > 64:
                 self._shrink(column)
 
-    def entries(self) -> list[tuple[str, DataType, pa.Array]]:
-        """(name, type, [min, max]) for ``encode_values``."""
+    def to_named_arrays(self) -> list[tuple[str, DataType, pa.Array]]:
+        """Returns (name, type, [min, max]) for ``encode_named_arrays``."""
         for column in self._columns:
             self._shrink(column)
         return [(column.name, column.type, self._seen[column.name][0]) for column in self._columns]
@@ -105,7 +110,7 @@ def _extremes(values: pa.ChunkedArray, column: Column) -> pa.Array:
 
 
 def to_python_value(scalar: pa.Scalar, *, upper: bool = False) -> object:
-    """The Python value; nanoseconds, which ``datetime`` cannot hold, are rounded outwards to microseconds."""
+    """Returns the Python value. Nanoseconds are rounded to microseconds: down, or with ``upper`` up."""
     if scalar.is_valid and isinstance(scalar, pa.TimestampScalar) and scalar.type.unit == "ns":
         micros = -(-int(scalar.value) // 1000) if upper else int(scalar.value) // 1000
         return datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=int(np.int64(micros)))

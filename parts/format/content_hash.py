@@ -1,8 +1,8 @@
-"""The hash of rows themselves: XXH3-128 over column names, types and values in row order.
+"""Content hash of rows: XXH3-128 over column names, types and values in row order.
 
-Two blocks hash alike exactly when they hold the same rows in the same order, however they are cut into chunks,
-dictionaries or files: a part's content hash is the hash of all its rows, so replicas compare it without comparing
-bytes on disk, and the deduplication id of an inserted block is the hash of the block.
+Two blocks have the same hash exactly if they hold the same rows in the same order, however they are divided into
+chunks, dictionaries or files. A part's content hash is the hash of all its rows, so replicas compare parts without
+comparing bytes on disk. The deduplication id of an inserted block is the hash of the block.
 
 For every column the values feed separate streams (XXH3-128 each), so that a chunk can be added at a time:
 
@@ -53,6 +53,7 @@ class ColumnHasher:
             self._add(array if rows >= len(array) else array.slice(start, rows))
 
     def digest(self) -> bytes:
+        """Returns the digest of all rows so far."""
         if not self._streams:
             self.update(pa.nulls(0, self._field.type))
         return xxhash.xxh3_128_digest(b"".join(stream.digest() for stream in self._streams))
@@ -111,7 +112,10 @@ class ColumnHasher:
 
 
 def has_plain_buffers(type_: pa.DataType, flat: FlatArray) -> bool:
-    """Whether the canonical buffers of the array are its streams: no nulls, nothing that is packed or encoded."""
+    """Tells whether the array's canonical buffers are its hash streams.
+
+    They are if there are no nulls and nothing is packed or encoded.
+    """
     return _is_plain(type_) and not any(nulls for _, nulls in flat.nodes)
 
 
@@ -123,13 +127,13 @@ def _is_plain(type_: pa.DataType) -> bool:
 
 
 def hash_plain_buffers(flat: FlatArray) -> bytes:
-    """The digest of a column of these buffers alone; see :func:`has_plain_buffers`."""
+    """Returns the digest of a column that consists of these buffers; see :func:`has_plain_buffers`."""
     streams = [_NOTHING if buffer is None else xxhash.xxh3_128_digest(buffer) for buffer, _ in flat.buffers]
     return xxhash.xxh3_128_digest(b"".join(streams))
 
 
 def _rows_at_once(array: pa.Array) -> int:
-    """Text of a dictionary becomes plain text here, of which an array holds less than 2 GiB."""
+    """Returns how many rows to hash at once: strings of a dictionary become an array below 2 GiB."""
     if not pt.is_dictionary(array.type) or not len(array.dictionary) or not _is_text(array.type.value_type):
         return max(len(array), 1)
     longest = pc.max(pc.binary_length(array.dictionary)).as_py() or 0
@@ -141,7 +145,7 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def combine_column_digests(fields: Sequence[pa.Field], digests: Sequence[bytes], rows: int) -> str:
-    """The total hash of columns whose digests are known, as 32 hexadecimal digits."""
+    """Returns the total hash of columns with known digests, as 32 hexadecimal digits."""
     total = xxhash.xxh3_128(struct.pack("<QQ", len(fields), rows))
     for field, digest in zip(fields, digests, strict=True):
         for text in (field.name, str(field.type)):
@@ -152,7 +156,7 @@ def combine_column_digests(fields: Sequence[pa.Field], digests: Sequence[bytes],
 
 
 def hash_block(block: pa.Table) -> str:
-    """XXH3-128 of the block as 32 hexadecimal digits: of names, types and values in row order."""
+    """Returns the XXH3-128 of the block's names, types and values, as 32 hexadecimal digits."""
 
     def column_digest(position: int) -> bytes:
         hasher = ColumnHasher(block.schema.field(position))

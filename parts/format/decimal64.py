@@ -1,7 +1,7 @@
-"""Decimals of at most 18 digits as 8-byte integers, which is what queries compute with.
+"""Decimals of at most 18 digits as 8-byte integers, as queries compute with them.
 
-Stored and everywhere else a decimal is 16 bytes wide. Its frames mostly hold no more than 8 of them (Narrow), and to
-decode these alone takes half the time and half the memory.
+Everywhere else a decimal has 16 bytes. Most frames store only 8 of them (Narrow), and decoding only these takes half
+the time and half the memory.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _NARROWED = range(NARROW + 8 * DECIMAL_LOG2, NARROW + 8 * DECIMAL_LOG2 + 8)
 
 
 def to_decimal64_type(type_: pa.DataType) -> pa.DataType:
-    """The 8-byte type of a decimal that fits; any other type as it is."""
+    """Returns the 8-byte type of a decimal that fits, and any other type unchanged."""
     if pt.is_decimal128(type_) and type_.precision <= _MOST_DIGITS:
         return pa.decimal64(type_.precision, type_.scale)
     return type_
 
 
 def to_decimal64(array: pa.Array) -> pa.Array:
-    """The same values of the short type."""
+    """Returns the values as 8-byte decimals if the type fits."""
     type_ = to_decimal64_type(array.type)
     if type_ == array.type:
         return array
@@ -38,11 +38,12 @@ def to_decimal64(array: pa.Array) -> pa.Array:
 
 
 def decode_low_halves(chain: bytes, stored: pa.Buffer, raw_size: int) -> pa.Buffer:
-    """The lower 8 bytes of each 16 of the raw buffer. Raises ``ChainError``."""
+    """Decodes the lower 8 bytes of each 16 of the raw buffer. Raises ``ChainError``."""
     if chain and chain[0] in _NARROWED:  # Narrow of 8-byte integers has the same bytes
         return decode_chain(bytes([chain[0] - 8]) + chain[1:], stored, raw_size // 2)
     return take_low_halves(decode_chain(chain, stored, raw_size))
 
 
 def take_low_halves(values: pa.Buffer) -> pa.Buffer:
+    """Returns the lower 8 bytes of each 16."""
     return pa.py_buffer(np.ascontiguousarray(np.frombuffer(values, "<i8")[::2]))

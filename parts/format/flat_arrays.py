@@ -1,18 +1,18 @@
 """Arrow arrays as flat lists of buffers in one canonical form, and back.
 
-Canonical means: equal values give equal bytes, whatever slicing, null slots or dictionary order they came with. So two
-replicas that merge the same rows write the same files. A type tree is walked in pre-order; each node is
+Canonical means that equal values give equal bytes, whatever slicing, null slots or dictionary order the array has. So
+two replicas that merge the same rows write the same files. The type tree is walked in pre-order. Each node is
 ``(length, null count)`` followed by its buffers:
 
 =====================  ==================================================================
-every node             validity bits (LSB first), absent when nothing is null
-bool                   value bits
-fixed width            values; zero where null
-string                 lengths (uint32), bytes
-fixed_size_binary      bytes
-list, map              lengths (uint32), then the child nodes
-struct                 the child nodes
-dictionary             indices (int32) into a dictionary in order of first use, then the dictionary node
+every node             validity bits (LSB first), absent when nothing is null;
+bool                   value bits;
+fixed width            values; zero where null;
+string                 lengths (uint32), bytes;
+fixed_size_binary      bytes;
+list, map              lengths (uint32), then the child nodes;
+struct                 the child nodes;
+dictionary             indices (int32) into a dictionary in order of first use, then the dictionary node.
 =====================  ==================================================================
 
 Lengths are stored instead of Arrow's offsets because they narrow to a byte or two.
@@ -39,14 +39,14 @@ _TEXT = BufferKind()
 
 @dataclass(slots=True)
 class FlatArray:
-    """Nodes and buffers of one array in pre-order; an absent validity buffer is ``None``."""
+    """Nodes and buffers of one array in pre-order. An absent validity buffer is ``None``."""
 
     nodes: list[tuple[int, int]] = field(default_factory=list)
     buffers: list[tuple[pa.Buffer | None, BufferKind]] = field(default_factory=list)
 
 
 def flatten_array(array: pa.Array) -> FlatArray:
-    """The canonical nodes and buffers of ``array``."""
+    """Returns the canonical nodes and buffers of ``array``."""
     flat = FlatArray()
     _flatten(array, flat)
     return flat
@@ -54,7 +54,7 @@ def flatten_array(array: pa.Array) -> FlatArray:
 
 def _flatten(array: pa.Array, flat: FlatArray) -> None:
     type_ = array.type
-    if pt.is_dictionary(type_) and array.dictionary.null_count:  # a null value is told by its index
+    if pt.is_dictionary(type_) and array.dictionary.null_count:  # nulls must be in the indices
         array = array.cast(type_.value_type).dictionary_encode()
     nulls = array.null_count
     flat.nodes.append((len(array), nulls))
@@ -84,7 +84,7 @@ def _flatten(array: pa.Array, flat: FlatArray) -> None:
 
 
 def get_buffer_kind(type_: pa.DataType) -> BufferKind:
-    """How codecs may treat the values of a fixed-width type."""
+    """Returns how codecs may treat the values of a fixed-width type."""
     if pt.is_fixed_size_binary(type_):
         return _TEXT
     log2_width = (type_.bit_width // 8).bit_length() - 1
@@ -94,7 +94,7 @@ def get_buffer_kind(type_: pa.DataType) -> BufferKind:
 
 
 def get_fixed_width_buffer(array: pa.Array) -> pa.Buffer:
-    """The values of a fixed-width array from its first row to its last, zero where null."""
+    """Returns the values of a fixed-width array from its first row to its last, zero where null."""
     if array.null_count:
         array = array.fill_null(_zero(array.type))
     width = array.type.bit_width // 8
@@ -110,7 +110,7 @@ def _zero(type_: pa.DataType) -> pa.Scalar:
 
 
 def make_canonical_dictionary(array: pa.DictionaryArray) -> tuple[np.ndarray, pa.Array]:
-    """Indices (0 where null) and a dictionary of distinct values in order of first use."""
+    """Returns indices (0 where null) and a dictionary of distinct values in order of first use."""
     nulls = array.null_count
     used = pc.unique(array.indices.drop_null() if nulls else array.indices)
     dictionary = array.dictionary.take(used)
@@ -140,7 +140,7 @@ def _list_children(array: pa.Array, first: int, last: int) -> Iterator[pa.Array]
 
 
 def _lengths(array: pa.Array, nulls: int) -> tuple[np.ndarray, int, int]:
-    """uint32 lengths, and where the first row begins and the last ends in the child or the bytes."""
+    """Returns uint32 lengths, and where the rows begin and end in the child or the bytes."""
     if nulls:
         raise UserError("NOT_IMPLEMENTED", f"NULL in place of a whole {array.type} cannot be stored")
     if not len(array):
@@ -158,14 +158,14 @@ def _pack_bits(array: pa.Array) -> pa.Buffer:
 
 
 class LayoutError(Exception):
-    """Nodes and buffers do not fit the type: the caller says where."""
+    """Nodes and buffers do not fit the type. The caller adds the place."""
 
 
 NextBuffer = Callable[[], pa.Buffer | None]
 
 
 def rebuild_array(type_: pa.DataType, nodes: Iterator[tuple[int, int]], next_buffer: NextBuffer) -> pa.Array:
-    """The array of ``type_``, read node by node and buffer by buffer. Raises :class:`LayoutError`."""
+    """Returns the array of ``type_``, read node by node and buffer by buffer. Raises :class:`LayoutError`."""
     length, nulls = next(nodes)
     validity = check_validity(next_buffer(), length, nulls)
     if pt.is_dictionary(type_):
@@ -197,7 +197,7 @@ def rebuild_array(type_: pa.DataType, nodes: Iterator[tuple[int, int]], next_buf
 
 
 def check_validity(validity: pa.Buffer | None, length: int, nulls: int) -> pa.Buffer | None:
-    """Raises :class:`LayoutError` where a checksum holds but the bits are too few for what they shall tell."""
+    """Returns the validity bits. Raises :class:`LayoutError` if they are too few, or absent with nulls."""
     if nulls > length or (validity is None and nulls):
         raise LayoutError(f"{nulls} nulls in {length} rows, {'without' if validity is None else 'with'} validity bits")
     return None if validity is None else _sized(validity, (length + 7) // 8)
@@ -206,8 +206,11 @@ def check_validity(validity: pa.Buffer | None, length: int, nulls: int) -> pa.Bu
 def build_dictionary_array(
     type_: pa.DataType, length: int, nulls: int, validity: pa.Buffer | None, codes: pa.Buffer, dictionary: pa.Array
 ) -> pa.DictionaryArray:
-    """Raises :class:`LayoutError` for an index outside the dictionary. With nulls alone there is no dictionary, and in
-    parts of a time when Nullable columns that an INSERT left out were written so, no validity either."""
+    """Builds the array. Raises :class:`LayoutError` for an index outside the dictionary.
+
+    An array of nulls only has an empty dictionary. In older parts, Nullable columns that an INSERT left out were
+    written so without validity bits.
+    """
     indices = pa.Array.from_buffers(type_.index_type, length, [validity, codes], nulls)
     largest = int(np.frombuffer(codes, np.uint32, length).max()) if length else -1
     if largest == 0 and not len(dictionary) and not nulls:
@@ -215,11 +218,11 @@ def build_dictionary_array(
     is_all_null = length > 0 and indices.null_count == length
     if largest >= len(dictionary) and not (is_all_null and largest == 0):
         raise LayoutError(f"index {largest} into a dictionary of {len(dictionary)}")
-    return pa.DictionaryArray.from_arrays(indices, dictionary, safe=False)  # Arrow would look at every index again
+    return pa.DictionaryArray.from_arrays(indices, dictionary, safe=False)  # Arrow would check every index again
 
 
 def compute_offsets(lengths: np.ndarray) -> np.ndarray:
-    """Arrow's offsets of unsigned lengths. Raises :class:`LayoutError` when they pass what offsets can tell."""
+    """Returns Arrow's offsets of unsigned lengths. Raises :class:`LayoutError` if they exceed 31 bits."""
     total = int(lengths.sum(dtype=np.uint64))
     if total >= 1 << 31:
         raise LayoutError(f"the lengths sum up to {total}")
@@ -252,7 +255,7 @@ def _sized(buffer: pa.Buffer | None, size: int) -> pa.Buffer:
 
 
 def count_content_bytes(array: pa.Array, boundaries: np.ndarray) -> np.ndarray:
-    """Uncompressed bytes of the values between consecutive row ``boundaries`` (a function of the values alone)."""
+    """Returns the uncompressed bytes between consecutive row ``boundaries``; depends only on the values."""
     type_ = array.type
     rows = boundaries[1:] - boundaries[:-1]
     if pt.is_dictionary(type_):
@@ -280,7 +283,7 @@ def count_content_bytes(array: pa.Array, boundaries: np.ndarray) -> np.ndarray:
 
 
 def build_struct_array(children: Sequence[pa.Array], type_: pa.StructType, length: int) -> pa.Array:
-    """A struct without nulls; one without fields (the empty tuple) has rows too, which ``from_arrays`` forgets."""
+    """Returns a struct without nulls. For a struct without fields it keeps ``length``, unlike pyarrow."""
     if not children:
         return pa.Array.from_buffers(type_, length, [None], 0, children=[])
     return pa.StructArray.from_arrays(children, fields=list(type_))

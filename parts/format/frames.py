@@ -1,21 +1,23 @@
-"""Frames: a run of rows of one column as checksummed, encoded Arrow buffers. All integers are little-endian.
+"""Frames: a run of rows of one column as checksummed, encoded Arrow buffers.
+
+All integers are little-endian.
 
 ======  ====  =======================================================================
 offset  size  meaning
 ======  ====  =======================================================================
-0       8     XXH3-64 of everything of the frame after these 8 bytes
-8       8     size of the whole frame in bytes, a multiple of 8
-16      4     rows
-20      2     number of nodes N
-22      2     number of buffers B
-24      8 N   nodes: length (4), null count (4)
-…       24 B  buffers: raw size (8), stored size (8), method chain (8, see ``parts.format.codecs``)
-…             the stored buffers in the same order, each padded with zeros to a multiple of 8
+0       8     XXH3-64 of everything of the frame after these 8 bytes;
+8       8     size of the whole frame in bytes, a multiple of 8;
+16      4     rows;
+20      2     number of nodes N;
+22      2     number of buffers B;
+24      8 N   nodes: length (4), null count (4);
+…       24 B  buffers: raw size (8), stored size (8), method chain (8, see ``parts.format.codecs``);
+…             the stored buffers in the same order, each padded with zeros to a multiple of 8.
 ======  ====  =======================================================================
 
 An absent validity bitmap has raw size and stored size 0 and method chain ff…ff. Nodes and buffers are those of
-``parts.format.flat_arrays``. A frame is self-contained: a LowCardinality frame carries its dictionary. So does one of a
-String column whose texts repeat, since version 3.0: it has the nodes and buffers of a dictionary
+``parts.format.flat_arrays``. A frame is self-contained: a LowCardinality frame contains its dictionary. Since version
+3.0 a frame of a String column with repetitive strings does too, with the nodes and buffers of a dictionary
 (``parts.blocks.dictionary_strings``).
 """
 
@@ -62,7 +64,7 @@ def encode_frame(array: pa.Array, encoder: Encoder) -> EncodedFrame:
 
 
 def encode_flat_array(flat: FlatArray, rows: int, encoder: Encoder) -> EncodedFrame:
-    """As :func:`encode_frame`, of what ``flatten_array`` gave."""
+    """Encodes the result of ``flatten_array`` as a frame."""
     descriptors: list[bytes] = []
     pieces: list[Piece] = []
     raw_bytes = 0
@@ -88,7 +90,7 @@ def encode_flat_array(flat: FlatArray, rows: int, encoder: Encoder) -> EncodedFr
 
 
 def read_frame_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
-    """Size of the frame at ``offset``, checked to lie inside the file."""
+    """Returns the size of the frame at ``offset``, checked to lie inside the file."""
     if offset + HEADER_BYTES > data.size:
         raise CorruptionError("File ends inside a frame header", part=part, file=file, offset=offset)
     size = _HEADER.unpack_from(memoryview(data), offset)[1]
@@ -99,7 +101,7 @@ def read_frame_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
 
 
 def read_raw_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
-    """Bytes of all buffers of the frame at ``offset`` when they are decoded, as its header says."""
+    """Returns the decoded size of all buffers of the frame at ``offset``, from its header."""
     size = read_frame_size(data, offset, part, file)
     _, _, _, nodes, buffers = _HEADER.unpack_from(memoryview(data), offset)
     begin = offset + HEADER_BYTES + 8 * nodes
@@ -110,19 +112,19 @@ def read_raw_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
 
 
 def has_dictionary(data: pa.Buffer, offset: int, part: str, file: str) -> bool:
-    """Whether the frame at ``offset``, of strings, says that it holds a dictionary."""
+    """Tells whether the frame of strings at ``offset`` has a dictionary."""
     read_frame_size(data, offset, part, file)
     return bool(_HEADER.unpack_from(memoryview(data), offset)[3] == _NODES_OF_REPEATED)
 
 
-def kept_frame(data: pa.Buffer, offset: int, part: str, file: str) -> pa.Buffer:
-    """A copy of the frame at ``offset``: of a mapped file the bytes may become others after they were compared."""
+def copy_frame(data: pa.Buffer, offset: int, part: str, file: str) -> pa.Buffer:
+    """Returns a copy of the frame at ``offset``: bytes of a mapped file may change after their check."""
     size = read_frame_size(data, offset, part, file)
     return pa.py_buffer(bytes(memoryview(data)[offset : offset + size]))
 
 
 def check_frame(data: pa.Buffer, offset: int, part: str, file: str, place: int | None = None) -> int:
-    """Compares the frame's checksum; returns its size. ``place``: where it is in the file, for the error."""
+    """Compares the frame's checksum and returns its size. ``place``: its offset in the file, for errors."""
     size = read_frame_size(data, offset, part, file)
     view = memoryview(data)
     stored = int.from_bytes(view[offset : offset + 8], "little")
@@ -136,12 +138,12 @@ def check_frame(data: pa.Buffer, offset: int, part: str, file: str, place: int |
 def decode_frame(
     data: pa.Buffer, offset: int, type_: pa.DataType, part: str, file: str, *, is_kept: bool = False
 ) -> pa.Array:
-    """The array of the frame at ``offset`` of a file. Raises ``CorruptionError`` naming part, file and offset.
+    """Returns the array of the frame at ``offset``. Raises ``CorruptionError`` with part, file and offset.
 
-    ``is_kept``: it is used for longer than one query, and shares no bytes with the file.
+    ``is_kept``: the array is used for longer than one query, so it must not share bytes with the file.
     """
     if is_kept:
-        return decode_rows(kept_frame(data, offset, part, file), 0, type_, part, file, 0, None, place=offset)
+        return decode_rows(copy_frame(data, offset, part, file), 0, type_, part, file, 0, None, place=offset)
     return decode_rows(data, offset, type_, part, file, 0, None)
 
 
@@ -158,12 +160,12 @@ def decode_rows(
     with_dictionaries: bool = False,
     place: int | None = None,
 ) -> pa.Array:
-    """``rows`` rows (``None``: all) from row ``first`` of the frame at ``offset`` on (in the file at ``place``).
+    """Returns ``rows`` rows (``None``: all) from row ``first`` of the frame at ``offset`` on.
 
-    The whole frame's checksum is compared, but only what the rows need is decoded. With ``is_short`` decimals come as
-    ``parts.format.decimal64`` says, ``with_dictionaries`` strings as the frame holds them
-    (``parts.blocks.dictionary_strings``). Raises ``CorruptionError`` naming part, file and offset, also when the frame
-    has fewer rows.
+    The whole frame's checksum is compared, but only what the rows need is decoded. With ``is_short`` decimals are 8
+    bytes wide (``parts.format.decimal64``). ``with_dictionaries`` keeps strings as the frame stores them
+    (``parts.blocks.dictionary_strings``). ``place`` is the frame's offset in the file. Raises ``CorruptionError``
+    naming part, file and offset, also when the frame has fewer rows.
     """
     place = offset if place is None else place
     check_frame(data, offset, part, file, place)
@@ -220,23 +222,25 @@ class _BufferReader:
         self._end = self._position = descriptors + count * _BUFFER.size
 
     def next(self) -> pa.Buffer | None:
+        """Decodes the next buffer; ``None`` if it is absent."""
         found = self._take()
         return None if found is None else decode_chain(*found)
 
     def next_of_short(self) -> pa.Buffer | None:
-        """The next buffer of a decimal that shall be short."""
+        """Decodes the next buffer of a decimal as 8-byte values."""
         is_validity, self._is_begun = not self._is_begun, True
         found = self._take()
         if found is None:
             return None
         return decode_chain(*found) if is_validity else decode_low_halves(*found)
 
-    def next_window(self, begin: int, size: int) -> pa.Buffer | None:
+    def next_slice(self, begin: int, size: int) -> pa.Buffer | None:
+        """Decodes a slice of the next buffer; ``None`` if it is absent."""
         found = self._take()
         return None if found is None else decode_slice(*found, begin, size)
 
     def _take(self) -> tuple[bytes, pa.Buffer, int] | None:
-        """Chain, stored bytes and raw size of the next buffer."""
+        """Returns chain, stored bytes and raw size of the next buffer; ``None`` if it is absent."""
         if self._descriptor >= self._end:
             raise LayoutError("more buffers are needed than the frame has")
         raw_size, stored_size, chain = _BUFFER.unpack_from(self._view, self._descriptor)

@@ -1,4 +1,4 @@
-"""Files as parts use them: written once with a running hash, fsynced, read by memory map."""
+"""Files of parts: written once with a running hash, fsynced, read by memory map."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _sync: Callable[[int], None] = os.fsync
 
 
 def sync_descriptor(descriptor: int) -> None:
-    """fsync: every one of the process goes through here."""
+    """Calls fsync. Every fsync of the process goes through here."""
     _sync(descriptor)
 
 
 @contextmanager
 def replace_sync(instead: Callable[[int], None]) -> Iterator[None]:
-    """``instead`` of the operating system: a simulated disk."""
+    """Replaces fsync inside the block, for a simulated disk."""
     global _sync
     former, _sync = _sync, instead
     try:
@@ -45,7 +45,7 @@ def replace_sync(instead: Callable[[int], None]) -> Iterator[None]:
 
 
 class HashedFile:
-    """An append-only new file that knows its size and XXH3-128. Used by one thread at a time."""
+    """A new append-only file that knows its size and XXH3-128. Used by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class HashedFile:
         self._descriptor = os.open(path, _FLAGS, 0o644)
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Appends; small writes are gathered in memory first."""
+        """Appends the pieces. Small writes are gathered in memory first."""
         size = sum(len(piece) for piece in pieces)
         if size < _GATHER_BYTES:
             self._gathered.extend(pieces)
@@ -89,15 +89,17 @@ class HashedFile:
 
     @property
     def checksum(self) -> FileChecksum:
+        """The size and hash of everything written."""
         self._write_gathered()
         return FileChecksum(self.size, self._hasher.hexdigest())
 
     def sync(self) -> None:
+        """Writes everything to disk."""
         self._write_gathered()
         sync_descriptor(self._descriptor)
 
     def close(self) -> None:
-        """Hands everything to the operating system and closes; closing twice is fine."""
+        """Writes everything to the operating system and closes. Closing twice is fine."""
         if self._descriptor >= 0:
             try:
                 self._write_gathered()
@@ -105,7 +107,7 @@ class HashedFile:
                 self.discard()
 
     def discard(self) -> None:
-        """Closes without writing what is gathered: the file is not wanted any more. Never fails for a full disk."""
+        """Closes without writing what is gathered, for an unwanted file. Does not fail on a full disk."""
         descriptor, self._descriptor = self._descriptor, -1
         self._gathered, self._gathered_bytes = [], 0
         if descriptor >= 0:
@@ -113,7 +115,7 @@ class HashedFile:
 
 
 class InMemoryFile:
-    """As :class:`HashedFile`, for bytes that become a part of another file."""
+    """A file in memory with the interface of :class:`HashedFile`, to become part of another file."""
 
     def __init__(self, name: str) -> None:
         self.path = Path(name)
@@ -121,20 +123,22 @@ class InMemoryFile:
         self._pieces: list[bytes | memoryview] = []
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Appends the pieces."""
         self._pieces.extend(pieces)
         self.size += sum(len(piece) for piece in pieces)
 
     @property
     def content(self) -> bytes:
+        """Everything written."""
         return b"".join(self._pieces)
 
 
 def sync_files(files: Iterable[HashedFile], directory: Path | None = None) -> None:
-    """fsyncs all, and ``directory`` if given; several at once, because a journal commits them together."""
+    """Fsyncs all files, and ``directory`` if given, several at once: a journal commits them together."""
     syncs: list[Callable[[], None]] = [file.sync for file in files]
     if directory is not None:
         syncs.append(partial(sync_directory, directory))
-    if len(syncs) <= _FEW_SYNCS:  # the journal has the directory when it has the file
+    if len(syncs) <= _FEW_SYNCS:  # the journal commits the directory with the file
         for each in syncs:
             each()
         return
@@ -158,7 +162,7 @@ def sync_directory(path: Path) -> None:
 
 
 class SharedSync:
-    """The fsync of one directory for many threads: those who come while one runs share the next.
+    """The fsync of one directory for many threads: those that call while one runs share the next.
 
     Invariant: a call that returned was followed by a whole fsync that began after the call.
     """
@@ -170,12 +174,12 @@ class SharedSync:
         self._next = _Round()
 
     def __call__(self) -> None:
-        """Raises what the fsync raised: for everybody whom it would have served."""
+        """Returns after an fsync. Raises its error in every thread that shared it."""
         with self._changed:
             mine = self._next
             while self._is_running and not mine.is_done:
                 self._changed.wait()
-            if not mine.is_done:  # it falls to this thread
+            if not mine.is_done:  # this thread runs it
                 self._is_running, self._next = True, _Round()
         if not mine.is_done:
             self._run(mine)
@@ -200,7 +204,10 @@ class _Round:
 
 
 def make_directories(path: Path) -> None:
-    """Makes ``path`` and its missing ancestors, so that they survive a power cut; what is there already is fine."""
+    """Creates ``path`` and its missing ancestors, so that they survive a power cut.
+
+    Existing ones are fine.
+    """
     missing = []
     while not path.exists():
         missing.append(path)
@@ -211,7 +218,10 @@ def make_directories(path: Path) -> None:
 
 
 def link_files(source: Path, target: Path, *, should_sync: bool) -> None:
-    """The files of one directory in another too, on the same disk: whoever writes a file anew has it for himself."""
+    """Hard-links the files of ``source`` into ``target`` on the same disk.
+
+    Whoever rewrites a file gets one of its own.
+    """
     for file in sorted(source.iterdir()):
         os.link(file, target / file.name)
     if should_sync:
@@ -220,14 +230,17 @@ def link_files(source: Path, target: Path, *, should_sync: bool) -> None:
 
 _DAMAGED = (
     errno.EIO, errno.EREMOTEIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA,  # the disk, or the file system, is broken
-    errno.EISDIR, errno.ENOTDIR, errno.ELOOP,  # something else is there
+    errno.EISDIR, errno.ENOTDIR, errno.ELOOP,  # the path is not a file
 )  # fmt: skip
-"""What the system says of a file that cannot be read however often one tries."""
+"""Errors of a file that cannot be read, however often it is tried."""
 
 
-def read_error(error: OSError, part: str, file: str) -> Exception:
-    """What it means for a part that one of its files could not be read: ``CorruptionError`` 226 (NO_FILE_IN_DATA_PART)
-    or 74 (CANNOT_READ_FROM_FILE_DESCRIPTOR). What may pass (too many open files, permissions) stays as it is."""
+def convert_read_error(error: OSError, part: str, file: str) -> Exception:
+    """Converts an error of reading a part's file.
+
+    ``CorruptionError`` 226 (NO_FILE_IN_DATA_PART) or 74 (CANNOT_READ_FROM_FILE_DESCRIPTOR). Temporary errors (too many
+    open files, permissions) are returned unchanged.
+    """
     if error.errno == errno.ENOENT:
         return CorruptionError("File is missing", part=part, file=file, name="NO_FILE_IN_DATA_PART")
     if error.errno in _DAMAGED:
@@ -240,8 +253,8 @@ _before_reading: Callable[[Path], None] = lambda path: None  # noqa: E731
 
 
 @contextmanager
-def reading_after(before: Callable[[Path], None]) -> Iterator[None]:
-    """``before`` hears of every file of a part that is about to be read, and may fail as a disk does."""
+def call_before_reads(before: Callable[[Path], None]) -> Iterator[None]:
+    """Calls ``before`` with every file of a part before it is read; it may fail as a disk does."""
     global _before_reading
     former, _before_reading = _before_reading, before
     try:
@@ -251,32 +264,35 @@ def reading_after(before: Callable[[Path], None]) -> Iterator[None]:
 
 
 def read_small_file(path: Path, part: str) -> bytes:
-    """A small file's bytes. Raises as :func:`read_error` says."""
+    """Returns a small file's bytes. Raises as :func:`convert_read_error` converts."""
     try:
         _before_reading(path)
         return path.read_bytes()
     except OSError as error:
-        raise read_error(error, part, path.name) from None
+        raise convert_read_error(error, part, path.name) from None
 
 
-def file_facts(path: Path, part: str) -> os.stat_result:
-    """Size and times of a part's file. Raises as :func:`read_error` says."""
+def stat_file(path: Path, part: str) -> os.stat_result:
+    """Returns the size and times of a part's file. Raises as :func:`convert_read_error` converts."""
     try:
         return path.stat()
     except OSError as error:
-        raise read_error(error, part, path.name) from None
+        raise convert_read_error(error, part, path.name) from None
 
 
 def check_size(path: Path, expected_size: int, part: str) -> None:
-    """Raises ``CorruptionError`` when the file is not there with this size."""
-    size = file_facts(path, part).st_size
+    """Raises ``CorruptionError`` unless the file exists with this size."""
+    size = stat_file(path, part).st_size
     if size != expected_size:
         message = f"File has {size} bytes instead of {expected_size}"
         raise CorruptionError(message, part=part, file=path.name, offset=min(size, expected_size))
 
 
 def map_file(path: Path, expected_size: int, part: str) -> pa.Buffer:
-    """The file's bytes, mapped. The size is checked first: touching pages past the end would kill the process."""
+    """Returns the file's bytes, mapped.
+
+    The size is checked first: touching pages past the end would kill the process.
+    """
     check_size(path, expected_size, part)
     if expected_size == 0:
         return pa.py_buffer(b"")
@@ -285,4 +301,4 @@ def map_file(path: Path, expected_size: int, part: str) -> pa.Buffer:
         with pa.memory_map(str(path)) as mapped:
             return mapped.read_buffer(expected_size)
     except OSError as error:
-        raise read_error(error, part, path.name) from None
+        raise convert_read_error(error, part, path.name) from None

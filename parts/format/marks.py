@@ -1,7 +1,9 @@
-"""Marks: where each granule of each column begins. All integers are little-endian.
+"""Marks: where each granule of each column begins.
 
-File: ``u32`` number of columns, ``u32`` number of granules G, then for every stored column in order G times
-``u64`` offset of the frame in the column's file and then G times ``u32`` row inside the frame.
+All integers are little-endian.
+
+The file begins with ``u32`` number of columns and ``u32`` number of granules G. Every stored column follows in order: G
+times ``u64`` offset of the frame in the column's file, then G times ``u32`` row inside the frame.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from parts.common.errors import CorruptionError
 
 @dataclass(frozen=True, slots=True)
 class ColumnMarks:
-    """``offsets[g]`` and ``rows[g]``: frame and row inside it of granule g."""
+    """The marks of one column. ``offsets[g]`` is the frame of granule g, ``rows[g]`` its first row there."""
 
     offsets: np.ndarray
     rows: np.ndarray
@@ -29,6 +31,7 @@ class ColumnMarks:
 
 
 def encode_marks(columns: Sequence[ColumnMarks]) -> bytes:
+    """Returns the file's bytes, from one entry per stored column."""
     granules = len(columns[0].offsets) if columns else 0
     pieces = [struct.pack("<II", len(columns), granules)]
     for marks in columns:
@@ -39,7 +42,7 @@ def encode_marks(columns: Sequence[ColumnMarks]) -> bytes:
 
 
 def decode_marks(data: bytes, column_count: int, granules: int, part: str, file: str) -> list[ColumnMarks]:
-    """One entry per stored column. Raises ``CorruptionError`` when the counts are not those of the part."""
+    """Returns one entry per stored column. Raises ``CorruptionError`` if the counts are not the part's."""
     expected = struct.pack("<II", column_count, granules)
     if data[:8] != expected or len(data) != 8 + 12 * granules * column_count:
         message = f"Marks are not of {column_count} columns of {granules} granules"

@@ -1,9 +1,10 @@
-"""The small files of a part, each alone (wide) or packed into ``meta.bin`` (compact), so that a small insert syncs
-little. Of a packed part ``data.bin`` is there too, as the last entry.
+"""The small files of a part, each alone (wide) or packed into ``meta.bin`` (compact).
+
+Packing saves fsyncs for small inserts. A packed part also has ``data.bin`` in it, as the last entry.
 
 ``meta.bin``, little-endian: magic ``PANDOMT1``; u32 number of entries, u32 zero; per entry u64 offset, u64 size, 32
-bytes of name padded with zeros; then the entries, each at a multiple of 8; at the end 16 bytes XXH3-128 of
-everything before.
+bytes of name padded with zeros; then the entries, each at a multiple of 8; at the end 16 bytes XXH3-128 of everything
+before.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _ENTRY = struct.Struct("<QQ32s")
 
 
 def pack_files(files: dict[str, bytes]) -> bytes:
-    """The bytes of ``meta.bin``."""
+    """Returns the bytes of ``meta.bin``."""
     offset = _HEAD.size + _ENTRY.size * len(files)
     head = [_HEAD.pack(_MAGIC, len(files), 0)]
     body: list[bytes] = []
@@ -44,12 +45,15 @@ def pack_files(files: dict[str, bytes]) -> bytes:
 
 
 def unpack_files(data: bytes, part: str) -> dict[str, bytes]:
-    """The files of ``meta.bin``. Raises ``CorruptionError``, ``UserError`` 287 for a newer major version."""
+    """Returns the files in ``meta.bin``.
+
+    Raises ``CorruptionError``, ``UserError`` 287 for a newer major version.
+    """
     return {name: data[offset : offset + size] for name, (offset, size) in _places(data, part).items()}
 
 
 def _places(data: bytes, part: str) -> dict[str, tuple[int, int]]:
-    """Offset and size of every file in ``meta.bin``. Raises as :func:`unpack_files`."""
+    """Returns offset and size of every file in ``meta.bin``. Raises as :func:`unpack_files`."""
     if len(data) < _HEAD.size + 16 or xxhash.xxh3_128_digest(data[:-16]) != data[-16:]:
         raise CorruptionError("Checksum of the packed metadata doesn't match", part=part, file=META_FILE, offset=0)
     magic, count, _ = _HEAD.unpack_from(data)
@@ -69,7 +73,7 @@ def _name(padded: bytes) -> str:
 class MetadataReader:
     """Reads the small files of the part in ``directory`` by name, packed or not.
 
-    ``written``: the bytes of ``meta.bin``, from whoever has just written them.
+    ``written``: the bytes of ``meta.bin``, from a caller that has just written them.
     """
 
     def __init__(self, directory: Path, part: str, written: bytes = b"") -> None:
@@ -82,25 +86,29 @@ class MetadataReader:
         self._bytes = len(self._held)
 
     @property
-    def packed(self) -> Collection[str]:
-        """The names inside ``meta.bin``; none of a wide part."""
+    def packed_names(self) -> Collection[str]:
+        """The names inside ``meta.bin``; none for a wide part."""
         return self._packed.keys()
 
     def release_data(self) -> None:
-        """Data at the end of ``meta.bin`` are mapped when they are wanted, and not held, unless they are few and were
-        read: who reads a part opens it shortly before, and a mapping takes longer than all that is in it."""
+        """Drops data at the end of ``meta.bin`` from memory; :meth:`map_data` maps them when needed.
+
+        Few bytes that were read stay: a part is usually read soon after it is opened, and mapping takes longer than
+        reading them.
+        """
         if DATA_FILE in self._packed and (self._is_written or self._bytes > _FEW_BYTES):
             offset = self._packed[DATA_FILE][0]
             if all(place[0] <= offset for place in self._packed.values()):
                 self._held = self._held[:offset]
 
     def map_data(self) -> pa.Buffer:
-        """The data in ``meta.bin``."""
+        """Returns the data in ``meta.bin``."""
         is_held = len(self._held) == self._bytes
         whole = pa.py_buffer(self._held) if is_held else map_file(self.directory / META_FILE, self._bytes, self._part)
         return whole.slice(*self._packed[DATA_FILE])
 
     def read(self, name: str) -> bytes:
+        """Returns a small file's bytes. Raises ``CorruptionError`` if it is missing."""
         if not self.is_packed:
             return read_small_file(self.directory / name, self._part)
         if name not in self._packed:

@@ -1,28 +1,28 @@
-"""What files a part may have, in one table; and how format versions live together.
+"""The files a part may have, in one table, and the compatibility of format versions.
 
-A small file (metadata, an index over granules) has an entry in :data:`SMALL_FILES`: its name, how the writer makes it
-of what it knows when all rows are written, how the reader understands it, and the version that brought it. A large one
-has an entry in :data:`DATA_FILES`: the pattern of its name and how its bytes are checked beyond their hash. The names
-themselves stand in ``parts.format.file_names``.
+A small file (metadata, an index over granules) has an entry in :data:`SMALL_FILES`. It has the file's name, its encoder
+from what the writer knows when all rows are written, its decoder, and the version that introduced it. A large file has
+an entry in :data:`DATA_FILES`, with the pattern of its name and a check of its bytes beyond their hash. The names are
+in ``parts.format.file_names``.
 
 Versions
 
-- A version is ``major.minor``. ``checksums`` says that of the part: the highest ``since`` of the part's files and of
-  the methods of their frames. So a part that needs nothing new is written as version 1.0, byte for byte, for ever.
+- A version is ``major.minor``. ``checksums`` has that of the part: the highest ``since`` of the part's files and of the
+  methods of their frames. So a part that needs nothing new is written as version 1.0, byte for byte, for ever.
 - **A newer minor version adds files that an older reader ignores**: it does not read them, but it keeps them, compares
   them with their checksums (CHECK TABLE, fetches) and sends them on with the part. New fields of the JSON in
   ``columns`` and ``checksums`` are ignored too. A merge does not carry over what it does not know.
-- **What an older reader would answer wrongly without is a new major version**: a mask of deleted rows, another
-  encoding, a file at another place. A newer major version is refused with 287 (UNKNOWN_FORMAT_VERSION), naming the part
-  and its version. The part is neither moved nor fetched anew; the table does not load until the server is upgraded.
+- **A change that older readers would misread is a new major version**: a mask of deleted rows, another encoding, a file
+  at another place. A newer major version is refused with 287 (UNKNOWN_FORMAT_VERSION), naming the part and its version.
+  The part is neither moved nor fetched again; the table does not load until the server is upgraded.
 - 1.0: the files of 1.0. 1.1: ``metadata_version``. 1.2: ``ttl``, ``skip.idx``. 2.0: *packed* parts, small compact ones
   with ``data.bin`` inside ``meta.bin``, so that a small INSERT syncs one file. ``min_bytes_for_full_part_storage = 0``
   writes none of them. Also 2.0: frames with the methods Split and Scale (``parts.format.codecs``), in large merged
-  parts. 3.0: frames of strings with a dictionary (``parts.blocks.dictionary_strings``). 4.0: a column that says which
-  rows are left (``parts.table.row_exists_column``).
-- Fixed for ever, so that every version can tell: ``checksums`` is one JSON object with ``version`` and ends with its
-  hash; ``meta.bin`` begins with ``PANDOMT`` and a digit and ends with its hash.
-- An optional file that is not there has the meaning of its ``absent``.
+  parts. 3.0: frames of strings with a dictionary (``parts.blocks.dictionary_strings``). 4.0: a column that marks
+  deleted rows (``parts.table.row_exists_column``).
+- Fixed for ever, so that every version can read the version: ``checksums`` is one JSON object with ``version`` and ends
+  with its hash; ``meta.bin`` begins with ``PANDOMT`` and a digit and ends with its hash.
+- A missing optional file has the meaning of its ``default``.
 
 The content hash (``parts.format.content_hash``) is over names, types and values of the columns alone. No small file
 enters it, ``metadata_version`` and the skip indexes neither: replicas that wrote the same rows agree, whichever of them
@@ -64,15 +64,15 @@ from parts.table.ttl_rules import NO_KNOWN_TIMES, PartTtl
 from parts.types import DataType
 
 NamedArrays = list[tuple[str, DataType, pa.Array]]
-"""(name, type, values): what a file of ``parts.format.array_file`` holds."""
+"""(name, type, values): the content of a file of ``parts.format.array_file``."""
 PACKED_VERSION = (2, 0)
-"""The data are inside ``meta.bin``."""
+"""Format version of parts whose data are inside ``meta.bin``."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class PartMetadata:
-    """What the writer knows of a part when all rows are written."""
+    """The facts that the writer knows of a part when all rows are written."""
 
     columns: ColumnsFile
     rows: int
@@ -87,7 +87,7 @@ class PartMetadata:
 
 @dataclass(frozen=True, slots=True)
 class DecodingContext:
-    """What a small file may need to be understood; ``columns`` and ``marks`` are 0 while they are not known."""
+    """The facts needed to decode a small file. ``columns`` and ``marks`` are 0 while unknown."""
 
     part: str
     columns: int = 0
@@ -96,20 +96,23 @@ class DecodingContext:
 
 @dataclass(frozen=True, slots=True)
 class SmallFile(Generic[T]):
-    """One small file. ``encode`` gives ``None`` for a part that has no need of it."""
+    """One small file. ``encode`` returns ``None`` for a part that does not need it."""
 
     name: str
     encode: Callable[[PartMetadata], bytes | None]
     decode: Callable[[bytes, DecodingContext], T]
     since: tuple[int, int] = FIRST_VERSION
-    absent: T | None = None
-    """What it means that the file is not there; ``None``: every part has it (226, NO_FILE_IN_DATA_PART)."""
+    default: T | None = None
+    """The value for a missing file; ``None``: every part has the file (226, NO_FILE_IN_DATA_PART)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """Large files whose whole name matches ``pattern``. ``check(bytes, part, file, status)`` raises
-    ``CorruptionError`` for the place of the damage and calls ``status()`` now and then."""
+    """Large files whose whole name matches ``pattern``.
+
+    ``check(bytes, part, file, status)`` raises ``CorruptionError`` for the place of the damage and calls ``status()``
+    now and then.
+    """
 
     pattern: re.Pattern[str]
     check: Callable[[pa.Buffer, str, str, Callable[[], None]], None]
@@ -153,14 +156,14 @@ METADATA_VERSION_FILE = SmallFile(
     lambda content: str(content.metadata_version).encode() if content.metadata_version else None,
     lambda data, of: decode_number(data, of.part, METADATA_VERSION),
     since=(1, 1),
-    absent=0,
+    default=0,
 )
 TTL_FILE = SmallFile(
     TTL,
     lambda content: content.ttl.encode() if content.ttl.rules else None,
     lambda data, of: _decode_ttl(data, of.part),
     since=(1, 2),
-    absent=NO_KNOWN_TIMES,
+    default=NO_KNOWN_TIMES,
 )
 
 SMALL_FILES: tuple[SmallFile[Any], ...] = (
@@ -174,8 +177,8 @@ SMALL_FILES: tuple[SmallFile[Any], ...] = (
     METADATA_VERSION_FILE,
     TTL_FILE,
 )
-"""In the order in which they are written. ``checksums``, which lists them, and ``meta.bin``, which holds them, are not
-among them."""
+"""The small files in the order of writing, without ``checksums``, which lists them, and ``meta.bin``, which contains
+them."""
 DATA_FILES = (
     DataFile(re.compile(rf".*{re.escape(BIN_SUFFIX)}"), _check_frames),
     DataFile(re.compile(re.escape(SKIP_INDEXES)), lambda data, part, file, status: status(), since=(1, 2)),
@@ -184,25 +187,25 @@ _SMALL_NAMES = {file.name: file for file in SMALL_FILES}
 
 
 def encode_small_files(content: PartMetadata) -> dict[str, bytes]:
-    """Name → bytes of the small files that this part has."""
+    """Returns name → bytes of the small files that this part has."""
     encoded = ((file.name, file.encode(content)) for file in SMALL_FILES)
     return {name: data for name, data in encoded if data is not None}
 
 
 def get_format_version(names: Iterable[str], *, is_packed: bool = False) -> tuple[int, int]:
-    """The version of a part with these files."""
+    """Returns the version of a part with these files."""
     entries = (_SMALL_NAMES.get(name) or find_data_file(name) for name in names)
     newest = max((entry.since for entry in entries if entry is not None), default=FIRST_VERSION)
     return max(newest, PACKED_VERSION) if is_packed else newest
 
 
 def is_small_file(name: str) -> bool:
-    """Read at once, never mapped."""
+    """Tells whether the file is read at once, never mapped."""
     return name in _SMALL_NAMES or name in (CHECKSUMS, META_FILE)
 
 
 def find_data_file(name: str) -> DataFile | None:
-    """The entry of a large file; ``None`` for one that is not known here."""
+    """Returns the entry of a large file; ``None`` if it is unknown."""
     return next((entry for entry in DATA_FILES if entry.pattern.fullmatch(name)), None)
 
 

@@ -1,8 +1,7 @@
-"""The sparse primary index: the sorting key at the first row of every granule, and at the last row of the part.
+"""The sparse primary index: the sorting key at the first row of every granule and the last row.
 
-Entry ``i`` below ``marks`` is the key of the first row of granule ``i``; the last entry is the key of the last row.
-So the rows of granule ``i`` have keys between entries ``i`` and ``i + 1``, both included (equal keys may cross
-granules).
+Entry ``i`` below ``marks`` is the key of the first row of granule ``i``; the last entry is the key of the last row. So
+the rows of granule ``i`` have keys between entries ``i`` and ``i + 1``, both included (equal keys may cross granules).
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class MarkRange:
 
 @dataclass(frozen=True)
 class PrimaryIndex:
-    """``keys[k]`` has ``marks + 1`` values of ``expressions[k]``, LowCardinality as plain values.
+    """A part's primary index. ``keys[k]`` has ``marks + 1`` plain values of ``expressions[k]``.
 
-    The whole sorting key is kept, of which the primary key is a prefix. A part of no rows has no entries.
+    It contains the whole sorting key, of which the primary key is a prefix. A part without rows has no entries.
     """
 
     expressions: tuple[str, ...]
@@ -43,25 +42,27 @@ class PrimaryIndex:
 
     @property
     def marks(self) -> int:
+        """The number of granules."""
         return count_granules(self.rows, self.granularity)
 
     @cached_property
     def first_key_integers(self) -> np.ndarray | None:
-        """The numbers of the first key, if it has such."""
+        """The values of the first key column if they are integers, otherwise ``None``."""
         return get_plain_integers(self.keys[0]) if self.keys else None
 
     def granule_rows(self, granule: int) -> int:
-        """Rows in a granule: the granularity, or what is left for the last one."""
+        """Returns the rows in a granule: the granularity, or the rest for the last one."""
         assert 0 <= granule < self.marks
         return min(self.granularity, self.rows - granule * self.granularity)
 
 
 def count_granules(rows: int, granularity: int) -> int:
+    """Returns the number of granules of this many rows."""
     return -(-rows // granularity)
 
 
 def normalize_mark_ranges(ranges: Iterable[MarkRange] | None, marks: int) -> Sequence[MarkRange]:
-    """Sorted, disjoint, non-empty, within the part; ``None`` is everything."""
+    """Returns sorted, disjoint, non-empty ranges within the part; ``None`` means everything."""
     if ranges is None:
         return [MarkRange(0, marks)] if marks else []
     result: list[MarkRange] = []
@@ -75,7 +76,7 @@ def normalize_mark_ranges(ranges: Iterable[MarkRange] | None, marks: int) -> Seq
 
 
 def get_plain_integers(values: pa.Array) -> np.ndarray | None:
-    """The integers under integers, dates and times without NULL; without a copy."""
+    """Returns the integers behind integers, dates and times without a copy; ``None`` if there are NULLs."""
     type_ = values.type
     if values.null_count or not (pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)):
         return None

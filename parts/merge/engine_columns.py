@@ -1,4 +1,4 @@
-"""The columns that an engine's arguments name, checked: what a version, a sign, a mark of deletion may be."""
+"""Check the columns that an engine's arguments name: versions, signs, marks of deletion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSIONS = (IntegerType, FloatType, BoolType, DateType, Date32Type, DateTimeTyp
 
 
 def find_stored_column(schema: TableSchema, name: str, what: str) -> Column:
-    """Raises 16 for one that is not there, or not stored."""
+    """Returns a stored column. Raises 16 if it does not exist or is not stored."""
     for column in schema.stored.columns:
         if column.name == name:
             return column
@@ -38,11 +38,13 @@ def check_version_type(engine: str, column: Column) -> None:
 
 
 def can_be_version(type_: DataType) -> bool:
+    """Tells whether values of the type can be versions."""
     inner = type_.inner if isinstance(type_, LowCardinalityType) else type_
     return isinstance(inner, _VERSIONS)
 
 
 def check_column_type(engine: str, column: Column, what: str, wanted: IntegerType) -> None:
+    """Raises 169 unless the column has the wanted type."""
     if column.type != wanted:
         raise UserError(
             "BAD_TYPE_OF_FIELD",

@@ -1,7 +1,7 @@
-"""SELECT … FINAL: the rows that a merge would leave, of those that a query may want.
+"""SELECT … FINAL: the rows that a merge would leave, restricted to those that a query may want.
 
-The sources are cut into slices as for a merge (``parts.merge.part_merge``); of a slice only the rows are
-read that pruning left. Whoever prunes keeps all rows of a key or none: those that are left out replace no others.
+The sources are cut into slices as for a merge (``parts.merge.part_merge``). Only the rows of a slice that pruning left
+are read. Pruning keeps all rows of a key or none, so that pruned rows would not have replaced any others.
 """
 
 from __future__ import annotations
@@ -21,38 +21,40 @@ from parts.read.part_reader import Part
 from parts.table.table_description import TableDescription
 
 MAX_BLOCK_ROWS = 1 << 18
-"""Of a block of a part that needs no merging."""
+"""Rows in a block of a part that needs no merging."""
 
 
 @dataclass(frozen=True)
 class FinalSource:
-    """A part, the rows to read of it (``None``: all), and by name the columns that have one value in all of it."""
+    """A part, the rows to read of it (``None``: all), and constant columns by name."""
 
     part: Part
     ranges: Sequence[RowRange] | None = None
-    values: dict[str, str] = field(default_factory=dict)
+    constant_columns: dict[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
+        """The number of rows to read."""
         return self.part.rows if self.ranges is None else sum(chosen.rows for chosen in self.ranges)
 
     def blocks(
         self, columns: Sequence[str], begin: int = 0, end: int | None = None, most_rows: int = MAX_BLOCK_ROWS
     ) -> Iterator[pa.Table]:
-        """Those of ``columns``, and of ``values``, of the rows to read of ``begin`` to ``end - 1``."""
+        """Yields the chosen rows from ``begin`` to ``end - 1``, with constant columns appended."""
         ranges = self.clip_ranges(begin, self.part.rows if end is None else end)
         batches = self.part.read_rows(columns, ranges, max_batch_rows=most_rows, with_dictionaries=True)
         return (self.append_constant_columns(pa.Table.from_batches([batch])) for batch in batches)
 
     def append_constant_columns(self, table: pa.Table) -> pa.Table:
-        for name, value in self.values.items():
+        """Appends the constant columns."""
+        for name, value in self.constant_columns.items():
             indices = pa.array(np.zeros(table.num_rows, np.int32))
             column = pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
             table = table.append_column(pa.field(name, DICTIONARY_STRING, nullable=False), column)
         return table
 
     def clip_ranges(self, begin: int, end: int) -> list[RowRange]:
-        """The rows to read of ``begin`` to ``end - 1``."""
+        """Returns the chosen rows from ``begin`` to ``end - 1``."""
         if self.ranges is None:
             return [RowRange(begin, end)]
         cut = [(max(chosen.begin, begin), min(chosen.end, end)) for chosen in self.ranges]
@@ -67,20 +69,20 @@ def read_final(
     is_cancelled: Callable[[], bool] = lambda: False,
     target_slice_rows: int | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows that a merge of ``sources`` would leave, in key order, as blocks of ``columns``.
+    """Yields the rows that a merge of ``sources`` would leave, in key order, as blocks of ``columns``.
 
     Sources come in the order of their insertion. Raises ``CancelledError``.
     """
     sources = [source for source in sources if source.rows]
     if not sources:
         return
-    key, mode = description.sorting_key, description.merge_mode.for_reading()
-    given = set(sources[0].values)
+    key, mode = description.sorting_key, description.merge_mode.for_final()
+    given = set(sources[0].constant_columns)
     needed = [name for name in dict.fromkeys((*columns, *key.columns, *mode.columns)) if name not in given]
     target = target_slice_rows or choose_slice_rows([source.part for source in sources])
     rows = [_ChosenRows(source, needed, len(sources)) for source in sources]
     run = SliceReducer(rows, description, mode, is_cancelled, with_dictionaries=True)
-    for block in run.blocks(_slices(sources, description, target), target):
+    for block in run.read_blocks(_slices(sources, description, target), target):
         yield block.select(list(columns))
 
 
@@ -93,7 +95,7 @@ def _slices(sources: Sequence[FinalSource], description: TableDescription, targe
 
 
 class _ChosenRows:
-    """The rows of one source, slice after slice."""
+    """The chosen rows of one source, slice after slice. Implements ``SliceSource``."""
 
     def __init__(self, source: FinalSource, columns: Sequence[str], sources: int) -> None:
         self._source = source
@@ -102,10 +104,12 @@ class _ChosenRows:
         self._whole = SourceReader(source.part, columns, sources, with_dictionaries=True) if is_whole else None
 
     def read(self, begin: int, end: int) -> pa.Table | None:
+        """Returns the chosen rows in one block; ``None`` if there are none."""
         if self._whole is not None:
             return self._source.append_constant_columns(self._whole.read(begin, end))
         tables = list(self.blocks(begin, end, end - begin))
         return concat_blocks(tables) if tables else None
 
     def blocks(self, begin: int, end: int, most_rows: int) -> Iterator[pa.Table]:
+        """Yields the chosen rows in blocks."""
         return self._source.blocks(self._columns, begin, end, most_rows)

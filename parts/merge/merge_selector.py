@@ -1,12 +1,12 @@
-"""Which of the allowed merges to make: pure arithmetic on sizes and ages.
+"""Select the merges to make among the allowed ones, by sizes and ages. No I/O.
 
-A merge of n neighbours writes their whole size once and makes n - 1 parts fewer. The selector takes the window with the
-least cost for each part it removes, among windows that are *balanced*: the sum of sizes is at least ``base`` times the
-largest. Balanced merging rewrites a row about log(total / block) times. The base begins at ``INITIAL_BALANCE_BASE`` and
-sinks with the window's age and with the number of parts, so that a quiet table is tidied up and a crowded one relieved.
+A merge of n neighbours writes their whole size once and removes n - 1 parts. The selector takes the window with the
+least cost for each removed part, among *balanced* windows: the sum of sizes is at least ``base`` times the largest.
+Balanced merging rewrites a row about log(total / block) times. The base begins at ``INITIAL_BALANCE_BASE`` and sinks
+with the window's age and with the number of parts, so that even a table without inserts, or with many parts, is merged.
 
-A merge of little data costs what any merge costs at least, so a window of small parts waits until there are many, or
-one of them has been there for a moment: under a stream of small INSERTs each part is merged with dozens of others.
+A merge of little data has the same minimum cost. So a window of small parts waits until there are many, or one of them
+has been there for a moment. Under a stream of small INSERTs each part is merged with dozens of others.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from parts.common.part_name import PartName
 INITIAL_BALANCE_BASE = 5.0
 MIN_BALANCE_BASE = 1.05
 PART_OVERHEAD_BYTES = 1024 * 1024
-"""A part costs this much besides its bytes: files, metadata, a search at every query."""
+"""Cost of a part besides its bytes: files, metadata, a search at every query."""
 SMALL_PARTS_PER_MERGE = 32
 SMALL_PARTS_MAX_AGE_SECONDS = 1.0
-"""A window of less than :data:`PART_OVERHEAD_BYTES` is merged when it has so many parts or one of such an age."""
+"""A window below :data:`PART_OVERHEAD_BYTES` is merged when it has this many parts, or one of this age."""
 _FULL_AGE_SECONDS = 6 * 3600.0
 _CROWDED_PARTS = 200
 MIB = 1024 * 1024
@@ -36,13 +36,15 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MergeCandidate:
+    """Size and age of a part that may be merged."""
+
     size_bytes: int
     age_seconds: float
     rows: int = 0
 
 
 def compute_balance_bases(ages: np.ndarray, parts_in_partition: int) -> np.ndarray:
-    """What sum / largest must reach: less for old windows and for partitions of many parts."""
+    """Returns the required ratio of sum to largest: less for old windows and for many parts."""
     age = np.log1p(np.maximum(ages, 0.0)) / math.log1p(_FULL_AGE_SECONDS)
     ease = np.minimum(1.0, np.maximum(age, parts_in_partition / _CROWDED_PARTS))
     return INITIAL_BALANCE_BASE + (MIN_BALANCE_BASE - INITIAL_BALANCE_BASE) * ease
@@ -55,7 +57,7 @@ def select_merge(
     max_bytes: int,
     max_parts: int = 100,
 ) -> list[PartName]:
-    """The best window of at least two parts within one run; empty if no window is worth it or small enough."""
+    """Selects the best window of at least two parts within one run; empty if none is worth it."""
     chosen = select_merges(runs, facts, max_bytes=lambda merges, size: max_bytes, max_parts=max_parts, at_most=1)
     return chosen[0] if chosen else []
 
@@ -68,10 +70,10 @@ def select_merges(
     max_parts: int,
     at_most: int,
 ) -> list[list[PartName]]:
-    """The best windows of at least two parts, the best first, no part in two of them.
+    """Selects the best windows of at least two parts, the best first, no part in two of them.
 
-    ``max_bytes(merges, size)``: how large the next may be when so many merges of ``size`` bytes in all are chosen; it
-    does not grow. Every run is looked at once, and what is left of it once more for each window that is taken.
+    ``max_bytes(merges, size)``: the size limit of the next window when ``merges`` windows of ``size`` bytes in all are
+    selected; it does not grow. Every run is examined once, and its rest once more for each window that is taken.
     """
     crowd = Counter(part.partition_id for run in runs for part in run)
     windows: list[_Window] = []
@@ -80,6 +82,7 @@ def select_merges(
     chosen_bytes = 0
 
     def look(run: Sequence[PartName], known: Sequence[MergeCandidate]) -> None:
+        """Finds the best window of a run, and keeps it for comparison."""
         if len(run) < 2:
             return
         limit = max_bytes(len(chosen), chosen_bytes)
@@ -105,7 +108,7 @@ def select_merges(
 class _Window:
     cost: float
     number: int
-    """Of windows that cost the same the first goes first."""
+    """Orders windows of equal cost: the first one wins."""
     run: Sequence[PartName] = field(compare=False)
     known: Sequence[MergeCandidate] = field(compare=False)
     begin: int = field(compare=False)
@@ -113,13 +116,17 @@ class _Window:
 
     @property
     def size_bytes(self) -> int:
+        """The size of the window's parts."""
         return sum(fact.size_bytes for fact in self.known[self.begin : self.end])
 
 
 def _best_window(
     facts: Sequence[MergeCandidate], crowd: int, max_bytes: int, max_parts: int
 ) -> tuple[tuple[int, int] | None, float]:
-    """Every window is looked at once: all of one length together, from two parts to ``max_parts``."""
+    """Returns the best window and its cost.
+
+    It evaluates all windows of one length together, from two parts to ``max_parts``.
+    """
     sizes = np.array([fact.size_bytes for fact in facts], np.float64)
     ages = np.array([fact.age_seconds for fact in facts])
     totals = largest = sizes
@@ -148,7 +155,10 @@ def _best_window(
 def compute_max_merge_bytes(
     free_slots: int, total_slots: int, *, at_most: int = 150 * 1024 * MIB, at_least: int = MIB
 ) -> int:
-    """How large a merge may be: sinks exponentially as slots run out, so that small merges always find one."""
+    """Returns how large a merge may be.
+
+    It sinks exponentially as slots run out, so that small merges always find one.
+    """
     if free_slots <= 0 or total_slots <= 0:
         return 0
     if free_slots >= total_slots or total_slots == 1:

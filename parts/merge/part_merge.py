@@ -1,11 +1,11 @@
-"""Runs a merge: slices of all sources, each sorted and reduced by the table's mode, in key order.
+"""Run a merge: slices of all sources, each sorted and reduced by the table's mode, in key order.
 
-Slices (``parts.merge.slice_plan``) are prepared on a few threads ahead of the one that takes them, so memory is bounded
-by a few slices and what is decoded of the sources beyond them (``parts.merge.source_reader``); a key of more rows than
-a slice may have comes in blocks and is reduced as a stream. A slice fed by one source, or whose sources follow each
-other, is not sorted. The output depends on the rows and their order alone: every replica writes the same bytes.
+A few threads prepare slices (``parts.merge.slice_plan``) ahead of their consumer. So memory is bounded by a few slices
+and the rows of the sources decoded beyond them (``parts.merge.source_reader``). A key with more rows than a slice may
+have comes in blocks and is reduced as a stream. A slice of one source is not sorted. The output depends only on the
+rows and their order: every replica writes the same bytes.
 
-:func:`merge_parts` appends the blocks to a writer; ``parts.merge.final_read`` hands them to a reader.
+:func:`merge_parts` appends the blocks to a writer; ``parts.merge.final_read`` passes them to a reader.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from parts.write.part_writer import PartWriter, WrittenPart
 TARGET_SLICE_ROWS = 1024 * 1024
 TARGET_SLICE_BYTES = 64 * 1024 * 1024
 DENSE_ENCODING_MIN_BYTES = 100 * 1024 * 1024
-"""Uncompressed bytes from which on a merged part is stored densely. ClickHouse writes ZSTD(3) into merged parts whose
-sources have as many bytes on disk, which replicas need not agree on."""
+"""Uncompressed bytes from which on a merged part is encoded densely. ClickHouse uses ZSTD(3) for merged parts whose
+sources have that many bytes on disk, but replicas may differ in bytes on disk."""
 _THREADS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class MergeProgress:
-    """How far a merge is, as ``system.merges`` shows it."""
+    """The progress of a merge, as ``system.merges`` shows it."""
 
     rows_read: int
     rows_written: int
@@ -55,6 +55,7 @@ class MergeProgress:
 
     @property
     def fraction(self) -> float:
+        """The progress from 0 to 1."""
         return self.rows_read / self.total_rows if self.total_rows else 1.0
 
 
@@ -71,10 +72,10 @@ def merge_parts(
 ) -> WrittenPart:
     """Merges ``sources`` (of one partition, in block order) into a new part in ``directory``.
 
-    ``mode`` is the table's unless another is given. What has expired at the time ``expire_at`` goes; 0: nothing does.
-    Raises ``CancelledError``; then, and on any other error, ``directory`` is removed. Raises ``UnavailableError`` 342
-    (METADATA_MISMATCH) for a source that was written under a newer schema: it may have columns that the result would
-    lose.
+    ``mode`` is the table's unless another is given. Rows that have expired at the time ``expire_at`` are removed; 0:
+    none. Raises ``CancelledError``; then, and on any other error, ``directory`` is removed. Raises ``UnavailableError``
+    342 (METADATA_MISMATCH) for a source that was written under a newer schema: it may have columns that the result
+    would lose.
     """
     assert sources, "a merge has sources"
     _check_schema_is_known(sources, description)
@@ -82,13 +83,17 @@ def merge_parts(
     ttl = description.ttl
     facts = [source.get_applicable_ttl(ttl) for source in sources]
     expires = bool(expire_at) and any(ttl.may_have_expired(known, expire_at) for known in facts)
-    whole = ttl.together(facts)
+    whole = ttl.combine_parts(facts)
     codec = ttl.codec_at(whole, expire_at) if expire_at else whole.codec
     partition = [array[0] for _, _, array in sources[0].partition_arrays]
     mode = mode or description.merge_mode
     all_sources = sources
-    if expires:  # what is known to be gone is not read
-        sources = [source for source, known in zip(sources, facts, strict=True) if not ttl.is_gone(known, expire_at)]
+    if expires:  # fully expired parts are not read
+        sources = [
+            source
+            for source, known in zip(sources, facts, strict=True)
+            if not ttl.has_every_row_expired(known, expire_at)
+        ]
     total_rows = sum(source.rows for source in sources)
     total_bytes = sum(source.data_uncompressed_bytes for source in sources)
     is_wide = description.settings.is_wide(total_bytes, total_rows)
@@ -110,7 +115,7 @@ def merge_parts(
     run = SliceReducer(rows, description, mode, is_cancelled, with_dictionaries=True)
     target = target_slice_rows or choose_slice_rows(sources)
     try:
-        blocks = run.blocks(plan_slices(sources, description.sorting_key, target), target)
+        blocks = run.read_blocks(plan_slices(sources, description.sorting_key, target), target)
         for block in apply_ttl(blocks, description, expire_at) if expires else blocks:
             _stop_if(is_cancelled)
             writer.append_conformed(block.select(written.schema.stored.names))
@@ -134,7 +139,7 @@ def _check_schema_is_known(sources: Sequence[Part], description: TableDescriptio
 
 
 def _computed_from(description: TableDescription) -> set[str]:
-    """The strings that the key computes something of: it wants them as they are stored."""
+    """Returns the string columns that key expressions compute from: these need plain strings."""
     key, schema = description.sorting_key, description.schema
     if set(key.columns) == set(key.expressions):
         return set()
@@ -147,23 +152,24 @@ def _stop_if(is_cancelled: Callable[[], bool]) -> None:
 
 
 def choose_slice_rows(sources: Sequence[Part]) -> int:
+    """Returns the target number of rows of a slice, by rows and bytes."""
     rows = sum(source.rows for source in sources)
     size = sum(source.data_uncompressed_bytes for source in sources)
     return max(1, min(TARGET_SLICE_ROWS, TARGET_SLICE_BYTES * rows // max(size, 1)))
 
 
 class SliceSource(Protocol):
-    """A source of slices, one thread at a time."""
+    """A source of slices, for one thread at a time."""
 
     def read(self, begin: int, end: int) -> pa.Table | None:
-        """Rows ``begin`` to ``end - 1``, as far as they are wanted and there; ``None``: none of them is wanted."""
+        """Returns the wanted and existing rows ``begin`` to ``end - 1``; ``None`` if none is wanted."""
 
     def blocks(self, begin: int, end: int, most_rows: int) -> Iterator[pa.Table]:
-        """The same in blocks of at most so many rows."""
+        """Yields the same rows in blocks of at most ``most_rows``."""
 
 
 class SliceReducer:
-    """Slices of several sources, reduced. ``rows_read`` counts the rows of the sources behind the blocks so far."""
+    """Reduces slices of several sources. ``rows_read`` counts the source rows of the blocks so far."""
 
     def __init__(
         self,
@@ -176,7 +182,7 @@ class SliceReducer:
     ) -> None:
         self._sources = sources
         self._key = description.sorting_key
-        self._mode, self._across = mode.of_slices, mode.across
+        self._mode, self._across = mode.slice_mode, mode.reduce_across_slices
         self._is_cancelled = is_cancelled
         self.rows_read = 0
         self._with_dictionaries = with_dictionaries
@@ -184,8 +190,8 @@ class SliceReducer:
         self._turn = threading.Condition()
         self._next_to_read = 0
 
-    def blocks(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
-        """In key order."""
+    def read_blocks(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
+        """Yields the reduced blocks in key order."""
         return self._across(self._slices(plan, target_rows))
 
     def _slices(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
@@ -202,7 +208,7 @@ class SliceReducer:
                 while waiting:
                     yield from self._finished(*waiting.popleft(), target_rows)
             finally:
-                for _, future in reversed(waiting):  # or one might begin whose turn never comes
+                for _, future in reversed(waiting):  # from the last: one whose turn never comes must not begin
                     if future is not None:
                         future.cancel()
 
@@ -216,7 +222,7 @@ class SliceReducer:
             yield table
 
     def _streamed(self, item: Slice, target_rows: int) -> Iterator[pa.Table]:
-        """A slice of one key is in order source by source."""
+        """Yields the blocks of a slice of one key, source by source, which is their order."""
         for source, begin, end in zip(self._sources, item.begins, item.ends, strict=True):
             for block in source.blocks(begin, end, target_rows):
                 _stop_if(self._is_cancelled)
@@ -224,8 +230,11 @@ class SliceReducer:
                 yield block
 
     def _read(self, item: Slice, turn: int) -> list[pa.Table]:
-        """The slice's rows of every source that has some. Slices are read one after the other, in their order; jobs
-        start in order too, so those that a job waits for are running."""
+        """Returns the slice's rows of every source that has some.
+
+        Slices are read one after the other, in their order. Jobs start in order too, so a job only waits for running
+        ones.
+        """
         with self._turn:
             while self._next_to_read != turn:
                 self._turn.wait()

@@ -1,9 +1,9 @@
-"""Making a part of another one: the same rows with other values in some columns, or some of the rows.
+"""Make a part from another one: the same rows with other values in some columns, or some of the rows.
 
-What does not change is not copied: :func:`clone_part` links all files, :func:`rewrite_columns` those of the columns of
-a wide part that stay as they are. A compact part is written anew, its columns are in one file. The result is a
-temporary part in ``directory`` (new and empty), fsynced, of the description's schema version. Its content hash depends
-on the rows alone, as everywhere; of a linked column the digest is in the checksums of the source.
+Unchanged data is not copied: :func:`clone_part` links all files, :func:`rewrite_columns` those of the unchanged columns
+of a wide part. A compact part is written again, because its columns are in one file. The result is a temporary part in
+``directory`` (new and empty), fsynced, with the description's schema version. Its content hash depends only on the
+rows. The digest of a linked column is in the checksums of the source.
 
 All functions take the source as the description's schema sees it (``Part.under``). On any error ``directory`` is
 removed.
@@ -46,7 +46,7 @@ _FEW_ROWS = 65_536
 
 
 def clone_part(source: Part, directory: Path, description: TableDescription) -> None:
-    """The same part under another name."""
+    """Links all files of the part into ``directory``."""
     link_files(source.path, directory, should_sync=description.settings.fsync_part_directory)
 
 
@@ -60,17 +60,19 @@ def rewrite_columns(
     indexes: Collection[str] = (),
     ttl: TtlCollector | None = None,
 ) -> WrittenPart:
-    """All rows of the source; ``blocks`` have them, in their order, with the columns ``names`` alone. The other columns
-    are the source's, but for those ``gone``, which the result lacks. ``indexes`` are made of the rows, and all skip
-    indexes of columns that change; the others are the source's. ``ttl`` is
-    what the result knows of the times of the rows; else what the source knew, and is still so."""
+    """Writes all rows of the source, with the columns ``names`` taken from ``blocks``.
+
+    ``blocks`` have all rows, in order, with only these columns. The other columns are the source's, without those
+    ``gone``. The skip ``indexes`` named, and all of changed columns, are built again; the others are the source's.
+    ``ttl`` has the times of the rows; without it, the source's times that still hold.
+    """
     columns = _columns(source, description.schema, names, gone)
-    changed = {*names, *source.converted}
+    changed = {*names, *source.converted_columns}
     if source.part_type == "Wide":
         return _rewrite_wide(source, directory, description, columns, changed, blocks, indexes, ttl)
     ttl = ttl or _collector(source, description, columns, changed)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
-        for block in _ahead(source, _completed(source, columns, blocks)):
+        for block in _compute_ahead(source, _completed(source, columns, blocks)):
             writer.append(block)
         return writer.finish()
 
@@ -83,26 +85,28 @@ def rewrite_rows(
     gone: Collection[str] = (),
     ttl: TtlCollector | None = None,
 ) -> WrittenPart:
-    """Some rows of the source, in their order, with all columns of :func:`list_rewritten_columns`, and in this order,
-    as the source reads them; none is marked as gone. Strings may come as ``parts.blocks.dictionary_strings`` says. The
-    result lacks the columns ``gone``."""
+    """Writes some rows of the source, in their order.
+
+    ``blocks`` have all columns of :func:`list_rewritten_columns`, in this order, as the source reads them, without
+    deleted rows. Strings may be ``parts.blocks.dictionary_strings``. The result lacks the columns ``gone``.
+    """
     columns = [column for column in list_rewritten_columns(source, description.schema) if column.name not in gone]
     names = [column.name for column in columns]
-    ttl = ttl or _collector(source, description, columns, source.converted)
+    ttl = ttl or _collector(source, description, columns, source.converted_columns)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
-        for block in _ahead(source, blocks):
+        for block in _compute_ahead(source, blocks):
             writer.append_conformed(block.select(names))
         return writer.finish()
 
 
 def list_rewritten_columns(source: Part, schema: TableSchema) -> list[Column]:
-    """What a part of some rows of the source has: the table's columns, and the numbers of blocks if it has them."""
+    """Returns the columns of a part of some rows: the table's, and block numbers if the source has them."""
     numbers = [make_block_number_column()] if BLOCK_NUMBER in source.schema else []
     return [*schema.stored.columns, *numbers]
 
 
 def _columns(source: Part, schema: TableSchema, new: Collection[str], gone: Collection[str]) -> list[Column]:
-    there = {*source.readable, *source.converted, *new}.difference(gone)
+    there = {*source.readable_columns, *source.converted_columns, *new}.difference(gone)
     hidden = (make_block_number_column(), ROW_EXISTS_COLUMN)
     return [column for column in (*schema.stored.columns, *hidden) if column.name in there]
 
@@ -129,10 +133,10 @@ def _writer(
 def _collector(
     source: Part, description: TableDescription, columns: Sequence[Column], changed: Collection[str]
 ) -> TtlCollector:
-    """For rows whose times are gathered anew, but for those of columns: what has expired of them has been seen to."""
+    """Collects the times again, except those of column rules, whose expired values are already replaced."""
     ttl = description.ttl
-    known = TableTtl(tuple(ttl.of_kind(RuleKind.COLUMN))).beside(source.get_applicable_ttl(ttl), changed)
-    readable = ttl.readable([column.name for column in columns])
+    known = TableTtl(tuple(ttl.of_kind(RuleKind.COLUMN))).keep_unchanged(source.get_applicable_ttl(ttl), changed)
+    readable = ttl.limit_to_columns([column.name for column in columns])
     return TtlCollector(readable, codec=source.ttl.codec, known=known)
 
 
@@ -141,8 +145,8 @@ def _is_dense(source: Part) -> bool:
     return large and not source.ttl.codec
 
 
-def _ahead(source: Part, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The blocks, each made while the one before is written: of few rows there is one, which needs no thread."""
+def _compute_ahead(source: Part, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yields the blocks, each computed while the one before is written. Few rows need no thread."""
     if source.rows <= _FEW_ROWS:
         yield from blocks
         return
@@ -154,7 +158,7 @@ def _ahead(source: Part, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _completed(source: Part, columns: Sequence[Column], blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The blocks with all columns: what they lack comes from the same rows of the source."""
+    """Yields the blocks with all columns; missing ones come from the same rows of the source."""
     begin = 0
     for block in blocks:
         end = begin + block.num_rows
@@ -186,7 +190,7 @@ def _rewrite_wide(
     made: Collection[str],
     ttl: TtlCollector | None,
 ) -> WrittenPart:
-    """``written`` are the columns that get files of their own."""
+    """Rewrites a wide part. ``written`` are the columns that get files of their own."""
     own = [column for column in columns if column.name in written]
     settings = replace(description.settings, index_granularity=source.granularity)
     own_description = replace(
@@ -207,27 +211,27 @@ def _rewrite_wide(
         ttl=TtlCollector(NO_TTL, codec=source.ttl.codec),
     )
     with _writing(writer):
-        kept, changed = _divided(source, description, written, made)
+        kept, changed = _divide_indexes(source, description, written, made)
         needed = [column for column in columns if any(column.name in index.key.columns for index in changed)]
         indexes = SkipIndexBuilder(changed, TableSchema(tuple(needed)), source.granularity)
         if own or needed:
-            for block in _ahead(source, _completed(source, list(dict.fromkeys([*own, *needed])), blocks)):
+            for block in _compute_ahead(source, _completed(source, list(dict.fromkeys([*own, *needed])), blocks)):
                 if own:
                     writer.append(block)
                 indexes.add(block)
-        for name, data in indexes.files(kept).items():
+        for name, data in indexes.encode_files(kept).items():
             writer.add_file(name, data)
         new = writer.finish_columns()
-        return writer.finish_with(_with_links(source, directory, description, columns, own, new, ttl))
+        return writer.finish_with_columns(_link_other_columns(source, directory, description, columns, own, new, ttl))
 
 
-def _divided(
+def _divide_indexes(
     source: Part, description: TableDescription, written: Collection[str], made: Collection[str]
 ) -> tuple[list[EncodedSkipIndex], list[SkipIndex]]:
-    """The skip indexes that stay as the source has them, and those that become others."""
+    """Returns the skip indexes to keep from the source, and those to build again."""
     kept, changed = [], []
     for index in description.indexes:
-        found = None if source.index_file is None else source.index_file.find(index)
+        found = None if source.skip_index_file is None else source.skip_index_file.find_index(index)
         if index.name in made or set(written) & set(index.key.columns):
             changed.append(index)
         elif found is not None and source.read_skip_index(index) is not None:
@@ -235,7 +239,7 @@ def _divided(
     return kept, changed
 
 
-def _with_links(
+def _link_other_columns(
     source: Part,
     directory: Path,
     description: TableDescription,
@@ -244,14 +248,14 @@ def _with_links(
     new: WrittenColumns,
     ttl: TtlCollector | None,
 ) -> WrittenColumns:
-    """Links the files of the other columns, and tells of all."""
-    old = source.content()
+    """Links the files of the other columns, and returns the facts of all columns."""
+    old = source.to_part_metadata()
     schema = TableSchema(tuple(columns))
     places = {column.name: place for place, column in enumerate(own)}
-    facts, marks, sums = [], [], dict(new.sums)
+    facts, marks, sums = [], [], dict(new.file_checksums)
     for column, field in zip(columns, schema.arrow, strict=True):
         if column.name in places:
-            facts.append(new.facts[places[column.name]])
+            facts.append(new.columns[places[column.name]])
             marks.append(new.content.marks[places[column.name]])
             continue
         stored = source.stored_name(column.name)
@@ -264,16 +268,16 @@ def _with_links(
         columns=ColumnsFile(schema, source.granularity, source.sorting_key),
         marks=marks,
         metadata_version=description.metadata_version,
-        ttl=ttl.found()
+        ttl=ttl.to_part_ttl()
         if ttl is not None
-        else description.ttl.beside(source.get_applicable_ttl(description.ttl), places),
+        else description.ttl.keep_unchanged(source.get_applicable_ttl(description.ttl), places),
     )
     return WrittenColumns(content, facts, sums)
 
 
 def _facts_of(source: Part, stored: str, name: str, field: pa.Field) -> ColumnSummary:
     digest = source.checksums.digests.get(stored)
-    if digest is None:  # it was written before checksums had digests
+    if digest is None:  # the part was written before checksums had digests
         hasher = ColumnHasher(field)
         for batch in source.read([name], with_deleted=True):
             hasher.update(batch.column(0))

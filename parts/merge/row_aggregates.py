@@ -1,7 +1,7 @@
-"""Many rows of a key become one: the aggregates of summing and aggregating modes, over all keys of a block at once.
+"""Aggregates of summing and aggregating modes, over all keys of a block at once.
 
-A key's rows follow each other; ``starts`` are the positions of their first ones. A column keeps its storage type, and a
-result may be an input again: what a key's first rows became goes on with those that come.
+The rows of a key follow each other; ``starts`` are the positions of their first rows. A column keeps its storage type,
+and a result may be an input again: the result of a key's first rows is aggregated with later ones.
 
 Integers and decimals wrap around at their width. Floats are added one after the other in the order of the rows, as
 ClickHouse adds them: another order would give other last bits.
@@ -20,13 +20,15 @@ from parts.blocks.dictionary_strings import decode_dictionary
 from parts.blocks.sort_order import encode_keys, pack_key_codes
 
 _LONG = 64
-"""Rows of a key from which on they are added by themselves."""
+"""Keys with more rows are summed one by one."""
 _Reduce = Callable[[pa.Array, np.ndarray], pa.Array]
 
 
 def aggregate_groups(function: str, column: pa.ChunkedArray, starts: np.ndarray) -> pa.Array:
-    """One value for each key; ``starts`` is not empty. ``function`` is one of those of
-    ``parts.types.simple_aggregate_function``."""
+    """Returns one value for each key. ``starts`` is not empty.
+
+    ``function`` is one of ``parts.types.simple_aggregate_function``.
+    """
     array = _whole(column)
     return _FUNCTIONS[function](array, starts)
 
@@ -61,7 +63,7 @@ def _last_row(array: pa.Array, starts: np.ndarray) -> pa.Array:
 
 
 def _extreme(array: pa.Array, starts: np.ndarray, extreme: np.ufunc, other: int) -> pa.Array:
-    """``other``: what a row without a value counts as."""
+    """Returns the least or greatest value of each key. ``other`` is the code of a row without a value."""
     there = _valid(array)
     codes = encode_keys([pa.chunked_array([array])], len(array))[0].codes
     codes = np.where(there, codes, np.uint64(other))
@@ -70,7 +72,7 @@ def _extreme(array: pa.Array, starts: np.ndarray, extreme: np.ufunc, other: int)
 
 
 def _at(array: pa.Array, chosen: np.ndarray, starts: np.ndarray) -> pa.Array:
-    """The last chosen row of each key, or its first row where none is."""
+    """Returns the last chosen row of each key, or its first row if none is chosen."""
     places = np.maximum.reduceat(np.where(chosen, np.arange(len(array)), -1), starts)
     return array.take(pa.array(np.where(places >= 0, places, starts)))
 
@@ -101,7 +103,7 @@ def _sum(array: pa.Array, starts: np.ndarray) -> pa.Array:
 
 
 def sum_floats(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Added one after the other, from zero on."""
+    """Returns the sums, each added up in the order of the rows, from zero on."""
     sizes = _sizes(starts, len(values))
     sums = np.zeros(len(starts), values.dtype)
     long = np.flatnonzero(sizes > _LONG)
@@ -116,7 +118,7 @@ def sum_floats(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def _decimal_sum(array: pa.Array, starts: np.ndarray) -> pa.Array:
-    """Modulo the width of the integers that ClickHouse has for such decimals: 32, 64 or 128 bits."""
+    """Returns sums modulo the width of ClickHouse's integers for such decimals: 32, 64 or 128 bits."""
     nulls = _all_null(array, starts)
     filled = array.fill_null(0) if array.null_count else array
     halves = np.frombuffer(filled.buffers()[1], "<u4", 4 * len(filled), 16 * filled.offset).reshape(-1, 4)
@@ -156,7 +158,7 @@ def _joined_arrays(array: pa.Array, starts: np.ndarray) -> pa.Array:
 
 
 def _unique_elements(array: pa.Array, starts: np.ndarray) -> pa.Array:
-    """In the order in which they came first."""
+    """Returns the distinct elements in the order of first appearance."""
     bounds = _element_bounds(array, starts)
     values = array.values.slice(bounds[0], bounds[-1] - bounds[0])
     groups = np.repeat(np.arange(len(starts)), np.diff(bounds))
@@ -167,8 +169,10 @@ def _unique_elements(array: pa.Array, starts: np.ndarray) -> pa.Array:
 
 
 def sum_maps(columns: Sequence[pa.ChunkedArray], starts: np.ndarray) -> list[pa.Array]:
-    """Arrays of keys and of one or more values become arrays in key order, values of equal keys summed; an element all
-    of whose sums are zero goes."""
+    """Sums arrays of keys and of one or more values to arrays in key order.
+
+    Values of equal keys are summed; an element whose sums are all zero is removed.
+    """
     return _maps([_whole(column) for column in columns], starts, _sum, leaves_out_zeros=True)
 
 
@@ -196,7 +200,7 @@ def _maps(arrays: Sequence[pa.Array], starts: np.ndarray, reduce: _Reduce, *, le
 
 
 def _map_value(array: pa.Array, starts: np.ndarray, reduce: _Reduce, leaves_out_zeros: bool) -> pa.Array:
-    """Of one column that is a Tuple(Array, Array …) or a Map."""
+    """Combines a column that is a Tuple(Array, Array …) or a Map."""
     if pt.is_map(array.type):
         lists = [pa.ListArray.from_arrays(array.offsets, elements) for elements in (array.keys, array.items)]
         keys, values = _maps(lists, starts, reduce, leaves_out_zeros=leaves_out_zeros)
@@ -206,7 +210,7 @@ def _map_value(array: pa.Array, starts: np.ndarray, reduce: _Reduce, leaves_out_
 
 
 def find_zeros(array: pa.Array) -> np.ndarray:
-    """Whether it is the default of its type: NULL of one that has NULLs, else 0."""
+    """Returns a mask of the values that are their type's default: NULL if there are NULLs, otherwise 0."""
     if array.null_count:
         return ~_valid(array)
     if pt.is_dictionary(array.type):
@@ -218,13 +222,13 @@ def find_zeros(array: pa.Array) -> np.ndarray:
 
 
 def _element_bounds(array: pa.Array, starts: np.ndarray) -> np.ndarray:
-    """Where each key's elements begin, and the last one's end."""
+    """Returns where each key's elements begin, and where the last one's end."""
     offsets = array.offsets.to_numpy()
     return np.append(offsets[starts], offsets[len(array)])
 
 
 def _codes(columns: Sequence[pa.Array], groups: np.ndarray) -> np.ndarray:
-    """Numbers in the order of group and values, equal where both are."""
+    """Returns codes in the order of group and values, equal where both are."""
     rows = len(groups)
     arrays = [pa.chunked_array([decode_dictionary(array)]) for array in (pa.array(groups), *columns)]
     words = pack_key_codes(encode_keys(arrays, rows), rows)
@@ -245,7 +249,7 @@ def _lists(type_: pa.DataType, offsets: pa.Array, values: pa.Array) -> pa.Array:
 _smallest = partial(_extreme, extreme=np.minimum, other=(1 << 64) - 1)
 _greatest = partial(_extreme, extreme=np.maximum, other=0)
 FUNCTIONS_THAT_CHANGE_SINGLE_ROWS = frozenset({"groupUniqArrayArray", "sumMap", "minMap", "maxMap"})
-"""What may make another value of a single one."""
+"""Functions that may change even a single value."""
 _FUNCTIONS: dict[str, _Reduce] = {
     "any": _first,
     "anyLast": _last,

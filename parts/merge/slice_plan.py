@@ -1,9 +1,9 @@
-"""Cutting a merge into key ranges.
+"""Cut a merge into key ranges.
 
 A *cut* is a row number in every source such that the rows before it, over all sources, have smaller keys than the rows
 after it. Cuts lie before the first row with a pivot key, so rows with equal keys are never apart. Pivots come from the
-sparse indexes, spaced by about ``target_rows``; the exact row is then searched in the one granule of each source
-that can hold it.
+sparse indexes, spaced by about ``target_rows``; the exact row is then searched in the one granule of each source that
+can hold it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ class Slice:
 
     @property
     def rows(self) -> int:
+        """The rows of all sources."""
         return sum(self.ends) - sum(self.begins)
 
 
 def plan_slices(sources: Sequence[Part], key: Key, target_rows: int) -> list[Slice]:
-    """Slices in key order that together hold every row once.
+    """Returns slices in key order that together have every row once.
 
-    A slice is larger than about ``target_rows`` only when a single key is; then it holds no other key. Without a
-    sorting key all rows have the same, empty one.
+    A slice exceeds about ``target_rows`` only if a single key does; then it has no other key. Without a sorting key all
+    rows have the same, empty one.
     """
     totals = tuple(source.rows for source in sources)
     start = tuple(0 for _ in sources)
@@ -61,13 +62,13 @@ def plan_slices(sources: Sequence[Part], key: Key, target_rows: int) -> list[Sli
 
 
 class _CutSearch:
-    """Finds cuts from the indexes of all sources, which are coded together once."""
+    """Finds cuts by the indexes of all sources, which are coded together once."""
 
     def __init__(self, sources: Sequence[Part], key: Key, target_rows: int) -> None:
         self._sources = sources
         self._key = key
         columns = list(dict.fromkeys(key.columns))
-        # Of a frame that is cut once only one granule is wanted.
+        # If a frame is cut only once, only one of its granules is read.
         chunk_rows = CHUNK_ROWS if target_rows * 2 < CHUNK_ROWS * len(sources) else 0
         self._rows = [SourceReader(source, columns, len(sources), chunk_rows=chunk_rows) for source in sources]
         self._filled = [i for i, source in enumerate(sources) if source.rows]
@@ -78,7 +79,7 @@ class _CutSearch:
         self._words = _packed(self._keys, sum(counts))
 
     def pivots(self, target_rows: int) -> list[int]:
-        """Positions of index entries, in key order, with about ``target_rows`` rows between them; their keys differ."""
+        """Returns positions of index entries with different keys, in key order, about ``target_rows`` apart."""
         order = np.lexsort([word.codes for word in reversed(self._words)])
         weights = _weights(self._sources, self._filled)[order]
         before = np.cumsum(weights) - weights
@@ -90,7 +91,7 @@ class _CutSearch:
         return pivots
 
     def cut(self, pivot: int, *, after: bool) -> tuple[int, ...]:
-        """Per source the first row whose key is not below the pivot, or (``after``) is above it."""
+        """Returns for each source the first row whose key is not below the pivot, or (``after``) above it."""
         cut = [0] * len(self._sources)
         pivot_words = self._codes(pivot)
         pivot_key = [column.slice(pivot, 1) for column in self._keys]
@@ -101,7 +102,7 @@ class _CutSearch:
         return tuple(cut)
 
     def _row_of(self, number: int, before: int, pivot: Sequence[pa.ChunkedArray], after: bool) -> int:
-        """The row of the cut in a source, when ``before`` entries of its index lie before the cut."""
+        """Returns the row of the cut in a source. ``before``: entries of its index before the cut."""
         source = self._sources[number]
         if before == 0:
             return 0
@@ -121,7 +122,7 @@ class _CutSearch:
 
 
 def _count_before(words: Sequence[np.ndarray], pivot: Sequence[np.uint64], after: bool) -> int:
-    """Rows below the pivot, or not above it."""
+    """Returns the number of rows below the pivot, or (``after``) not above it."""
     if after:
         return len(words[0]) - int(np.count_nonzero(less_than(pivot, words)))
     return int(np.count_nonzero(less_than(words, pivot)))
@@ -132,7 +133,7 @@ def _packed(keys: Sequence[pa.ChunkedArray], rows: int) -> list[KeyCodes]:
 
 
 def _weights(sources: Sequence[Part], filled: list[int]) -> np.ndarray:
-    """Rows that each index entry begins (the last entry of a source begins none)."""
+    """Returns the rows that each index entry begins (the last entry of a source begins none)."""
     weights = []
     for i in filled:
         index = sources[i].primary_index

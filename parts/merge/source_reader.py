@@ -1,12 +1,12 @@
-"""The rows of one source of a merge, slice after slice.
+"""Read the rows of one source of a merge, slice after slice.
 
-A slice needs a few rows of every source, but a frame is decoded whole. So a source is read in chunks, and what a slice
-does not need of one is kept for the next slice: with dozens of sources every frame was decoded for a dozen slices.
+A slice needs a few rows of every source, but a frame is decoded whole. So a source is read in chunks, and the rest of a
+chunk is kept for the next slice. Without that, with dozens of sources every frame was decoded for a dozen slices.
 
 Invariants
-- One thread at a time reads a source (the merge's duty). Any order of slices gives the right rows; their own order is
-  the cheap one.
-- All sources of a merge together keep no more than about ``MAX_KEPT_BYTES``.
+
+- One thread at a time reads a source (the merge's duty). Slices may be read in any order; their own order is fastest.
+- All sources of a merge together keep at most about ``MAX_KEPT_BYTES``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from parts.table.row_exists_column import ROW_EXISTS, get_existing_rows
 
 MAX_KEPT_BYTES = 256 * 1024 * 1024
 CHUNK_ROWS = 131_072
-"""No frame has more (``parts.write.part_writer``)."""
+"""The most rows of a frame (``parts.write.part_writer``)."""
 
 
 class SourceReader:
-    """The rows of ``columns`` of one of ``sources`` sources."""
+    """Reads ``columns`` of one of ``sources`` sources."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class SourceReader:
         self._kept_from = 0
 
     def read(self, begin: int, end: int) -> pa.Table:
-        """Rows ``begin`` to ``end - 1``: at least one position, of which rows may be gone."""
+        """Returns rows ``begin`` to ``end - 1``, without deleted ones. The range is not empty."""
         table = self._read(begin, end)
         if not self._source.has_deleted_rows:
             return table
@@ -57,7 +57,7 @@ class SourceReader:
         return table if mask is None else table.filter(mask)
 
     def blocks(self, begin: int, end: int, most_rows: int) -> Iterator[pa.Table]:
-        """The same in blocks of at most so many rows, read anew."""
+        """Yields the same rows in blocks of at most ``most_rows``, read without the kept chunk."""
         columns = [name for name in self._columns if name != ROW_EXISTS]
         batches = self._source.read_rows(
             columns, [RowRange(begin, end)], max_batch_rows=most_rows, with_dictionaries=self._with_dictionaries
@@ -79,7 +79,7 @@ class SourceReader:
         return table.slice(0, end - begin)
 
     def _end_of_chunk(self, end: int) -> int:
-        """Where the chunk ends that holds the row before ``end``."""
+        """Returns the end of the chunk that has the row before ``end``."""
         chunk = self._chunk_rows
         return min(-(-end // chunk) * chunk, self._source.rows) if chunk else end
 

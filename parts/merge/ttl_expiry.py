@@ -1,10 +1,10 @@
-"""What a merge does with rows and values that have expired, block by block in key order.
+"""Apply TTL in a merge, block by block in key order.
 
-First rows go (DELETE, DELETE WHERE), then expired rows of one key that follow each other become one (GROUP BY), then
-values become their columns' defaults. The time is given: the same rows and the same time give the same result on every
-replica.
+First rows are removed (DELETE, DELETE WHERE), then adjacent expired rows of one key are combined (GROUP BY), then
+expired values are replaced by their columns' defaults. The time is given, so the same rows give the same result on
+every replica.
 
-Memory holds a block, and with GROUP BY all rows of the key at the block's end, which may go on in the next.
+Memory holds a block, and with GROUP BY all rows of the key at the block's end, which may continue in the next.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from parts.write.block_preparation import sort_block_by_key, take_rows
 
 
 def apply_ttl(blocks: Iterator[pa.Table], description: TableDescription, now: int) -> Iterator[pa.Table]:
-    """What is left of ``blocks`` at ``now``: every stored column, in the order of the sorting key."""
+    """Yields the rest of ``blocks`` at ``now``: every stored column, in the order of the sorting key."""
     ttl = description.ttl
     blocks = _remaining(blocks, ttl.of_kind(RuleKind.ROWS, RuleKind.ROWS_WHERE), now)
     for rule in ttl.of_kind(RuleKind.GROUP_BY):
@@ -34,8 +34,10 @@ def apply_ttl(blocks: Iterator[pa.Table], description: TableDescription, now: in
 def reset_expired_values(
     blocks: Iterator[pa.Table], rules: Sequence[TtlRule], description: TableDescription, now: int
 ) -> Iterator[pa.Table]:
-    """The blocks with defaults for what has expired by the rules, of columns. They need the columns of the rules, and
-    those that the times and defaults are made of."""
+    """Yields the blocks with defaults for the values that have expired by column ``rules``.
+
+    They must have the columns of the rules, and those that times and defaults read.
+    """
     if not rules:
         return blocks
     ordered = _in_order(rules)
@@ -55,6 +57,8 @@ def _remaining(blocks: Iterator[pa.Table], rules: Sequence[TtlRule], now: int) -
 
 
 class _Grouped:
+    """Combines expired rows by a GROUP BY rule."""
+
     def __init__(self, rule: TtlRule, description: TableDescription, now: int) -> None:
         assert rule.grouping is not None
         self._rule = rule
@@ -65,8 +69,9 @@ class _Grouped:
         self._now = now
 
     def blocks(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Yields the blocks with expired rows combined."""
         held: list[pa.Table] = []
-        """The rows of the last key so far."""
+        """Rows of the last key so far."""
         for block in blocks:
             starts = self._starts(block if not held else concat_blocks([held[-1].slice(held[-1].num_rows - 1), block]))
             if held:
@@ -84,7 +89,7 @@ class _Grouped:
             yield self._grouped(concat_blocks(held))
 
     def _starts(self, block: pa.Table) -> np.ndarray:
-        """True where another key begins."""
+        """Returns a mask of the rows where another key begins."""
         key_block = decode_dictionary_columns(block.select(list(dict.fromkeys(self._key.columns))), self._key.columns)
         starts = np.zeros(block.num_rows, np.bool_)
         for words in encode_keys(self._key.evaluate(key_block), block.num_rows):
@@ -92,7 +97,7 @@ class _Grouped:
         return starts
 
     def _grouped(self, block: pa.Table) -> pa.Table:
-        """Whole keys."""
+        """Combines the expired rows of a block of whole keys."""
         expired = self._rule.times_of(block) <= self._now
         if not expired.any():
             return block
@@ -112,14 +117,14 @@ class _Grouped:
         return sort_block_by_key(found, self._sorting_key)
 
     def _first(self, block: pa.Table, rows: np.ndarray, begins: np.ndarray) -> pa.Table:
-        """Of each group of ``rows`` the first value in every column that is not NULL, if there is one."""
+        """Returns for each group of ``rows`` the first value of every column that is not NULL, if any."""
         first = take_rows(block, rows[begins])
         for position, column in enumerate(block.columns):
             if not first.column(position).null_count:
                 continue
             values = column.take(pa.array(rows))
             there = values.is_valid().to_numpy()
-            # The place of the first value that is there, from every row to the end of its group.
+            # The position of the first non-null value, if it is in the group.
             ends = np.append(np.flatnonzero(begins)[1:], len(rows))
             places = np.where(there, np.arange(len(rows)), len(rows))
             chosen = np.minimum.reduceat(places, np.flatnonzero(begins))
@@ -137,7 +142,7 @@ class _Grouped:
 
 
 def _with_defaults(block: pa.Table, rules: Sequence[TtlRule], description: TableDescription, now: int) -> pa.Table:
-    """What has expired is told by the values that were there before; defaults are computed of those that are there."""
+    """Replaces expired values. Their times read the old values; defaults read the replaced ones."""
     found = block
     for rule in rules:
         expired = np.flatnonzero(rule.times_of(block) <= now)
@@ -157,7 +162,7 @@ def _with_defaults(block: pa.Table, rules: Sequence[TtlRule], description: Table
 
 
 def _in_order(rules: Sequence[TtlRule]) -> list[TtlRule]:
-    """A column whose default reads another comes after it."""
+    """Orders the rules so that a column whose default reads another comes after it."""
     left, ordered = list(rules), list[TtlRule]()
     while left:
         names = {rule.column for rule in left}

@@ -1,7 +1,7 @@
-"""Which merges TTL asks for: pure arithmetic on what parts know of the times of their rows.
+"""Select merges that apply TTL, by the parts' expiry times. No I/O.
 
-The part that has waited longest is merged, with as many neighbours as something has expired in too. A part of which
-nothing is known is left to ordinary merges, which apply TTL to it.
+The part that has waited longest is merged, together with neighbours in which something has expired too. Parts without
+known times are left to ordinary merges, which apply TTL to them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from parts.common.part_name import PartName
 from parts.table.ttl_rules import PartTtl, TableTtl
 
 TTL_DELETE, TTL_RECOMPRESS = "TTLDelete", "TTLRecompress"
-"""As ``merge_type`` of system.merges calls them."""
+"""Values of ``merge_type`` in system.merges."""
 
 
 @dataclass(frozen=True, slots=True)
 class TtlMergeCandidate:
+    """The times, rows and size of a part that may be merged."""
+
     ttl: PartTtl
     rows: int
     size_bytes: int
@@ -25,6 +27,8 @@ class TtlMergeCandidate:
 
 @dataclass(frozen=True, slots=True)
 class TtlMerge:
+    """A selected merge."""
+
     sources: list[PartName]
     merge_type: str
 
@@ -32,8 +36,8 @@ class TtlMerge:
 def find_fully_expired_parts(
     ttl: TableTtl, parts: Sequence[tuple[PartName, TtlMergeCandidate]], now: int
 ) -> list[PartName]:
-    """Parts of which no row is left, or will be by any merge: they need no reading."""
-    return [name for name, facts in parts if not facts.rows or ttl.is_gone(facts.ttl, now)]
+    """Returns parts all of whose rows have expired, or that have none: they need not be read."""
+    return [name for name, facts in parts if not facts.rows or ttl.has_every_row_expired(facts.ttl, now)]
 
 
 def select_ttl_merge(
@@ -47,13 +51,18 @@ def select_ttl_merge(
     only_whole: bool,
     resting: Callable[[str], Collection[str]],
 ) -> TtlMerge | None:
-    """``runs``: neighbours that may be merged. ``only_whole``: only parts in which all that can expire has.
-    ``resting(merge_type)``: partitions that had such a merge not long ago."""
+    """Selects a merge that applies TTL, or ``None``.
+
+    ``runs``: neighbours that may be merged. ``only_whole``: only parts in which everything that can expire has.
+    ``resting(merge_type)``: partitions that had such a merge recently.
+    """
 
     def delete_since(name: PartName) -> int | None:
-        return ttl.due(facts(name).ttl, is_whole=only_whole)
+        """Returns since when the part has rows to delete."""
+        return ttl.get_due_time(facts(name).ttl, is_whole=only_whole)
 
     def recompress_since(name: PartName) -> int | None:
+        """Returns 0 if the part needs another codec, otherwise ``None``."""
         known = facts(name).ttl
         wanted = ttl.codec_at(known, now)
         return 0 if wanted and wanted != known.codec else None

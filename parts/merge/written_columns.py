@@ -1,9 +1,9 @@
-"""Which columns a merge writes: not those that no source has, nor in a wide part those that have expired in every row.
+"""Choose which columns a merge writes.
 
-They have the default of their type in every row, as a reader gives it for a column that a part lacks. The part is
-smaller; and as in ClickHouse a DEFAULT or another type that the column gets later holds for these rows too. Written all
-the same are a column with a DEFAULT, one that anything of the part is made of (keys, skip indexes, times, what the mode
-reduces by), and one column at least.
+It leaves out columns that no source has, and in a wide part those that have expired in every row. A reader gives them
+their type's default, as for any column that a part lacks. That makes the part smaller. As in ClickHouse, a DEFAULT or
+another type that the column gets later then applies to these rows too. A column is written nevertheless if it has a
+DEFAULT, or if keys, skip indexes, TTL or the merge mode read it. At least one column is written.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ def describe_written_columns(
     *,
     is_wide: bool,
 ) -> TableDescription:
-    """The table with the columns that are written. ``facts`` are what the sources know of the table's TTL; what has
-    expired at ``expire_at`` is applied, 0: nothing."""
+    """Returns the table with the columns to write.
+
+    ``facts`` are the sources' TTL times. Columns that have expired at ``expire_at`` are left out; 0: none.
+    """
     ttl = description.ttl
     if expire_at and ttl.of_kind(RuleKind.GROUP_BY):  # which gives columns any values
         return description
@@ -36,11 +38,12 @@ def describe_written_columns(
     rules = {rule.column: rule for rule in ttl.of_kind(RuleKind.COLUMN) if expire_at and is_wide}
 
     def is_default(column: Column) -> bool:
+        """Tells whether the column has its type's default in every row."""
         if column.name in needed or column.default is not None:
             return False
         rule = rules.get(column.name)
         return all(
-            source.lacks([column.name]) or (rule is not None and rule.has_expired(known, expire_at))
+            source.lacks_columns([column.name]) or (rule is not None and rule.has_expired(known, expire_at))
             for source, known in zip(sources, facts, strict=True)
         )
 
@@ -52,17 +55,19 @@ def describe_written_columns(
 
 
 def find_expired_columns(source: Part, known: PartTtl, description: TableDescription, expire_at: int) -> set[str]:
-    """Those that have expired in every row of a part, which a mutation leaves it without if it becomes wide; some
-    column stays. ``known`` is what it knows of the table's TTL."""
+    """Returns the columns expired in every row, which a mutation of a wide part leaves out.
+
+    At least one column stays. ``known``: the part's TTL times.
+    """
     if not description.settings.is_wide(source.data_uncompressed_bytes, source.rows):
         return set()
     found = {rule.column for rule in description.ttl.of_kind(RuleKind.COLUMN) if rule.has_expired(known, expire_at)}
     gone = found - _needed_columns(description)
-    return gone if {*source.readable, *source.converted} - gone else set()
+    return gone if {*source.readable_columns, *source.converted_columns} - gone else set()
 
 
 def _needed_columns(description: TableDescription) -> set[str]:
-    """Those that anything of a part is made of, and that the table's mode reduces by."""
+    """Returns the columns that keys, skip indexes, TTL or the table's mode read."""
     keys = (description.sorting_key, description.partition_key, *(index.key for index in description.indexes))
     columns = {name for key in keys for name in key.columns}
     columns.update(name for rule in description.ttl.rules for name in rule.columns)

@@ -1,1 +1,1 @@
-"""Parts as they are opened, read and verified."""
+"""Opening, reading and verifying parts."""

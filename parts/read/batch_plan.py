@@ -1,7 +1,7 @@
-"""Planning a read: which rows make one batch.
+"""Plan which rows make one batch of a read.
 
-A batch ends where the frames of all columns read begin anew, so that most frames are decoded once and handed over
-without a copy. Neighbouring short runs are joined up to about 64 Ki rows, fewer when rows are long.
+A batch ends where the frames of all read columns begin anew, so that most frames are decoded once and passed on without
+a copy. Neighbouring short runs are joined up to about 64 Ki rows, fewer when rows are long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from parts.format.primary_index import MarkRange
 
 _JOIN_ROWS = 65_536
 _JOIN_BYTES = 256 * 1024 * 1024
-"""A column of a batch is one array, whose text has less than 2 GiB."""
+"""Limits a batch: each of its columns is one array, whose text has less than 2 GiB."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,11 +32,12 @@ class RowRange:
 
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return self.end - self.begin
 
 
 def get_row_ranges(ranges: Sequence[MarkRange], rows: int, granularity: int) -> list[RowRange]:
-    """The rows of granules of a part of ``rows`` rows."""
+    """Returns the rows of the granules, in a part of ``rows`` rows."""
     return [RowRange(item.begin * granularity, min(item.end * granularity, rows)) for item in ranges]
 
 
@@ -47,9 +48,10 @@ def plan_batches(
     max_batch_rows: int,
     row_bytes: int = 0,
 ) -> list[RowRange]:
-    """The batches of ``ranges`` in order; whole granules, unless a range or ``max_batch_rows`` cuts them.
+    """Returns the batches of ``ranges`` in order.
 
-    ``row_bytes`` is the average size of a row in the widest column.
+    They are whole granules, unless a range or ``max_batch_rows`` cuts them. ``row_bytes`` is the average size of a row
+    in the widest column.
     """
     starts: np.ndarray | None = None
     join_rows = min(_JOIN_ROWS, _JOIN_BYTES // max(row_bytes, 1))
@@ -70,13 +72,13 @@ def plan_batches(
 
 
 def _joined_end(joined: int, limit: int, starts: np.ndarray, has_columns: bool) -> int:
-    """The first common start that gives a batch of some size."""
+    """Returns the first common start that makes the batch large enough."""
     position = int(np.searchsorted(starts, joined)) if has_columns else len(starts)
     return min(limit, int(starts[position])) if position < len(starts) else limit
 
 
 def _common_starts(marks: Sequence[ColumnMarks]) -> np.ndarray:
-    """Granules at which every column has a new frame."""
+    """Returns the granules at which every column has a new frame."""
     if not marks:
         return np.empty(0, np.int64)
     return functools.reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), [m.frame_starts for m in marks])

@@ -1,7 +1,7 @@
-"""Where a part has the columns of its table, whose definition may have changed since the part was written.
+"""Map a part's columns to those of its table, whose definition may have changed since.
 
-A column of another type than the part's is one more that the part lacks, computed from what it has
-(:mod:`parts.read.missing_columns`): the stored column goes by a name there that no user can give.
+A column whose type has changed is treated as missing and computed from the stored one
+(:mod:`parts.read.missing_columns`). The stored column then has a name that no user can give.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from parts.table.table_description import Column, ColumnConversion, TableSchema
 from parts.types import DataType
 
 STORED_PREFIX = "\0stored "
-"""Before the name of a converted column: what the part has."""
+"""Prefix of the name of a column that must be converted, as the part stores it."""
 
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """``positions``: the place among the part's columns of every column that can be read from it as it is.
-    ``converted``: the columns that are there with another type."""
+    """The columns of a part as its table reads them.
+
+    ``positions``: the position in the part of every column that can be read as it is. ``converted``: the columns that
+    are stored with another type.
+    """
 
     positions: Mapping[str, int]
     converted: Mapping[str, Column]
@@ -31,7 +34,7 @@ class ColumnMapping:
 
 @dataclass(frozen=True)
 class _Converted:
-    """Implements ``parts.table.table_description.ColumnDefault``."""
+    """Computes a column from the stored one of another type. Implements ``ColumnDefault``."""
 
     columns: Sequence[str]
     stored_type: DataType
@@ -44,11 +47,14 @@ class _Converted:
 
 @functools.lru_cache(maxsize=1024)
 def map_columns(written: TableSchema, version: int, table: TableSchema | None) -> ColumnMapping:
-    """``written`` under ``version`` of the table's definition; ``table`` is the definition now, if it is known."""
+    """Maps the columns ``written`` under ``version`` of the definition to the current one, ``table``.
+
+    ``table`` is ``None`` if unknown.
+    """
     positions = {column.name: position for position, column in enumerate(written.columns)}
     if table is None or table.history.version <= version:
         return ColumnMapping(positions, {})
-    # What is no column of the table may be stored nevertheless (block numbers); what was one is not asked for.
+    # Columns that are not the table's may be read too (block numbers); dropped ones are never read.
     found = {name: position for name, position in positions.items() if name not in table}
     converted = {}
     for column in table.columns:

@@ -1,11 +1,12 @@
-"""The decoded frames of the last small reads.
+"""Cache of decoded frames for small reads.
 
-A frame is a hundred thousand rows and is decoded whole whatever is read of it; queries of a few rows come back to the
-same frames. Only they use this: who reads much would only push out what others come back to.
+A frame has a hundred thousand rows and is decoded whole whatever is read of it, and queries of a few rows return to the
+same frames. Large reads do not use the cache: they would only evict frames that small ones need.
 
 Invariants
-- What is here was compared with its checksum when it was decoded. A frame never changes.
-- No more than ``most_bytes`` are held; what was not used for longest goes first. Any thread may use it.
+
+- A cached frame was compared with its checksum when it was decoded. A frame never changes.
+- At most ``most_bytes`` are held; the least recently used frames are dropped first. Thread-safe.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _Key = tuple[int, int, int]
 
 
 class FrameCache:
+    """A least-recently-used cache of frames, limited by bytes."""
+
     def __init__(self, most_bytes: int = MAX_CACHE_BYTES) -> None:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
@@ -31,12 +34,13 @@ class FrameCache:
         self.held_bytes = 0
 
     def add_owner(self) -> int:
-        """The number of a part."""
+        """Returns a number for a part, the first element of its keys."""
         with self._lock:
             self._last_owner += 1
             return self._last_owner
 
     def find(self, key: _Key) -> pa.Array | None:
+        """Returns the frame, and marks it as used; ``None`` if it is not cached."""
         with self._lock:
             if self._gone:
                 self._forget()
@@ -45,11 +49,12 @@ class FrameCache:
                 self._frames.move_to_end(key)
             return found
 
-    def has(self, key: _Key) -> bool:
-        """As of now: without the lock, and no use of it."""
+    def contains(self, key: _Key) -> bool:
+        """Tells whether the frame is cached now. Takes no lock and does not mark it as used."""
         return key in self._frames
 
-    def keep(self, key: _Key, frame: pa.Array) -> None:
+    def add(self, key: _Key, frame: pa.Array) -> None:
+        """Caches a frame."""
         size = frame.nbytes
         with self._lock:
             if key in self._frames or size > self._most_bytes:
@@ -61,8 +66,10 @@ class FrameCache:
                 self.held_bytes -= dropped.nbytes
 
     def drop_owner(self, owner: int) -> None:
-        """The part is gone: its frames may hold its files. They are let go at the next look, because this may be
-        called by the garbage collection, and that within the lock."""
+        """Drops a part's frames at the next lookup: they may keep its files open.
+
+        It does not drop them now, because garbage collection may call this while the lock is held.
+        """
         self._gone.append(owner)
 
     def _forget(self) -> None:
@@ -72,4 +79,4 @@ class FrameCache:
 
 
 FRAME_CACHE = FrameCache()
-"""The process's."""
+"""The cache of this process."""

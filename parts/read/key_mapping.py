@@ -1,7 +1,7 @@
-"""The primary index of a part under the key that its table has now, which may be longer or shorter than the part's.
+"""A part's primary index under the table's current key, which may differ from the part's.
 
-ALTER adds to a sorting key only expressions over columns that it adds too: in older parts these have one value, the
-same in every row, so that the rows are in the order of the new key as well.
+ALTER adds to a sorting key only expressions over columns that it adds too. In older parts these have one value in all
+rows, so that the rows are in the order of the new key as well.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from parts.table.table_description import Key
 
 
 def map_primary_index(part: Part, key: Key) -> PrimaryIndex:
-    """``key``: of the table. Its expressions that the part was not sorted by are read in one row."""
+    """Returns the index under the table's ``key``. Reads one row for expressions the part lacks."""
     index = part.primary_index
     is_same = index.expressions == key.expressions and index.types == key.plain_types
-    if not part.rows or (is_same and not part.lacks(key.columns)):
+    if not part.rows or (is_same and not part.lacks_columns(key.columns)):
         return index
     found = part.other_index
     if found is None or found.expressions != key.expressions:
-        found = part.other_index = _under(part, index, key)
+        found = part.other_index = _build_index(part, index, key)
     return found
 
 
 def is_sorted_by(part: Part, key: Key) -> bool:
-    """Whether the rows are in the order of ``key``, of the table whose schema the part has: what it was not sorted by
-    is made of columns that it lacks, and that have no DEFAULT there."""
+    """Tells whether the rows are in the order of ``key``, of the table whose schema the part has.
+
+    Expressions it was not sorted by must only read columns that it lacks and that have no DEFAULT.
+    """
     known = 0
     for expression, reads in zip(key.expressions, key.reads, strict=True):
-        if part.sorting_key[known : known + 1] == (expression,) and not part.lacks(reads):
+        if part.sorting_key[known : known + 1] == (expression,) and not part.lacks_columns(reads):
             known += 1
-        elif not all(part.lacks([name]) and _has_no_default(part, name) for name in reads):
+        elif not all(part.lacks_columns([name]) and _has_no_default(part, name) for name in reads):
             return False
     return True
 
@@ -47,12 +49,12 @@ def _has_no_default(part: Part, name: str) -> bool:
     return part.table_schema is not None and not part.table_schema.column(name).default_kind
 
 
-def _under(part: Part, index: PrimaryIndex, key: Key) -> PrimaryIndex:
+def _build_index(part: Part, index: PrimaryIndex, key: Key) -> PrimaryIndex:
     keys: list[pa.Array] = []
     constants: list[pa.Array] | None = None
     known = 0
     for number, (expression, reads) in enumerate(zip(key.expressions, key.reads, strict=True)):
-        if known < len(index.keys) and index.expressions[known] == expression and not part.lacks(reads):
+        if known < len(index.keys) and index.expressions[known] == expression and not part.lacks_columns(reads):
             keys.append(index.keys[known].cast(key.plain_types[number].arrow))
             known += 1
             continue

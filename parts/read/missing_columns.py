@@ -1,8 +1,8 @@
-"""Columns that a part lacks, because they were added after it was written: computed from their DEFAULT when read.
+"""Compute columns that a part lacks, because they were added after it was written, from their DEFAULT.
 
-A default may read other columns, stored or absent too; :class:`MissingColumns` finds what has to be read for them and
-the order in which they can be computed. Without a DEFAULT a column has its type's default in every row, and one of a
-Nested structure arrays of defaults, as long as those that are stored.
+A default may read other columns, stored or missing too. :class:`MissingColumns` finds the columns to read and the order
+in which the others can be computed. Without a DEFAULT a column has its type's default in every row. A column of a
+Nested structure has arrays of defaults, as long as the stored ones.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from parts.types import ArrayType
 
 
 class MissingColumns:
-    """How to compute those of the columns ``wanted`` that are not ``stored``. ``find`` gives a column of the table, or
-    raises 16 (NO_SUCH_COLUMN_IN_TABLE). Raises ``UserError`` 174 (CYCLIC_ALIASES) for defaults that need each other."""
+    """How to compute those of the ``wanted`` columns that are not ``stored``.
+
+    ``find`` returns a column of the table, or raises 16 (NO_SUCH_COLUMN_IN_TABLE). Raises ``UserError`` 174
+    (CYCLIC_ALIASES) for defaults that need each other.
+    """
 
     def __init__(self, wanted: Sequence[str], stored: Collection[str], find: Callable[[str], Column]) -> None:
         self._stored = stored
@@ -27,7 +30,7 @@ class MissingColumns:
         self._order: list[Column] = []
         self._open: list[str] = []
         self.to_read: dict[str, None] = {}
-        """The stored columns, wanted or read by a default, in the order of their finding."""
+        """The stored columns to read, wanted or read by a default, in the order they were found."""
         for name in wanted:
             self._visit(name)
 
@@ -54,7 +57,7 @@ class MissingColumns:
         return () if like is None else (like,)
 
     def compute(self, found: Mapping[str, pa.Array], rows: int) -> dict[str, pa.Array]:
-        """``found`` has :attr:`to_read`; the result has the absent columns too."""
+        """Returns all columns. ``found`` has those of :attr:`to_read`."""
         values = dict(found)
         for column in self._order:
             values[column.name] = _default_values(column, values, rows, self._sources(column))

@@ -1,10 +1,10 @@
-"""An opened part: what its small files say, and where its data are.
+"""An opened part: the content of its small files, and access to its data files.
 
 Opening reads the small metadata and compares sizes of the data files; nothing else.
 
 Invariants
-- A part may be used by many threads at once; nothing but its place on disk (:meth:`OpenedPart.move`) ever changes, and
-  that in all its views (:meth:`OpenedPart.under`) at once.
+- A part may be used by many threads at once. Only its place on disk ever changes (:meth:`OpenedPart.rename_directory`),
+  and that in all its views (:meth:`OpenedPart.under`) at once.
 - Mapped files stay readable after the part's directory was renamed or deleted.
 """
 
@@ -27,7 +27,7 @@ from parts.common.part_name import PartName
 from parts.format.checksums import Checksums, check_file_bytes
 from parts.format.columns_file import ColumnsFile, to_python_value
 from parts.format.file_names import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, SKIP_INDEXES, get_column_file_name
-from parts.format.hashed_file import check_size, file_facts, map_file, read_error
+from parts.format.hashed_file import check_size, convert_read_error, map_file, stat_file
 from parts.format.marks import ColumnMarks
 from parts.format.packed_metadata import MetadataReader
 from parts.format.part_files import (
@@ -58,8 +58,8 @@ from parts.table.ttl_rules import PartTtl, TableTtl
 from parts.types import DataType
 
 TEMPORARY_NAME = PartName("tmp", 0, 0, 0)
-_OWN = ("table_schema", "_lock", "_maps", "_indexes", "index_file", "other_index", "_cache_owner")
-"""What an opened part has of its process."""
+_OWN = ("table_schema", "_lock", "_maps", "_indexes", "skip_index_file", "other_index", "_cache_owner")
+"""Attributes that belong to the process and are not sent to another one."""
 T = TypeVar("T")
 
 
@@ -103,16 +103,16 @@ class OpenedPart:
         self._map_columns()
         if not is_known:
             self._check_files()
-        facts = file_facts(path / (META_FILE if self._meta.is_packed else CHECKSUMS), self._label)
+        facts = stat_file(path / (META_FILE if self._meta.is_packed else CHECKSUMS), self._label)
         self.modification_time = facts.st_mtime
         self.bytes_on_disk = facts.st_size + sum(self.checksums.files[name].size for name in self._files_on_disk())
         self._meta.release_data()
         if not written:
-            _ = self.partition, self.minmax, self.ttl  # may be wrong
+            _ = self.partition, self.minmax, self.ttl  # decoded now, to find corruption
 
     @cached_property
     def partition_arrays(self) -> NamedArrays:
-        """(expression, type, the one value) of the partition key."""
+        """(expression, type, array of the one value) of the partition key."""
         return self._value(PARTITION_FILE)
 
     @cached_property
@@ -121,7 +121,7 @@ class OpenedPart:
 
     @cached_property
     def minmax_arrays(self) -> dict[str, pa.Array]:
-        """Column → its smallest and its largest value, of the columns that the partition key reads."""
+        """Column → array of its smallest and largest value, for the columns that the partition key reads."""
         return {column: array for column, _, array in self._value(MINMAX_FILE)}
 
     @cached_property
@@ -131,8 +131,8 @@ class OpenedPart:
             for column, array in self.minmax_arrays.items()
         }
 
-    def content(self) -> PartMetadata:
-        """What its small files say, for who makes a part of the same rows."""
+    def to_part_metadata(self) -> PartMetadata:
+        """Returns the content of its small files, for writing a part of the same rows."""
         return PartMetadata(
             ColumnsFile(self.schema, self.granularity, self.sorting_key),
             self.rows,
@@ -147,19 +147,20 @@ class OpenedPart:
 
     @cached_property
     def ttl(self) -> PartTtl:
-        """What was known of the times at which its rows expire when it was written."""
+        """The TTL times of its rows, as known when it was written."""
         return self._value(TTL_FILE)
 
     def get_applicable_ttl(self, rules: TableTtl) -> PartTtl:
-        """What of it holds for the table's rules: those of columns that it has, unconverted and by the same name."""
-        return rules.readable([name for name in self._positions if self.stored_name(name) == name]).known(self.ttl)
+        """Returns its times of those rules whose columns it stores unconverted and under the same name."""
+        names = [name for name in self._positions if self.stored_name(name) == name]
+        return rules.limit_to_columns(names).select_known(self.ttl)
 
     @property
     def path(self) -> Path:
         return self._meta.directory
 
     def under(self, table_schema: TableSchema) -> Self:
-        """The same part as a table of this schema reads it."""
+        """Returns the part as a table of this schema reads it."""
         if table_schema is self.table_schema:
             return self
         part = copy.copy(self)
@@ -173,34 +174,34 @@ class OpenedPart:
         self.other_index: PrimaryIndex | None = None  # see ``parts.read.key_mapping``
 
     def reads_alike_always(self) -> bool:
-        """Whether it reads the same whichever version of the table's definition it was written under."""
+        """Tells whether its metadata version makes no difference to how it is read."""
         versions = range(1 + (self.table_schema.history.version if self.table_schema is not None else 0))
         mappings = [map_columns(self.schema, version, self.table_schema) for version in versions]
         return all(not each.converted and each.positions == mappings[0].positions for each in mappings)
 
-    def lacks(self, columns: Iterable[str]) -> bool:
-        """Whether it has not all of the columns in its files (one of another type it has)."""
+    def lacks_columns(self, columns: Iterable[str]) -> bool:
+        """Tells whether some of the columns are not in its files. A column of another type is."""
         return not all(name in self._positions or name in self._converted for name in columns)
 
-    def without(self, columns: Collection[str]) -> Self:
-        """The same part as if it had not these columns: they are read as their defaults."""
+    def without_columns(self, columns: Collection[str]) -> Self:
+        """Returns the part as if it lacked these columns: they are read as their defaults."""
         part = copy.copy(self)
         part._positions = {name: at for name, at in self._positions.items() if name not in columns}
         part._converted = {name: column for name, column in self._converted.items() if name not in columns}
         return part
 
     @property
-    def readable(self) -> Sequence[str]:
+    def readable_columns(self) -> Sequence[str]:
         """The columns that can be read from the files as they are."""
         return [name for name in self._positions if not name.startswith(STORED_PREFIX)]
 
     @cached_property
     def has_deleted_rows(self) -> bool:
-        """Whether some of :attr:`rows` may be gone (``parts.table.row_exists_column``)."""
+        """Whether some of :attr:`rows` may be deleted (``parts.table.row_exists_column``)."""
         return ROW_EXISTS in self.schema
 
     @property
-    def converted(self) -> Sequence[str]:
+    def converted_columns(self) -> Sequence[str]:
         """The columns whose type has changed since the part was written."""
         return tuple(self._converted)
 
@@ -209,7 +210,7 @@ class OpenedPart:
 
     @cached_property
     def primary_index(self) -> PrimaryIndex:
-        """Loaded on first use."""
+        """The primary index, loaded on first use."""
         entries = self._value(PRIMARY_INDEX_FILE)
         types: tuple[DataType, ...] = tuple(type_ for _, type_, _ in entries)
         keys = [array for _, _, array in entries]
@@ -220,16 +221,16 @@ class OpenedPart:
 
     @property
     def index_bytes_in_memory(self) -> int:
-        """0 as long as no query has needed the primary index."""
+        """The size of the primary index; 0 as long as no query has needed it."""
         index = self.__dict__.get("primary_index")
         return sum(key.nbytes for key in index.keys) if index is not None else 0
 
     @cached_property
-    def index_file(self) -> SkipIndexFile | None:
-        """The skip indexes, if the part has some."""
+    def skip_index_file(self) -> SkipIndexFile | None:
+        """The skip indexes; ``None`` if the part has none."""
         if SKIP_INDEXES not in self.checksums.files:
             return None
-        if SKIP_INDEXES in self._meta.packed:
+        if SKIP_INDEXES in self._meta.packed_names:
             with self._lock:
                 data = pa.py_buffer(self._meta.read(SKIP_INDEXES))
         else:
@@ -237,26 +238,25 @@ class OpenedPart:
         return SkipIndexFile(data, self._label)
 
     def read_skip_index(self, index: SkipIndex) -> IndexValues | None:
-        """What the part has of an index of its table, of whose columns it must have the very values."""
-        if self.index_file is None or any(self._is_other(name) for name in index.key.columns):
+        """Returns the part's values of a skip index; ``None`` if it has none or its columns have changed."""
+        if self.skip_index_file is None or any(self._is_other(name) for name in index.key.columns):
             return None
         with self._lock:
             if index.name not in self._indexes:
-                self._indexes[index.name] = (index, self.index_file.values(index))
+                self._indexes[index.name] = (index, self.skip_index_file.read_index(index))
             known, values = self._indexes[index.name]
-        return values if known == index else self.index_file.values(index)
+        return values if known == index else self.skip_index_file.read_index(index)
 
     def _is_other(self, column: str) -> bool:
         return column not in self._positions or self.stored_name(column) != column
 
     def column_sizes(self) -> dict[str, tuple[int, int]]:
-        """Column → (bytes on disk, uncompressed bytes)."""
+        """Returns column → (bytes on disk, uncompressed bytes)."""
         sizes = self.checksums.column_bytes
         return {name.removeprefix(STORED_PREFIX): sizes[self.stored_name(name)] for name in self._positions}
 
-    def bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
-        """About how many uncompressed bytes of the columns stand before each of these granules (``marks``: the end),
-        as far as the part has the columns."""
+    def estimate_bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
+        """Returns roughly how many uncompressed bytes of stored ``columns`` precede each of the granules."""
         before = np.zeros(len(granules))
         for name in set(columns) & self._positions.keys():
             stored_name = self.stored_name(name)
@@ -271,20 +271,20 @@ class OpenedPart:
                 before += granules * (raw / max(self.marks, 1))
         return before
 
-    def move(self, new_path: Path) -> None:
-        """Renames the directory; readers that hold this part go on with the files at their new place."""
+    def rename_directory(self, new_path: Path) -> None:
+        """Renames the directory. Readers of this part continue with the files at their new place."""
         with self._lock:
             self.path.rename(new_path)
             self._meta.directory = self._label.directory = new_path
 
     def __copy__(self) -> OpenedPart:
-        """A view in this process: it shares the lock and the mapped files."""
+        """Returns a view in this process that shares the lock and the mapped files."""
         view = object.__new__(type(self))
         view.__dict__.update(self.__dict__)
         return view
 
     def __getstate__(self) -> dict[str, object]:
-        """For another process of this server: what is known of the part without its files."""
+        """Returns the state for another process of this server, without open files."""
         return {name: value for name, value in self.__dict__.items() if name not in _OWN}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -294,14 +294,13 @@ class OpenedPart:
         self._map_columns()
 
     def verify(self, check: Callable[[], None] = lambda: None, known: Collection[str] = ()) -> None:
-        """Reads every byte of every file but the ``known`` ones. Raises ``CorruptionError`` for the first that differs
-        from what was written, and what ``check`` raises, which is called at the start and before every frame."""
+        """Reads every byte except of ``known`` files. Raises ``CorruptionError``, or an error of ``check``."""
         check()
         meta = MetadataReader(self.path, self._label)
         checksums = Checksums.decode(meta.read(CHECKSUMS), self._label)
         if checksums != self.checksums:
             raise CorruptionError("Checksums changed since the part was opened", part=self._label, file=CHECKSUMS)
-        for name in meta.packed if meta.is_packed else filter(is_small_file, checksums.files):
+        for name in meta.packed_names if meta.is_packed else filter(is_small_file, checksums.files):
             if name != CHECKSUMS:
                 check_file_bytes(meta.read(name), name, checksums, self._label)
         for file in self.data_files():
@@ -328,9 +327,9 @@ class OpenedPart:
         return (self.table_schema or self.schema).column(name)
 
     def _value(self, file: SmallFile[T], shape: DecodingContext | None = None) -> T:
-        """What a small file says."""
-        if file.absent is not None and file.name not in self.checksums.files:
-            return file.absent
+        """Decodes a small file."""
+        if file.default is not None and file.name not in self.checksums.files:
+            return file.default
         with self._lock:
             data = self._meta.read(file.name)
         if not self._is_trusted:
@@ -338,7 +337,7 @@ class OpenedPart:
         return file.decode(data, shape or DecodingContext(self._label))
 
     def stored_name(self, column: str) -> str:
-        """Under which name the part has a column that it can read as it is."""
+        """Returns the name under which the part stores a column that it can read as it is."""
         return self.schema.columns[self._positions[column]].name
 
     def _file_of(self, column: str) -> str:
@@ -348,15 +347,16 @@ class OpenedPart:
         return get_column_file_name(stored_name) if self.part_type == "Wide" else DATA_FILE
 
     def data_files(self) -> list[str]:
-        """The files that are mapped, and those that this version does not know."""
-        return [name for name in self.checksums.files if not is_small_file(name) and name not in self._meta.packed]
+        """Lists the files that are mapped, and those that this version does not know."""
+        packed = self._meta.packed_names
+        return [name for name in self.checksums.files if not is_small_file(name) and name not in packed]
 
     def _files_on_disk(self) -> Collection[str]:
-        """Beside ``meta.bin`` or ``checksums``."""
+        """Lists the files besides ``meta.bin`` or ``checksums``."""
         return self.data_files() if self._meta.is_packed else self.checksums.files
 
     def _check_files(self) -> None:
-        """Every file is there with its size."""
+        """Checks that every file exists with its size."""
         files = self.checksums.files
         for column in self.schema.columns if self.part_type == "Wide" else self.schema.columns[:1]:
             if self._stored_file(column.name) not in files:
@@ -368,15 +368,15 @@ class OpenedPart:
     def _mapped(self, file: str) -> pa.Buffer:
         with self._lock:
             if file not in self._maps:
-                self._maps[file] = self._meta.map_data() if file in self._meta.packed else self._map(file)
+                self._maps[file] = self._meta.map_data() if file in self._meta.packed_names else self._map(file)
             return self._maps[file]
 
     def _map(self, file: str) -> pa.Buffer:
         return map_file(self.path / file, self.checksums.files[file].size, self._label)
 
     def _verify_data(self, file: str, check: Callable[[], None]) -> None:
-        """Piece by piece first, for the offset; then the whole file against the checksums."""
-        data = self._map(file)  # anew: what is mapped already may not be there any more
+        """Checks the file piece by piece, to find the offset of damage, and then as a whole."""
+        data = self._map(file)  # mapped again: the file may have been replaced since
         check()
         entry = find_data_file(file)
         if entry is not None:
@@ -388,7 +388,7 @@ class OpenedPart:
         try:
             found = list(self.path.iterdir())
         except OSError as error:
-            raise read_error(error, self._label, ".") from None
+            raise convert_read_error(error, self._label, ".") from None
         for path in found:
             if path.name not in known:
                 raise CorruptionError(

@@ -1,14 +1,15 @@
 """Reading parts.
 
-Reading plans *batches*, runs of rows whose frames begin together, decodes them from memory-mapped files on the pool's
-threads ahead of the consumer (decompression releases the GIL), and yields them in row order. What is small is decoded
-by the consumer itself: handing it over would cost more. Of a frame only the rows asked for are decoded.
+A read plans *batches*, runs of rows whose frames begin together, and yields them in row order. The pool's threads
+decode them from memory-mapped files ahead of the consumer (decompression releases the GIL). The consumer decodes small
+batches itself: handing them over would cost more. Of a frame only the rows asked for are decoded.
 
 Invariants
+
 - A :class:`Part` may be used by many threads at once.
-- No row is returned whose frame's checksum was not compared: wrong bytes raise ``CorruptionError`` with part, file,
+- No row is returned before its frame's checksum was compared: wrong bytes raise ``CorruptionError`` with part, file,
   offset.
-- No row is returned that a lightweight DELETE took, unless it is asked for (``with_deleted``).
+- No row deleted by a lightweight DELETE is returned, unless asked for (``with_deleted``).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from parts.table.table_description import TableSchema
 
 _INLINE_VALUES = 300_000
 _FEW_SHARE = 4
-"""One in so many rows that pass a test are taken out of their batch."""
+"""If fewer than one in this many rows pass a test, they are taken out of their batch."""
 
 
 def open_part(
@@ -50,22 +51,22 @@ def open_part(
     written: bytes = b"",
     is_known: bool = False,
 ) -> Part:
-    """Opens the part in directory ``path``; reads and checks the small metadata only.
+    """Opens the part in directory ``path``. Reads and checks only the small metadata.
 
     ``name`` defaults to the directory's name. ``table_schema`` gives the types of columns added after the part was
-    written. ``written`` is ``meta.bin`` of who has just written the part: it is neither read nor checked again.
-    ``is_known``: another process has opened the part; a missing or short file is found by who reads it.
+    written. ``written`` is ``meta.bin`` from a caller that has just written the part: it is neither read nor checked
+    again. ``is_known``: another process has opened the part, so its files are not checked now.
     """
     return Part(Path(path), name, table_schema, written, is_known=is_known)
 
 
 class Part(OpenedPart):
-    """A part on disk."""
+    """A part on disk that can be read."""
 
     def under(self, table_schema: TableSchema) -> Self:
         part = super().under(table_schema)
         if part is not self:
-            part.__dict__.pop("_cache_owner", None)  # whose frames end with this
+            part.__dict__.pop("_cache_owner", None)  # its frames are dropped with the original
         return part
 
     def read(
@@ -79,12 +80,12 @@ class Part(OpenedPart):
         test: RowFilter | None = None,
         with_deleted: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Batches of ``columns`` in that order, rows in order; ``ranges`` are granules (all by default).
+        """Yields batches of ``columns`` in that order, rows in order. ``ranges`` are granules (default: all).
 
-        A column the part lacks is computed from its DEFAULT, if the table's schema knows it (else error 16).
-        Without columns the batches have only row counts. Granules are never cut unless one exceeds ``max_batch_rows``.
-        At most ``max_threads`` of the pool's threads are kept busy (0: all); 1 leaves the work to the caller's.
-        Rows that fail the ``test`` may be left out.
+        A column the part lacks is computed from its DEFAULT, if the table's schema has it (otherwise error 16). Without
+        columns the batches have only row counts. Granules are never cut unless one exceeds ``max_batch_rows``. At most
+        ``max_threads`` of the pool's threads are used (0: all); 1 leaves the work to the caller's thread. Rows that
+        fail the ``test`` may be left out.
         """
         chosen = get_row_ranges(normalize_mark_ranges(ranges, self.marks), self.rows, self.granularity)
         return self.read_rows(
@@ -109,12 +110,14 @@ class Part(OpenedPart):
         test: RowFilter | None = None,
         with_deleted: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """As :meth:`read`, for rows: ``ranges`` are in order, disjoint and inside the part. With ``is_short`` decimals
-        come as ``parts.format.decimal64`` says. ``with_dictionaries`` strings come as their frames hold them
-        (``parts.blocks.dictionary_strings``), and batches are cut where such a frame ends, which saves a copy. Rows
-        that fail the ``test`` of some of the columns may be left out."""
+        """Yields batches as :meth:`read`, for ``ranges`` of rows: in order, disjoint and inside the part.
+
+        With ``is_short`` decimals are 8 bytes wide (``parts.format.decimal64``). ``with_dictionaries`` keeps strings as
+        their frames store them (``parts.blocks.dictionary_strings``), and batches are cut where such a frame ends,
+        which saves a copy. Rows that fail the ``test`` may be left out.
+        """
         if self.has_deleted_rows and not with_deleted:
-            yield from _live(
+            yield from _filter_deleted(
                 self.read_rows(
                     list(dict.fromkeys([*columns, ROW_EXISTS])),
                     ranges,
@@ -165,18 +168,20 @@ class Part(OpenedPart):
             yield from _sliced(arrays, schema, rows, max_batch_rows)
 
     def check_conversions(self) -> None:
-        """Raises ``UserError`` for a value that does not become one of its column's present type."""
-        for _ in self.read(self.converted) if self.converted else ():
+        """Raises ``UserError`` for a stored value that cannot be converted to its column's current type."""
+        for _ in self.read(self.converted_columns) if self.converted_columns else ():
             pass
 
     def read_row_range(self, columns: Sequence[str], chosen: RowRange) -> list[pa.Array] | None:
-        """The rows of the columns, decoded at once by the caller's thread. ``None``: the part lacks a column, or may
-        lack rows."""
+        """Returns the rows of the columns, decoded at once in the caller's thread.
+
+        Returns ``None`` if the part lacks a column, or may have deleted rows.
+        """
         if self.has_deleted_rows or not all(name in self._positions for name in columns):
             return None
-        return [self._few_of(self._positions[name], chosen) for name in columns]
+        return [self._read_few_rows(self._positions[name], chosen) for name in columns]
 
-    def _few_of(self, position: int, chosen: RowRange) -> pa.Array:
+    def _read_few_rows(self, position: int, chosen: RowRange) -> pa.Array:
         pieces = []
         for offset, first, rows in self._frames_of(self._marks[position], chosen):
             frame = self._frame(position, offset)
@@ -186,7 +191,7 @@ class Part(OpenedPart):
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(_same_dictionary(pieces))
 
     def _frame(self, position: int, offset: int) -> pa.Array | None:
-        """A whole frame, kept for the next one who reads a few rows of it; ``None`` for a large one."""
+        """Returns a whole frame and caches it for later small reads; ``None`` for a large one."""
         key = self._cache_owner, position, offset
         found = FRAME_CACHE.find(key)
         if found is None:
@@ -196,7 +201,7 @@ class Part(OpenedPart):
             if read_raw_size(data, offset, self._label, file) > MAX_CACHED_FRAME_BYTES:
                 return None
             found = decode_frame(data, offset, column.type.arrow, self._label, file, is_kept=True)
-            FRAME_CACHE.keep(key, found)
+            FRAME_CACHE.add(key, found)
         return found
 
     @cached_property
@@ -205,18 +210,18 @@ class Part(OpenedPart):
         weakref.finalize(self, FRAME_CACHE.drop_owner, owner)
         return owner
 
-    def undecoded_bytes(self, columns: Sequence[str], chosen: RowRange) -> int:
-        """Uncompressed bytes of the frames that :meth:`read_row_range` would have to decode."""
+    def count_undecoded_bytes(self, columns: Sequence[str], chosen: RowRange) -> int:
+        """Returns the uncompressed bytes of the frames that :meth:`read_row_range` would have to decode."""
         return sum(
             read_raw_size(self._mapped(self._file_of(name)), offset, self._label, self._file_of(name))
             for name in columns
             if (position := self._positions.get(name)) is not None
             for offset, _, _ in self._frames_of(self._marks[position], chosen)
-            if not FRAME_CACHE.has((self._cache_owner, position, offset))
+            if not FRAME_CACHE.contains((self._cache_owner, position, offset))
         )
 
     def starts_with_dictionary(self, column: str) -> bool:
-        """Whether strings of the column, as far as the first ones tell, come with a dictionary."""
+        """Tells whether the column's first frame has a dictionary."""
         if column not in self._positions or not self.rows:
             return False
         file = self._file_of(column)
@@ -234,7 +239,7 @@ class Part(OpenedPart):
     def _read_position(
         self, position: int, chosen: RowRange, is_short: bool = False, with_dictionaries: bool = False
     ) -> pa.Array | pa.ChunkedArray:
-        """Strings that come ``with_dictionaries`` come in the pieces that their frames are."""
+        """Reads a stored column. With ``with_dictionaries`` strings have a chunk for each frame."""
         column = self.schema.columns[position]
         type_ = column.type.arrow
         file = self._stored_file(column.name)
@@ -262,7 +267,7 @@ class Part(OpenedPart):
         return pa.concat_arrays(_same_dictionary(pieces))
 
     def _frames_of(self, marks: ColumnMarks, chosen: RowRange) -> Iterator[tuple[int, int, int]]:
-        """The frames that hold the rows: offset of the frame, first row in it, number of rows."""
+        """Yields the frames with the rows: offset of the frame, first row in it, number of rows."""
         granule = chosen.begin // self.granularity
         end_granule = -(-chosen.end // self.granularity)
         if granule + 1 == end_granule:
@@ -279,8 +284,8 @@ class Part(OpenedPart):
             row = next_row
 
 
-def _live(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows that are there, of batches that say so, with the columns ``names`` alone."""
+def _filter_deleted(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows that are not deleted, with only the columns ``names``."""
     for batch in batches:
         mask = get_existing_rows(batch.column(ROW_EXISTS))
         if not names:
@@ -300,7 +305,7 @@ ReadColumn = Callable[[str, RowRange], pa.Array | pa.ChunkedArray]
 def _read_batch(
     read_column: ReadColumn, batch: RowRange, stored: Sequence[str], *, test: RowFilter | None
 ) -> list[pa.Array]:
-    """The columns of the batch, or none of them where no row passes the test."""
+    """Returns the columns of the batch, or none of them if no row passes the test."""
     if test is None:
         return [read_column(name, batch) for name in stored]
     tested: dict[str, pa.Array] = {}
@@ -311,7 +316,7 @@ def _read_batch(
             tested[name] = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         return tested[name]
 
-    found = np.flatnonzero(test.matching(read, batch.rows))
+    found = np.flatnonzero(test.match_rows(read, batch.rows))
     if not len(found):
         return []
     arrays = [tested[name] if name in tested else read_column(name, batch) for name in stored]
@@ -340,7 +345,7 @@ def _sliced(arrays: list[pa.Array], schema: pa.Schema, rows: int, limit: int) ->
 
 
 def _empty_batches(rows: int, limit: int) -> Iterator[pa.RecordBatch]:
-    """Batches of rows without columns, as for ``SELECT count()``."""
+    """Yields batches of rows without columns, as for ``SELECT count()``."""
     for start in range(0, rows, limit):
         count = min(limit, rows - start)
         yield pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))

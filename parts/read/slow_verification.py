@@ -1,4 +1,4 @@
-"""Reads a whole part a piece at a time, for who does not want to disturb others."""
+"""Verify a whole part piece by piece, so that the caller can pause in between."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import xxhash
 
 from parts.common.errors import CorruptionError, PartLabel
-from parts.format.hashed_file import check_size, read_error
+from parts.format.hashed_file import check_size, convert_read_error
 from parts.read.part_reader import Part
 
 PIECE_BYTES = 1 << 20
 
 
 def verify_slowly(part: Part) -> Iterator[int]:
-    """As ``Part.verify``; gives the bytes read since the last time, about :data:`PIECE_BYTES`."""
+    """Verifies as ``Part.verify``. Yields the bytes read since the last time, about :data:`PIECE_BYTES`."""
     files = part.data_files()
     for file in files:
         yield from _read_through(part, file)
@@ -23,7 +23,7 @@ def verify_slowly(part: Part) -> Iterator[int]:
 
 
 def _read_through(part: Part, file: str) -> Iterator[int]:
-    """Raises ``CorruptionError`` when the file is not what was written."""
+    """Yields the bytes read. Raises ``CorruptionError`` if the file is not what was written."""
     expected, path, label = part.checksums.files[file], part.path / file, PartLabel(str(part.name), part.path)
     check_size(path, expected.size, label)
     hasher = xxhash.xxh3_128()
@@ -33,6 +33,6 @@ def _read_through(part: Part, file: str) -> Iterator[int]:
                 hasher.update(piece)
                 yield len(piece)
     except OSError as error:
-        raise read_error(error, label, file) from None
+        raise convert_read_error(error, label, file) from None
     if hasher.hexdigest() != expected.hash:
         raise CorruptionError("Checksum doesn't match", part=label, file=file, offset=0)

@@ -1,6 +1,7 @@
-"""Skip indexes: what is kept of runs of granules, so that a query passes over those that cannot match.
+"""Skip indexes: summaries of runs of granules, by which a query skips those that cannot match.
 
-``index_file`` is the file of a part; ``build`` makes it of the rows as they are written; ``extremes`` (minmax),
-``value_sets`` (set) and ``filters`` (bloom_filter, ngrambf_v1, tokenbf_v1) say what is kept; ``hashing`` makes numbers
-of values and of pieces of texts. What a condition asks of them stands in ``sql.pruning``.
+``skip_index_file`` is the file of a part. ``index_builder`` makes it from the rows as they are written.
+``minmax_index`` (minmax), ``set_index`` (set), ``bloom_filters`` (bloom_filter, ngrambf_v1, tokenbf_v1) and
+``text_index`` (text) define the summaries. ``value_hashes`` hashes values and substrings. ``sql.pruning`` evaluates
+conditions on them.
 """

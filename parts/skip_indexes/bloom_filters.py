@@ -1,9 +1,9 @@
-"""bloom_filter, ngrambf_v1 and tokenbf_v1: bits that say which values, or pieces of texts, a run of granules cannot
-have.
+"""bloom_filter, ngrambf_v1 and tokenbf_v1: bits that show which values a run cannot contain.
 
-A filter has so many bits as its run needs (bloom_filter: by the number of different values) or as the index says.
-Value ``h`` sets the bits ``(s >> 32) · bits >> 32`` of the sums ``s = a + i · b`` modulo 2⁶⁴, i from 0 below the number
-of hashes, with ``a`` and ``b`` made of ``h``.
+The size of a filter in bits depends on the number of distinct values in the run (bloom_filter), or is given by the
+index. Value ``h`` sets the bits ``(s >> 32) · bits >> 32`` of the sums ``s = a + i · b`` modulo 2⁶⁴. Here i counts the
+hashes from 0, and ``a`` and ``b`` are computed from ``h``.
+
 ``bits`` are the sizes of the filters, ``words`` their bits, as 64-bit numbers one after the other.
 """
 
@@ -31,7 +31,7 @@ _STEP = np.uint64(0xD1B54A32D192ED03)
 
 
 def hash_for_index(index: SkipIndex, array: pa.Array) -> RowHashes:
-    """What is looked for in the filters of an index when one looks for these values of a key."""
+    """Returns the hashes to look up in the index's filters for these values of a key."""
     if index.kind == "bloom_filter":
         return hash_values(array)
     texts = get_row_texts(array)
@@ -42,7 +42,10 @@ def hash_for_index(index: SkipIndex, array: pa.Array) -> RowHashes:
 
 @dataclass(frozen=True)
 class FilterShape:
-    """``bits_per_value`` of a filter that grows, else ``bits``."""
+    """The parameters of a filter.
+
+    ``bits_per_value`` is set if the size depends on the values, otherwise ``bits``.
+    """
 
     hashes: int
     seed: int = 0
@@ -50,15 +53,16 @@ class FilterShape:
     bits_per_value: float = 0.0
 
     @classmethod
-    def of(cls, index: SkipIndex) -> FilterShape:
+    def from_index(cls, index: SkipIndex) -> FilterShape:
+        """Returns the parameters of an index."""
         if index.kind == "bloom_filter":
             bits = -math.log(float(index.arguments[0])) / math.log(2) ** 2
             return cls(max(1, round(bits * math.log(2))), bits_per_value=bits)
         size, hashes, seed = map(int, index.arguments[-3:])
         return cls(hashes, seed, -(-8 * size // _WORD_BITS) * _WORD_BITS)
 
-    def places(self, numbers: np.ndarray, bits: np.ndarray | np.uint64) -> list[np.ndarray]:
-        """The bits of each number in a filter of so many bits."""
+    def compute_bit_positions(self, numbers: np.ndarray, bits: np.ndarray | np.uint64) -> list[np.ndarray]:
+        """Returns the bits of each number in a filter of this many bits."""
         numbers = (numbers >> np.uint64(_RUN_BITS)) ^ np.uint64(self.seed & (1 << 63) - 1)
         first, step = mix_bits(numbers), mix_bits(numbers ^ _STEP) | np.uint64(1)
         half = np.uint64(32)  # a product and a shift: a remainder takes several times as long
@@ -66,14 +70,16 @@ class FilterShape:
 
 
 class BloomFilterIndex:
-    """bloom_filter. Implements ``parts.skip_indexes.index_builder.RunIndexKind``: until a run ends its different hashes
-    are kept."""
+    """Summaries of type bloom_filter. Implements ``parts.skip_indexes.index_builder.RunIndexKind``.
+
+    The distinct hashes of a run are kept until it ends.
+    """
 
     def __init__(self, index: SkipIndex) -> None:
-        self._shape = FilterShape.of(index)
+        self._shape = FilterShape.from_index(index)
 
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
-        """Of several keys one filter has the values."""
+        """Summarises the runs; one filter has the values of all keys."""
         runs = len(cuts) - 1
         assert runs < 1 << _RUN_BITS
         keyed = []
@@ -81,15 +87,15 @@ class BloomFilterIndex:
             hashes = hash_values(array)
             owner = np.repeat(np.arange(runs, dtype=np.uint64), np.diff(hashes.ends[cuts]))
             keyed.append((owner << np.uint64(_HASH_BITS)) | (hashes.numbers >> np.uint64(_RUN_BITS)))
-        different = _different(keyed[0] if len(keyed) == 1 else np.concatenate(keyed))
+        different = _sort_distinct(keyed[0] if len(keyed) == 1 else np.concatenate(keyed))
         counts = np.bincount((different >> np.uint64(_HASH_BITS)).astype(np.int64), minlength=runs)
         return _lists(different & _KEPT, counts)
 
-    def united(self, runs: pa.Table) -> pa.Table:
-        different = _different(to_single_array(runs["hashes"]).flatten().to_numpy())
+    def merge_runs(self, runs: pa.Table) -> pa.Table:
+        different = _sort_distinct(to_single_array(runs["hashes"]).flatten().to_numpy())
         return _lists(different, np.array([len(different)]))
 
-    def finished(self, runs: pa.Table) -> pa.Table:
+    def finish_runs(self, runs: pa.Table) -> pa.Table:
         lists = to_single_array(runs["hashes"])
         counts = np.diff(lists.offsets.to_numpy())
         bits = np.maximum(np.ceil(counts * self._shape.bits_per_value / _WORD_BITS), 1).astype(np.uint64) * np.uint64(
@@ -98,21 +104,23 @@ class BloomFilterIndex:
         owner = np.repeat(np.arange(len(counts)), counts)
         base = np.concatenate(([0], np.cumsum(bits)[:-1])).astype(np.uint64)
         flags = np.zeros(int(bits.sum()), bool)
-        for places in self._shape.places(lists.flatten().to_numpy() << np.uint64(_RUN_BITS), bits[owner]):
+        for places in self._shape.compute_bit_positions(
+            lists.flatten().to_numpy() << np.uint64(_RUN_BITS), bits[owner]
+        ):
             flags[base[owner] + places] = True
         words = np.packbits(flags, bitorder="little").view("<u8")
         return pa.table({"bits": bits, "words": _listed(words, bits // np.uint64(_WORD_BITS))})
 
-    def entries(self, runs: pa.Table) -> NamedArrays:
+    def to_named_arrays(self, runs: pa.Table) -> NamedArrays:
         return _entries(runs)
 
 
 class TextBloomFilterIndex:
-    """ngrambf_v1 and tokenbf_v1. Implements ``parts.skip_indexes.index_builder.RunIndexKind``."""
+    """Summaries of types ngrambf_v1 and tokenbf_v1. Implements ``RunIndexKind``."""
 
     def __init__(self, index: SkipIndex) -> None:
         self._index = index
-        self._shape = FilterShape.of(index)
+        self._shape = FilterShape.from_index(index)
 
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
         runs, bits = len(cuts) - 1, self._shape.bits
@@ -126,28 +134,28 @@ class TextBloomFilterIndex:
                 counts = np.diff(hashes.ends[cuts[first : last + 1] - begin])
                 base = np.repeat(np.arange(last - first, dtype=np.uint64) * np.uint64(bits), counts)
                 flags = np.zeros((last - first) * bits, bool)
-                for places in self._shape.places(hashes.numbers, np.uint64(bits)):
+                for places in self._shape.compute_bit_positions(hashes.numbers, np.uint64(bits)):
                     flags[base + places] = True
                 words[first:last] |= np.packbits(flags, bitorder="little").view("<u8").reshape(last - first, -1)
         sizes = np.full(runs, bits, np.uint64)
         return pa.table({"bits": sizes, "words": _listed(words.reshape(-1), sizes // np.uint64(_WORD_BITS))})
 
-    def united(self, runs: pa.Table) -> pa.Table:
+    def merge_runs(self, runs: pa.Table) -> pa.Table:
         words = to_single_array(runs["words"]).flatten().to_numpy().reshape(runs.num_rows, -1)
         size = np.array([self._shape.bits], np.uint64)
         together = np.bitwise_or.reduce(words, axis=0)
         return pa.table({"bits": size, "words": _listed(together, size // np.uint64(_WORD_BITS))})
 
-    def finished(self, runs: pa.Table) -> pa.Table:
+    def finish_runs(self, runs: pa.Table) -> pa.Table:
         return runs
 
-    def entries(self, runs: pa.Table) -> NamedArrays:
+    def to_named_arrays(self, runs: pa.Table) -> NamedArrays:
         return _entries(runs)
 
 
 @dataclass(frozen=True)
 class StoredFilters:
-    """The filters of all runs."""
+    """The filters of all runs of a part."""
 
     shape: FilterShape
     bits: np.ndarray
@@ -155,23 +163,27 @@ class StoredFilters:
     bytes: np.ndarray
 
     @classmethod
-    def of(cls, index: SkipIndex, entries: NamedArrays) -> StoredFilters:
+    def from_named_arrays(cls, index: SkipIndex, entries: NamedArrays) -> StoredFilters:
+        """Decodes an index's entries."""
         (_, _, sizes), (_, _, words) = entries
         bits = sizes.to_numpy()
         bases = np.concatenate(([0], np.cumsum(bits)[:-1])).astype(np.uint64) if len(bits) else bits
-        return cls(FilterShape.of(index), bits, bases, words.to_numpy().view(np.uint8))
+        return cls(FilterShape.from_index(index), bits, bases, words.to_numpy().view(np.uint8))
 
     def may_contain(self, number: int) -> np.ndarray:
-        """Of each run whether the value of this hash may be in it."""
+        """Returns for each run whether it may contain the value of this hash."""
         found = np.ones(len(self.bits), bool)
-        for places in self.shape.places(np.full(1, number, np.uint64), self.bits):
+        for places in self.shape.compute_bit_positions(np.full(1, number, np.uint64), self.bits):
             flat = self.bases + places
             found &= (self.bytes[flat >> np.uint64(3)] >> (flat & np.uint64(7)).astype(np.uint8)) & 1 == 1
         return found
 
 
-def _different(numbers: np.ndarray) -> np.ndarray:
-    """In order. NumPy's own ``unique`` of whole numbers hashes them first, which takes several times as long."""
+def _sort_distinct(numbers: np.ndarray) -> np.ndarray:
+    """Returns the distinct numbers, sorted.
+
+    NumPy's own ``unique`` of integers hashes them first, which takes several times as long.
+    """
     numbers = np.sort(numbers)
     is_new = np.ones(len(numbers), bool)
     np.not_equal(numbers[1:], numbers[:-1], out=is_new[1:])

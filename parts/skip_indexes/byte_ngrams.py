@@ -1,7 +1,7 @@
-"""Pieces of texts: words, and all runs of n bytes.
+"""Substrings of strings: words, and all runs of n bytes.
 
-A word is a run of letters, digits and bytes beyond ASCII, as ClickHouse's tokenbf_v1 has it. Runs are of bytes, not of
-characters: what holds a text holds its bytes.
+A word is a run of letters, digits and bytes beyond ASCII, as in ClickHouse's tokenbf_v1. Runs are of bytes, not of
+characters: a string that contains another also contains its bytes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ _IN_WORDS = np.array([chr(byte).isalnum() or byte >= 128 for byte in range(256)]
 
 
 def hash_words(texts: RowTexts) -> RowHashes:
-    """The words of every text."""
+    """Returns the hashes of the words of every string."""
     begins, stops, ends = find_words(texts)
     return RowHashes(hash_substrings(texts.data, begins, stops), ends)
 
 
 def find_words(texts: RowTexts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where the words of every text begin and stop; those of row ``i`` end before ``ends[i + 1]``."""
+    """Returns where the words of every string begin and stop.
+
+    Those of row ``i`` end before ``ends[i + 1]``.
+    """
     if not len(texts.begins):
         return texts.begins, texts.stops, np.zeros(len(texts.ends), np.int64)
     origin, end = int(texts.begins[0]), int(texts.stops[-1])
@@ -35,7 +38,7 @@ def find_words(texts: RowTexts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def hash_byte_ngrams(texts: RowTexts, length: int) -> RowHashes:
-    """All runs of ``length`` bytes of every text."""
+    """Returns the hashes of all runs of ``length`` bytes of every string."""
     counts = np.maximum(texts.stops - texts.begins - (length - 1), 0)
     ends = np.concatenate(([0], np.cumsum(counts)))
     begins = np.arange(int(ends[-1])) + np.repeat(texts.begins - ends[:-1], counts)

@@ -1,8 +1,8 @@
-"""Makes the skip indexes of a part of its rows, window by window.
+"""Build the skip indexes of a part from its rows, window by window.
 
-A run of granules may begin in one window and end in another: what is known of it is kept until it ends. Indexes are in
-memory until the part is finished: of a bloom_filter about a byte a row, of a text index its size. They depend on the
-rows and the definition alone, so replicas write the same.
+A run of granules may begin in one window and end in another: its summary is kept until it ends. Indexes are in memory
+until the part is finished: for a bloom_filter about a byte per row, for a text index its size. They depend only on the
+rows and the definition, so replicas write the same.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from parts.table.table_description import SkipIndex, TableSchema
 
 
 class RunIndexKind(Protocol):
-    """What is kept of runs of rows: tables have a row for each run."""
+    """A kind of summary of runs of rows. Summaries are tables with one row for each run."""
 
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
-        """Of the keys of rows that are cut into runs, none of them empty; ``cuts`` are where they begin and end."""
+        """Summarises the keys of rows. ``cuts`` are where the runs, none of them empty, begin and end."""
 
-    def united(self, runs: pa.Table) -> pa.Table:
-        """Of several pieces of one run."""
+    def merge_runs(self, runs: pa.Table) -> pa.Table:
+        """Merges the summaries of several pieces of one run."""
 
-    def finished(self, runs: pa.Table) -> pa.Table:
-        """Of runs that get no more rows."""
+    def finish_runs(self, runs: pa.Table) -> pa.Table:
+        """Completes the summaries of runs that get no more rows."""
 
-    def entries(self, runs: pa.Table) -> NamedArrays:
-        """What is written of all runs together, after :meth:`finished`."""
+    def to_named_arrays(self, runs: pa.Table) -> NamedArrays:
+        """Returns the arrays to write for all runs, after :meth:`finish_runs`."""
 
 
 class SkipIndexWriter(Protocol):
-    """Makes one index."""
+    """Builds one index."""
 
     index: SkipIndex
 
     def add(self, block: pa.Table) -> None:
-        """The next rows."""
+        """Adds the next rows."""
 
-    def entries(self) -> NamedArrays | None:
-        """What is written of all rows; nothing of what would be too large."""
+    def to_named_arrays(self) -> NamedArrays | None:
+        """Returns the arrays to write for all rows; ``None`` if the index would be too large."""
 
 
 _KINDS: dict[str, Callable[[SkipIndex], RunIndexKind]] = {
@@ -60,7 +60,7 @@ _KINDS: dict[str, Callable[[SkipIndex], RunIndexKind]] = {
 
 
 class SkipIndexBuilder:
-    """Of one part of granules of ``granularity`` rows, as far as it has the columns. Not thread-safe."""
+    """Builds those indexes of a part whose columns it has. Not thread-safe."""
 
     def __init__(self, indexes: Sequence[SkipIndex], schema: TableSchema, granularity: int) -> None:
         there = [index for index in indexes if set(index.key.columns) <= set(schema.names)]
@@ -72,15 +72,18 @@ class SkipIndexBuilder:
         self._schema = pa.schema([schema.arrow.field(name) for name in names])
 
     def add(self, block: pa.Table) -> None:
-        """The next rows; strings may come as ``parts.blocks.dictionary_strings``."""
+        """Adds the next rows. Strings may be ``parts.blocks.dictionary_strings``."""
         if self._indexes and block.num_rows:
             used = block.select(self._schema.names).cast(self._schema)
             for builder in self._indexes:
                 builder.add(used)
 
-    def files(self, kept: Sequence[EncodedSkipIndex] = ()) -> dict[str, bytes]:
-        """The file of these indexes and of those ``kept`` from another part of the rows, by its name; none for none."""
-        made = [(builder.index, builder.entries()) for builder in self._indexes]
+    def encode_files(self, kept: Sequence[EncodedSkipIndex] = ()) -> dict[str, bytes]:
+        """Returns the index file by its name; empty without indexes.
+
+        ``kept``: indexes taken from another part of the same rows.
+        """
+        made = [(builder.index, builder.to_named_arrays()) for builder in self._indexes]
         indexes = [*kept, *(encode_index(index, entries) for index, entries in made if entries is not None)]
         return {SKIP_INDEXES: encode_index_file(indexes)} if indexes else {}
 
@@ -92,7 +95,7 @@ class _Runs:
         self._run_rows = granularity * index.granularity
         self._rows = 0
         self._open: list[pa.Table] = []
-        """Pieces of the run that has not ended."""
+        """Summaries of the pieces of the run that has not ended."""
         self._done: list[pa.Table] = []
 
     def add(self, block: pa.Table) -> None:
@@ -106,27 +109,27 @@ class _Runs:
             self._end([*self._open, first])
             self._open = [runs.slice(last)]
             if last > 1:
-                self._done.append(self._kind.finished(runs.slice(1, last - 1)))
+                self._done.append(self._kind.finish_runs(runs.slice(1, last - 1)))
         else:
             self._open.append(first)
             if len(self._open) > 1:
-                self._open = [self._kind.united(pa.concat_tables(self._open))]
+                self._open = [self._kind.merge_runs(pa.concat_tables(self._open))]
         if self._rows % self._run_rows == 0:
             self._end(self._open)
             self._open = []
 
-    def entries(self) -> NamedArrays:
+    def to_named_arrays(self) -> NamedArrays:
         if self._open:
             self._end(self._open)
             self._open = []
-        if not self._done:  # a part of no rows
+        if not self._done:  # a part without rows
             arrays = [pa.nulls(0, type_.arrow) for type_ in self.index.key.types]
-            self._done.append(self._kind.finished(self._kind.summarize(arrays, np.zeros(1, np.int64))))
-        return self._kind.entries(pa.concat_tables(self._done))
+            self._done.append(self._kind.finish_runs(self._kind.summarize(arrays, np.zeros(1, np.int64))))
+        return self._kind.to_named_arrays(pa.concat_tables(self._done))
 
     def _end(self, pieces: list[pa.Table]) -> None:
-        run = self._kind.united(pa.concat_tables(pieces)) if len(pieces) > 1 else pieces[0]
-        self._done.append(self._kind.finished(run))
+        run = self._kind.merge_runs(pa.concat_tables(pieces)) if len(pieces) > 1 else pieces[0]
+        self._done.append(self._kind.finish_runs(run))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -1,6 +1,6 @@
 """minmax: the least and the greatest value of every key in a run of granules.
 
-NULL is left out (a run of nothing else has no extremes); where a value is NaN both are NaN, which says nothing.
+NULL is left out; a run of only NULLs has no extremes. If a value is NaN both are NaN, and the run is never skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NamedArrays = Sequence[tuple[str, DataType, pa.Array]]
 
 
 class MinMaxIndex:
-    """Implements ``parts.skip_indexes.index_builder.RunIndexKind``."""
+    """Summaries of type minmax. Implements ``parts.skip_indexes.index_builder.RunIndexKind``."""
 
     def __init__(self, index: SkipIndex) -> None:
         self._types = index.key.types
@@ -32,7 +32,7 @@ class MinMaxIndex:
             columns[f"{number}.low"], columns[f"{number}.high"] = low, high
         return pa.table(columns)
 
-    def united(self, runs: pa.Table) -> pa.Table:
+    def merge_runs(self, runs: pa.Table) -> pa.Table:
         columns = {}
         for name in runs.column_names:
             array = runs[name].combine_chunks()
@@ -41,10 +41,10 @@ class MinMaxIndex:
             columns[name] = low if name.endswith("low") else high
         return pa.table(columns)
 
-    def finished(self, runs: pa.Table) -> pa.Table:
+    def finish_runs(self, runs: pa.Table) -> pa.Table:
         return runs
 
-    def entries(self, runs: pa.Table) -> NamedArrays:
+    def to_named_arrays(self, runs: pa.Table) -> NamedArrays:
         types = [type_ for type_ in self._types for _ in range(2)]
         return [
             (name, type_, to_plain_array(runs[name], type_))
@@ -53,17 +53,17 @@ class MinMaxIndex:
 
 
 def get_key_extremes(entries: NamedArrays, number: int) -> tuple[pa.Array, pa.Array]:
-    """The least and the greatest values of key ``number`` in every run."""
+    """Returns the least and the greatest values of key ``number`` in every run."""
     return entries[2 * number][2], entries[2 * number + 1][2]
 
 
 def _extremes(array: pa.Array, cuts: np.ndarray) -> tuple[pa.Array, pa.Array]:
-    """``cuts``: where the runs, none of them empty, begin and end."""
+    """Returns the least and greatest value of each run. ``cuts``: where the runs begin and end."""
     numbers = get_plain_integers(array)
     if numbers is not None:
         ends = [reduce.reduceat(numbers, cuts[:-1]) for reduce in (np.minimum, np.maximum)]
         return tuple(pa.Array.from_buffers(array.type, len(end), [None, pa.py_buffer(end)]) for end in ends)
-    if pa.types.is_floating(array.type) and not array.null_count:  # NaN is the least and the greatest of all
+    if pa.types.is_floating(array.type) and not array.null_count:  # NumPy's extremes of NaN are NaN
         values = array.to_numpy()
         return pa.array(np.minimum.reduceat(values, cuts[:-1])), pa.array(np.maximum.reduceat(values, cuts[:-1]))
     runs = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
@@ -79,11 +79,11 @@ def _extremes(array: pa.Array, cuts: np.ndarray) -> tuple[pa.Array, pa.Array]:
 
 
 def to_single_array(column: pa.ChunkedArray) -> pa.Array:
-    """One array, of no chunks too."""
+    """Returns the column as one array, even without chunks."""
     array = column.combine_chunks()
     return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
 
 
 def get_plain_types(index: SkipIndex) -> list[DataType]:
-    """What is kept of each key, without LowCardinality."""
+    """Returns the types of the keys in the file, without LowCardinality."""
     return [strip_low_cardinality(type_) for type_ in index.key.types]

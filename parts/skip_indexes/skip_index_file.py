@@ -1,12 +1,14 @@
-"""``skip.idx``: the skip indexes of a part, one after the other. Integers are little-endian.
+"""``skip.idx``: the skip indexes of a part, one after the other.
+
+Integers are little-endian.
 
 ``u32`` length of a JSON header, the header, zeros up to a multiple of 8, then for every index its values
-(``parts.format.array_file``), padded likewise. The header is a list with, for each index: its name, kind, expressions,
-types, arguments and granularity, by which a reader tells whether it is the index that the table has now, and the offset
-behind the header, the size, and the size before compression.
+(``parts.format.array_file``), padded likewise. The header is a list with one entry for each index. The entry begins
+with name, kind, expressions, types, arguments and granularity, by which a reader recognises the table's current index.
+The offset after the header, the size, and the size before compression follow.
 
-What an index says is true of the part's columns as they were written. It is asked only where the table's columns are
-the same (:meth:`parts.read.opened_part.OpenedPart.skip_index`).
+An index summarises the part's columns as they were written. It is used only if the table's columns are the same
+(:meth:`parts.read.opened_part.OpenedPart.read_skip_index`).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from parts.table.table_description import SkipIndex
 
 @dataclass(frozen=True, slots=True)
 class EncodedSkipIndex:
-    """One index as it is in a file: what describes it, its bytes, and how many they were before compression."""
+    """One index in a file: its description, its bytes, and their size before compression."""
 
     description: Sequence[object]
     data: bytes | pa.Buffer
@@ -35,10 +37,12 @@ class EncodedSkipIndex:
 
     @property
     def name(self) -> str:
+        """The name of the index."""
         return str(self.description[0])
 
     @property
     def size(self) -> int:
+        """The size in bytes."""
         return len(self.data)
 
 
@@ -70,13 +74,16 @@ class SkipIndexFile:
     def __iter__(self) -> Iterator[EncodedSkipIndex]:
         return iter(self._stored.values())
 
-    def find(self, index: SkipIndex) -> EncodedSkipIndex | None:
-        """What the part has of this very index."""
+    def find_index(self, index: SkipIndex) -> EncodedSkipIndex | None:
+        """Returns the part's index of exactly this definition; ``None`` if there is none."""
         return self._stored.get(json.dumps(_described(index)))
 
-    def values(self, index: SkipIndex) -> NamedArrays | None:
-        """The same, decoded, or of a text index to be decoded where it is looked into. Raises ``CorruptionError``."""
-        found = self.find(index)
+    def read_index(self, index: SkipIndex) -> NamedArrays | None:
+        """Returns the arrays of an index. Raises ``CorruptionError``.
+
+        Those of a text index are decoded on access.
+        """
+        found = self.find_index(index)
         if found is None:
             return None
         stored = LazyNamedArrays(found.data, self._part, SKIP_INDEXES)
@@ -84,11 +91,13 @@ class SkipIndexFile:
 
 
 def encode_index(index: SkipIndex, values: NamedArrays) -> EncodedSkipIndex:
+    """Encodes an index's arrays."""
     raw = sum(array.nbytes for _, _, array in values)
     return EncodedSkipIndex(_described(index), encode_named_arrays(values), raw)
 
 
 def encode_index_file(indexes: Sequence[EncodedSkipIndex]) -> bytes:
+    """Returns the file's bytes."""
     header: list[list[object]] = []
     pieces: list[bytes] = []
     offset = 0

@@ -1,11 +1,11 @@
-"""text: every token of a part with the granules that have it.
+"""text: every token of a part with the granules that contain it.
 
-``step`` is one number: of how many granules a posting speaks. ``firsts`` are the first tokens of the blocks that
-follow; block ``b`` has its tokens, in order (``tokens b``), and of each the numbers of its granules, divided by the
-step, in order (``granules b``). A reader decodes the blocks that it looks into.
+``step`` is one number: the granules for which a posting stands. ``firsts`` are the first tokens of the blocks that
+follow. Block ``b`` has its sorted tokens (``tokens b``) and for each the sorted numbers of its granules, divided by the
+step (``granules b``). A reader decodes only the blocks that it searches.
 
-While a part is written an index holds its different tokens once and four bytes for each posting. Beyond
-``_MOST_POSTINGS`` the step doubles; of more different tokens than ``_MOST_TOKENS`` there is no index. So memory is
+While a part is written, an index keeps each distinct token once and four bytes for each posting. Beyond
+``_MOST_POSTINGS`` the step doubles; with more distinct tokens than ``_MOST_TOKENS`` there is no index. So memory is
 bounded whatever the rows are.
 """
 
@@ -32,12 +32,12 @@ _MOST_POSTINGS = 1 << 26
 _MOST_TOKENS = 1 << 25
 _MOST_TOKEN_BYTES = 1 << 29
 _TOGETHER_AT_LEAST = 1 << 20
-"""Postings that wait to be put together with the others."""
+"""The least number of waiting postings that are merged with the others."""
 
 
 @dataclass(frozen=True)
 class _Dictionary:
-    """Different tokens (large binary), how many postings each has, and these, token by token."""
+    """Distinct tokens (large binary), how many postings each has, and the postings, token by token."""
 
     tokens: pa.Array
     counts: np.ndarray
@@ -48,8 +48,7 @@ _NOTHING = _Dictionary(pa.array([], pa.large_binary()), np.zeros(0, np.int64), n
 
 
 class TextIndexWriter:
-    """Of one part of granules of ``granularity`` rows. Implements
-    ``parts.skip_indexes.index_builder.SkipIndexWriter``."""
+    """Builds a text index of a part. Implements ``parts.skip_indexes.index_builder.SkipIndexWriter``."""
 
     def __init__(self, index: SkipIndex, granularity: int) -> None:
         self.index = index
@@ -62,7 +61,7 @@ class TextIndexWriter:
         self._is_too_large = False
 
     def add(self, block: pa.Table) -> None:
-        """The next rows."""
+        """Adds the next rows."""
         if self._is_too_large:
             return
         (column,) = self.index.key.evaluate(block)
@@ -70,11 +69,11 @@ class TextIndexWriter:
             rows = len(tokens.ends) - 1
             granule = (self._rows + np.arange(rows)) // (self._granularity * self._step)
             owners = np.repeat(granule.astype(np.uint32), np.diff(tokens.ends))
-            self._wait(_dictionary(tokens.values, owners))
+            self._add_waiting(_dictionary(tokens.values, owners))
             self._rows += rows
 
-    def entries(self) -> NamedArrays | None:
-        self._put_together()
+    def to_named_arrays(self) -> NamedArrays | None:
+        self._merge_waiting()
         whole = self._whole
         if self._is_too_large:
             return None
@@ -97,13 +96,13 @@ class TextIndexWriter:
             found.append((f"granules {number}", _POSTINGS, lists))
         return found
 
-    def _wait(self, dictionary: _Dictionary) -> None:
+    def _add_waiting(self, dictionary: _Dictionary) -> None:
         self._waiting.append(dictionary)
         self._waiting_postings += len(dictionary.granules)
         if self._waiting_postings > max(_TOGETHER_AT_LEAST, len(self._whole.granules) // 2):
-            self._put_together()
+            self._merge_waiting()
 
-    def _put_together(self) -> None:
+    def _merge_waiting(self) -> None:
         parts = [self._whole, *self._waiting]
         self._waiting, self._waiting_postings = [], 0
         tokens = pa.concat_arrays([part.tokens for part in parts])
@@ -128,7 +127,7 @@ def _dictionary(tokens: pa.Array, granules: np.ndarray) -> _Dictionary:
 
 
 def _grouped(tokens: pa.Array, numbers: np.ndarray, granules: np.ndarray) -> _Dictionary:
-    """Of postings in any order, some of them twice."""
+    """Groups postings in any order, and removes duplicates."""
     keys = (numbers.astype(np.uint64) << np.uint64(32)) | granules
     keys.sort()
     is_new = np.ones(len(keys), bool)
@@ -139,12 +138,12 @@ def _grouped(tokens: pa.Array, numbers: np.ndarray, granules: np.ndarray) -> _Di
 
 
 def _texts(tokens: pa.Array) -> pa.Array:
-    """As strings are stored; those of a FixedString may be none."""
+    """Returns the tokens as strings. Those of a FixedString may be invalid UTF-8."""
     return tokens.cast(pa.binary()).view(pa.string())
 
 
 class StoredPostings:
-    """What a part's index says. ``entries`` are decoded when they are asked for."""
+    """A part's text index. ``entries`` are decoded on access."""
 
     def __init__(self, entries: NamedArrays, granules: int) -> None:
         self._entries = entries
@@ -153,7 +152,7 @@ class StoredPostings:
         self._firsts = [token.as_buffer().to_pybytes() for token in entries[1][2]]
 
     def may_contain(self, token: bytes) -> np.ndarray:
-        """Of each granule whether the token is in it."""
+        """Returns for each granule whether it may contain the token."""
         block = bisect_right(self._firsts, token) - 1
         if block < 0:
             return self._mask([])
@@ -161,7 +160,7 @@ class StoredPostings:
         return self._mask([] if place < 0 else [self._lists(block).slice(place, 1)])
 
     def may_match(self, test: Callable[[pa.Array], pa.Array]) -> np.ndarray:
-        """Of each granule whether a token is in it of which the test holds."""
+        """Returns for each granule whether it may contain a token that passes the test."""
         return self._mask([
             self._lists(block).filter(test(self._tokens(block))) for block in range(len(self._firsts))
         ])  # fmt: skip

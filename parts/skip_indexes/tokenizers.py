@@ -1,7 +1,7 @@
-"""Texts cut into tokens, as the tokenizers of ClickHouse's ``text`` index do.
+"""Split strings into tokens, as the tokenizers of ClickHouse's ``text`` index do.
 
-``splitByNonAlpha``: words of letters, digits and bytes beyond ASCII. ``splitByString`` (separators): what stands
-between them. ``ngrams`` (n): all runs of n characters. ``array``: the text itself. No token is empty.
+``splitByNonAlpha``: words of letters, digits and bytes beyond ASCII. ``splitByString`` (separators): the text between
+them. ``ngrams`` (n): all runs of n characters. ``array``: the string itself. No token is empty.
 """
 
 from __future__ import annotations
@@ -19,29 +19,37 @@ from parts.skip_indexes.value_hashes import RowTexts, get_row_texts
 
 _BYTES_AT_ONCE = 1 << 22
 _INNER_BYTE = 0b1000_0000
-"""Of a character of UTF-8 the first byte is another one: its two highest bits are not 10."""
+"""The two highest bits of every byte of a UTF-8 character except its first."""
 
 
 @dataclass(frozen=True)
 class RowTokens:
-    """Of all texts, one after the other (binary); those of row ``i`` end before ``ends[i + 1]``."""
+    """The tokens of all strings, one after the other (binary).
+
+    Those of row ``i`` end before ``ends[i + 1]``.
+    """
 
     values: pa.Array
     ends: np.ndarray
 
 
 def tokenize(arguments: Sequence[float | str], array: pa.Array) -> Iterator[RowTokens]:
-    """Of strings, or arrays of strings, some rows at a time; ``arguments``: the tokenizer and its own."""
+    """Yields the tokens of strings, or arrays of strings, some rows at a time.
+
+    ``arguments``: the tokenizer and its own arguments.
+    """
     rows = _rows_at_once(array)
     for first in range(0, len(array), rows):
         yield _tokens(arguments, get_row_texts(array.slice(first, rows)))
 
 
 def tokenize_array(arguments: Sequence[float | str], array: pa.Array) -> list[bytes]:
+    """Returns all tokens of the strings."""
     return [token for tokens in tokenize(arguments, array) for token in tokens.values.to_pylist()]
 
 
 def tokenize_string(arguments: Sequence[float | str], text: str) -> list[bytes]:
+    """Returns the distinct tokens of a string."""
     return list(dict.fromkeys(tokenize_array(arguments, pa.array([text]))))
 
 
@@ -71,7 +79,7 @@ def _filled(values: pa.Array, lengths: np.ndarray, ends: np.ndarray) -> RowToken
 
 
 def _runs(texts: RowTexts, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All runs of ``length`` characters."""
+    """Finds all runs of ``length`` characters."""
     origin, end = (int(texts.begins[0]), int(texts.stops[-1])) if len(texts.begins) else (0, 0)
     starts = np.append(np.flatnonzero(texts.data[origin:end] & 0b1100_0000 != _INNER_BYTE) + origin, end)
     first = np.searchsorted(starts, texts.begins)
@@ -83,7 +91,7 @@ def _runs(texts: RowTexts, length: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _between(texts: RowTexts, separators: Sequence[str]) -> RowTokens:
-    """What stands between separators: at every place the first one that fits is taken."""
+    """Returns the text between separators. At each position the first matching separator is taken."""
     pattern = "|".join(re.escape(separator) for separator in separators)
     pieces = pc.split_pattern_regex(_gathered(texts.data, texts.begins, texts.stops), pattern=pattern)
     inner = pieces.flatten()
@@ -92,7 +100,7 @@ def _between(texts: RowTexts, separators: Sequence[str]) -> RowTokens:
 
 
 def _gathered(data: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> pa.Array:
-    """The pieces of ``data`` as an array of their own."""
+    """Returns the pieces of ``data`` as an array."""
     offsets = np.concatenate(([0], np.cumsum(stops - begins)))
     if len(begins) and np.array_equal(begins[1:], stops[:-1]):  # one after the other, as they are in ``data``
         held = data[int(begins[0]) : int(stops[-1])]

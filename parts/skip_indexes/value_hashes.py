@@ -1,8 +1,8 @@
-"""Numbers of values and of pieces of texts, all at once: the same for the same value on every machine and for ever,
-for they are in files.
+"""Hashes of values and substrings, vectorised. Stored in files, so they never change.
 
-A value of fixed width is its 64-bit words mixed; a text is the polynomial of its bytes, so that with the running sums
-of a column's bytes the hash of any piece is one subtraction. A long piece is hashed alone (XXH3-64).
+A value of fixed width is hashed by mixing its 64-bit words. A string is hashed as a polynomial of its bytes, so that
+with the running sums of a column's bytes the hash of any substring is one subtraction. A long substring is hashed alone
+(XXH3-64).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BYTES_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True)
 class RowHashes:
-    """The numbers of all rows, one after the other: those of row ``i`` end before ``ends[i + 1]``."""
+    """The hashes of all rows, one after the other. Those of row ``i`` end before ``ends[i + 1]``."""
 
     numbers: np.ndarray
     ends: np.ndarray
@@ -33,7 +33,10 @@ class RowHashes:
 
 @dataclass(frozen=True)
 class RowTexts:
-    """The texts of all rows: bytes, begin and end of each text; those of row ``i`` end before ``ends[i + 1]``."""
+    """The strings of all rows: bytes, begin and end of each.
+
+    Those of row ``i`` end before ``ends[i + 1]``.
+    """
 
     data: np.ndarray
     begins: np.ndarray
@@ -42,14 +45,14 @@ class RowTexts:
 
 
 def mix_bits(numbers: np.ndarray) -> np.ndarray:
-    """Each number's bits all over it (the finalizer of SplitMix64)."""
+    """Mixes the bits of each number (the finalizer of SplitMix64)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * _MIX_1
     numbers = (numbers ^ (numbers >> np.uint64(27))) * _MIX_2
     return numbers ^ (numbers >> np.uint64(31))
 
 
 def hash_values(array: pa.Array) -> RowHashes:
-    """Of a column of values, or of arrays of values: what is NULL has none."""
+    """Returns the hashes of values, or of arrays of values. NULL has none."""
     values, ends = _elements(array)
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         begins, stops, data = _places(values)
@@ -58,7 +61,7 @@ def hash_values(array: pa.Array) -> RowHashes:
 
 
 def get_row_texts(array: pa.Array) -> RowTexts:
-    """Of a column of strings, or of arrays of strings."""
+    """Returns the strings of a column of strings, or of arrays of strings."""
     values, ends = _elements(array)
     if pa.types.is_fixed_size_binary(values.type):
         values = values.cast(pa.binary())
@@ -67,7 +70,7 @@ def get_row_texts(array: pa.Array) -> RowTexts:
 
 
 def hash_substrings(data: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Of pieces of ``data``, whose begins are in order."""
+    """Returns the hashes of substrings of ``data``, whose begins are sorted."""
     result = np.empty(len(begins), np.uint64)
     long = np.flatnonzero(stops - begins > _LONG_BYTES)
     first = 0
@@ -82,7 +85,7 @@ def hash_substrings(data: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> 
 def _hash_short(
     data: np.ndarray, begins: np.ndarray, stops: np.ndarray, first: int, last: int, result: np.ndarray
 ) -> None:
-    """As many at once as fit the processor's cache."""
+    """Hashes as many substrings at once as fit the processor's cache."""
     while first < last:
         origin = int(begins[first])
         until = max(first + 1, int(np.searchsorted(begins[first:last], origin + _BYTES_AT_ONCE)) + first)
@@ -112,7 +115,7 @@ def _powers() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _elements(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The values that are not NULL, and the ends of each row's among them, from 0 on."""
+    """Returns the values that are not NULL, and the ends of each row's values among them, from 0 on."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_list(array.type):
@@ -130,7 +133,7 @@ def _elements(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def _places(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Begins, ends and bytes of texts without NULL."""
+    """Returns begins, ends and bytes of strings without NULL."""
     _, offsets, data = values.buffers()
     if not len(values) or offsets is None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8)

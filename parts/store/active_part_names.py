@@ -1,7 +1,7 @@
 """The names of a table's active parts, in block order.
 
-Invariant: no two of them share a block; asserted at every addition. Finding is logarithmic in the parts of a partition,
-so that a table of many parts does not slow its INSERTs. Used under the store's lock.
+Invariant: no two of them share a block; asserted at every addition. A lookup is logarithmic in the parts of a
+partition, so that many parts do not slow INSERTs. Used under the store's lock.
 """
 
 from __future__ import annotations
@@ -27,32 +27,34 @@ class ActivePartNames:
         self._partitions: dict[str, list[PartName]] = {}
         self._count = 0
         self.version = 0
-        """Another one after every change."""
+        """Changes with every change of the set."""
         self.changes: list[tuple[PartName, bool]] | None = None
-        """Names that went and came (``True``), in order, once somebody follows them; the follower empties it."""
+        """Removed and added (``True``) names in order, for a follower, who empties it; ``None`` without one."""
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[PartName]:
-        """Sorted as names are."""
+        """Iterates in the order of names."""
         for partition_id in sorted(self._partitions):
             yield from self._partitions[partition_id]
 
-    def overlapping(self, name: PartName) -> list[PartName]:
-        """Those that share a block with ``name``, itself included."""
+    def find_overlapping(self, name: PartName) -> list[PartName]:
+        """Lists the names that share a block with ``name``, itself included."""
         names = self._partitions.get(name.partition_id, [])
         return names[bisect_left(names, name.min_block, key=_end) : bisect_right(names, name.max_block, key=_begin)]
 
-    def covering(self, name: PartName) -> PartName | None:
-        return next((other for other in self.overlapping(name) if other.covers(name)), None)
+    def find_covering(self, name: PartName) -> PartName | None:
+        """Returns the name that covers ``name``, or is it."""
+        return next((other for other in self.find_overlapping(name) if other.covers(name)), None)
 
     def largest_partition(self) -> tuple[str, int]:
-        """The partition with the most parts, and how many; ``("", 0)`` for none."""
+        """Returns the partition with the most parts, and their number; ``("", 0)`` for none."""
         return max(((key, len(names)) for key, names in self._partitions.items()), key=lambda i: i[1], default=("", 0))
 
     def add(self, name: PartName) -> None:
-        rivals = self.overlapping(name)
+        """Adds a name. It must not share a block with another."""
+        rivals = self.find_overlapping(name)
         assert not rivals, f"active parts {name} and {rivals[0]} share blocks"
         names = self._partitions.setdefault(name.partition_id, [])
         names.insert(bisect_left(names, name.min_block, key=_begin), name)
@@ -62,6 +64,7 @@ class ActivePartNames:
             self.changes.append((name, True))
 
     def discard(self, name: PartName) -> None:
+        """Removes a name if it is in the set."""
         names = self._partitions.get(name.partition_id, [])
         position = bisect_left(names, name.min_block, key=_begin)
         if position < len(names) and names[position] == name:

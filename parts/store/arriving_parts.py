@@ -1,8 +1,8 @@
-"""Parts on their way into a store: temporary directories, and parts that have their names and do not count yet.
+"""Parts on their way into a store: temporary directories and pre-active parts.
 
 Invariants
-- A part that could not get rid of its name because the disk failed stays in the set as an outdated part: its name is
-  taken until it is deleted, and nobody reads it.
+- A part that could not be renamed because the disk failed stays in the set as an outdated part: its name is taken until
+  it is deleted, and nobody reads it.
 - Inserts write, sync and rename without the lock.
 """
 
@@ -31,7 +31,7 @@ _DELETING = "delete_tmp_"
 
 
 class ArrivingParts(PartsInMemory):
-    """The arriving parts of one table in directory ``path``. All methods may be called from any thread."""
+    """The arriving parts of the table in directory ``path``. Thread-safe."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class ArrivingParts(PartsInMemory):
         *,
         monotonic: Callable[[], float] | None = None,
     ) -> None:
-        """As :class:`parts.store.part_store.PartStore` says."""
+        """See :class:`parts.store.part_store.PartStore`."""
         super().__init__(description, clock, monotonic or clock)
         self.path = Path(path)
         self._new_uuid = new_uuid
         self.owner = ""
-        """Stands in the names of temporary directories, where several processes make them."""
+        """Included in the names of temporary directories, if several processes make them."""
         self._temporary: set[str] = set()
         self._reserved: set[PartName] = set()
         self._sync = SharedSync(self.path)
@@ -55,7 +55,7 @@ class ArrivingParts(PartsInMemory):
         self._on_disk = ExchangeJournal(self.path, self._markers, description.settings.fsync_part_directory)
 
     def create_temporary(self, prefix: str) -> Path:
-        """A new directory ``<prefix><random>``; the prefix starts with ``tmp_``."""
+        """Creates a directory ``<prefix><random>``. The prefix starts with ``tmp_``."""
         assert prefix.startswith("tmp_"), prefix
         owner = f"{self.owner}_" if self.owner else ""
         directory = self.path / f"{prefix}{'' if prefix.endswith('_') else '_'}{owner}{self._new_uuid().hex}"
@@ -65,23 +65,23 @@ class ArrivingParts(PartsInMemory):
         return directory
 
     def drop_temporary(self, directory: Path) -> None:
-        """Removes a temporary directory (fine when it is gone)."""
+        """Removes a temporary directory, if it exists."""
         shutil.rmtree(directory, ignore_errors=True)
         with self.lock:
             self._temporary.discard(directory.name)
 
     def add_preactive(self, tmp_dir: Path, name: PartName, *, is_synced: bool = False, written: bytes = b"") -> Part:
-        """Gives the part in ``tmp_dir`` its name. Raises ``ConflictError`` 235 (DUPLICATE_DATA_PART) if it is taken.
+        """Gives the part in ``tmp_dir`` its name. Raises ``ConflictError`` 235 if the name is taken.
 
         ``is_synced``: the directory is fsynced already, as ``write_part`` leaves it. ``written``: ``WrittenPart.meta``
-        of the part, if this is who wrote it; it is not read again then.
+        of the part, if the caller wrote it; it is not read again then.
         """
         return self.add_preactive_all({name: tmp_dir}, is_synced=is_synced, written=written)[0]
 
     def add_preactive_all(
         self, directories: Mapping[PartName, Path], *, is_synced: bool = False, written: bytes = b""
     ) -> list[Part]:
-        """As :meth:`add_preactive`, for all or for none, with one fsync of the parent directory."""
+        """Adds all parts or none as :meth:`add_preactive`, with one fsync of the parent directory."""
         should_sync = self.description.settings.fsync_part_directory
         if should_sync and not is_synced:
             for directory in directories.values():
@@ -100,11 +100,11 @@ class ArrivingParts(PartsInMemory):
             moved: list[Part] = []
             try:
                 for part in opened:
-                    part.move(self.path / str(part.name))
+                    part.rename_directory(self.path / str(part.name))
                     moved.append(part)
                 if should_sync:
                     self._sync()
-            except BaseException:  # a restart would take them for parts of the table
+            except BaseException:  # a restart would load them as parts of the table
                 self._take_back_all(moved, directories)
                 raise
             with self.lock:
@@ -117,24 +117,28 @@ class ArrivingParts(PartsInMemory):
                 self._reserved.difference_update(directories)
 
     def _take_back_all(self, moved: Iterable[Part], directories: Mapping[PartName, Path]) -> None:
-        """Gives parts their temporary directories again. One that the disk does not let go stays in the set as an
-        outdated part, so that its name becomes free when it is deleted."""
+        """Renames parts back to their temporary directories.
+
+        A part that the disk does not let rename stays as an outdated part, so that its name is free when it is deleted.
+        """
         for part in moved:
             try:
-                part.move(directories[part.name])
+                part.rename_directory(directories[part.name])
             except OSError as error:
                 logger.warning("part %s of %s could not be renamed back: %s", part.name, self.path, error)
                 with self.lock:
                     self._admit(StoredPart(part, PartState.OUTDATED))
 
     def take_back(self, part: Part) -> Path:
-        """Makes a pre-active part that was certainly not committed temporary again; returns its directory. When the
-        disk fails (``OSError``), the part is outdated."""
+        """Makes a pre-active part that was certainly not committed temporary again. Returns its directory.
+
+        When the disk fails (``OSError``), the part becomes outdated.
+        """
         with self.lock:
             entry = self._entry(part.name, PartState.PRE_ACTIVE)
             directory = self.path / f"tmp_insert_{self._new_uuid().hex}"
             try:
-                part.move(directory)
+                part.rename_directory(directory)
             except OSError:
                 self._outdate(entry)
                 raise
@@ -143,13 +147,13 @@ class ArrivingParts(PartsInMemory):
             return directory
 
     def commit(self, part: Part) -> list[Part]:
-        """Makes a pre-active part active; returns the active parts it covered, which are outdated now.
+        """Makes a pre-active part active. Returns the active parts it covered, which are outdated now.
 
-        When an active part covers it already (a merge or fetch overtook it), it becomes outdated at once.
+        When an active part covers it already (a merge or fetch was faster), it becomes outdated at once.
         """
         with self.lock:
             entry = self._entry(part.name, PartState.PRE_ACTIVE)
-            rivals = [self._entries[name] for name in self._active.overlapping(part.name)]
+            rivals = [self._entries[name] for name in self._active.find_overlapping(part.name)]
             if any(other.part.name.covers(part.name) for other in rivals):
                 self._outdate(entry)
                 return []
@@ -164,8 +168,10 @@ class ArrivingParts(PartsInMemory):
             return [other.part for other in rivals]
 
     def rollback(self, part: Part) -> None:
-        """Deletes a pre-active part that was certainly not committed. When the disk fails, the part is outdated and
-        deleted later."""
+        """Deletes a pre-active part that was certainly not committed.
+
+        When the disk fails, the part becomes outdated and is deleted later.
+        """
         with self.lock:
             entry = self._entry(part.name, PartState.PRE_ACTIVE)
             try:
@@ -177,10 +183,12 @@ class ArrivingParts(PartsInMemory):
         shutil.rmtree(doomed, ignore_errors=True)
 
     def settle(self) -> None:
-        """Before anything else changes: what is left to do of an exchange whose last steps failed. Raises ``OSError``
-        while they fail still; a restart does better then."""
+        """Finishes an exchange whose last steps failed, before anything else changes.
+
+        Raises ``OSError`` while they still fail; a restart may do better then.
+        """
         with self.lock:
-            self._on_disk.settle()
+            self._on_disk.finish_or_undo()
 
     # Helpers; the lock is held
 
@@ -189,8 +197,10 @@ class ArrivingParts(PartsInMemory):
             raise ConflictError("DUPLICATE_DATA_PART", f"Part {name} already exists in {self.path.name}")
 
     def _unlink(self, name: PartName) -> Path:
-        """Takes the part out of the set under a name that a restart drops; the caller removes the directory. After an
-        ``OSError`` the part is in the set as before."""
+        """Removes the part from the set and renames its directory, so that a restart deletes it.
+
+        The caller removes the directory. After an ``OSError`` the part is in the set as before.
+        """
         entry = self._entries[name]
         doomed = self.path / f"{_DELETING}{name}_{self._new_uuid().hex[:8]}"
         os.rename(entry.part.path, doomed)

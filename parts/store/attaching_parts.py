@@ -1,7 +1,7 @@
-"""``detached/attaching-<transaction>_<name>``: parts on their way back into the table.
+"""``detached/attaching-<transaction>_<name>``: detached parts that are being attached.
 
-A detached directory has this name from before anything of it is staged until its transaction is decided: then it goes,
-or has its name again. So after whatever crash its rows are in the table or in ``detached/``, and never in both.
+A detached directory has this name from before any of it is staged until its transaction is decided. Then it is deleted,
+or gets its name back. So after any crash its rows are either in the table or in ``detached/``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,20 @@ _PREFIX = "attaching-"
 
 
 class AttachingParts:
-    """Those of the table in ``table_path``. A transaction belongs to one thread at a time."""
+    """The parts being attached to the table in ``table_path``.
+
+    A transaction belongs to one thread at a time.
+    """
 
     def __init__(self, table_path: Path, should_sync: bool) -> None:
         self._path = table_path / DETACHED
         self._should_sync = should_sync
 
     def begin(self, names: Sequence[str], transaction: str) -> list[Path]:
-        """Their places from now on. Raises 233 (BAD_DATA_PART_NAME) for what is not in ``detached/``."""
+        """Renames detached parts for a transaction and returns their paths.
+
+        Raises 233 (BAD_DATA_PART_NAME) for one that is not in ``detached/``.
+        """
         places = []
         for name in names:
             places.append(self._path / f"{_PREFIX}{transaction}_{name}")
@@ -38,12 +44,12 @@ class AttachingParts:
         return places
 
     def transactions(self) -> list[str]:
-        """Those that are not ended, sorted."""
+        """Lists the transactions that have not ended, sorted."""
         found = (place.name.removeprefix(_PREFIX).partition("_")[0] for place in self._path.glob(f"{_PREFIX}*_*"))
         return sorted(set(found))
 
     def end(self, transaction: str, *, is_attached: bool) -> None:
-        """Repeatable."""
+        """Deletes the transaction's directories if attached, otherwise renames them back. Repeatable."""
         prefix = f"{_PREFIX}{transaction}_"
         for place in self._path.glob(f"{prefix}*"):
             if is_attached:
@@ -58,5 +64,5 @@ class AttachingParts:
 
 
 def is_attaching(name: str) -> bool:
-    """Whether a directory in ``detached/`` belongs to somebody who attaches it."""
+    """Tells whether a directory in ``detached/`` is being attached."""
     return name.startswith(_PREFIX)

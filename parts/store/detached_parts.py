@@ -1,4 +1,4 @@
-"""``detached/``: directories taken out of a table, for whoever looks into it. Only a user's command deletes here."""
+"""``detached/``: directories taken out of a table. Only a user's command deletes them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from parts.read.part_reader import Part, open_part
 DETACHED = "detached"
 _TRY = re.compile(r"_try\d+\Z")
 _PARTITION = re.compile(r"all|-?\d+(--?\d+)*|[0-9a-f]{32}")
-"""The ids that ``parts.blocks.partition_ids`` makes."""
+"""Matches the ids that ``parts.blocks.partition_ids`` makes."""
 
 
 def get_max_block(directory: str) -> int:
-    """The largest block number that the part in ``[<reason>_]<name>[_try<n>]`` can have; 0 if that is no part."""
+    """Returns the largest block number of the part in ``[<reason>_]<name>[_try<n>]``; 0 if it is none."""
     name = parse_detached_name(directory)[1]
     return name.max_block if name is not None else 0
 
 
 def parse_detached_name(directory: str) -> tuple[str, PartName | None]:
-    """Reason and part of ``[<reason>_]<name>[_try<n>]``; ``None`` if that is no part."""
+    """Returns reason and part of ``[<reason>_]<name>[_try<n>]``; ``None`` for the part if it is none."""
     fields = _TRY.sub("", directory).split("_")
     for count in (5, 4):
         name = PartName.try_parse("_".join(fields[-count:]))
-        if name is not None and _PARTITION.fullmatch(name.partition_id):  # and no reason with a number behind it
+        if name is not None and _PARTITION.fullmatch(name.partition_id):  # not a reason that ends with a number
             return "_".join(fields[:-count]), name
     return "", None
 
 
 def list_detached_by_users(directories: Iterable[str]) -> list[PartName]:
-    """Those that are the names of parts: somebody wished that they are there, and nobody found anything wrong."""
+    """Lists the parts that a user detached, sorted: their directories have the plain part name."""
     found = ((directory, *parse_detached_name(directory)) for directory in directories)
     return sorted(name for directory, _, name in found if name is not None and directory == str(name))
 
@@ -53,15 +53,17 @@ class DetachedParts:
                 make_directories(self._path)
             self._path.mkdir(parents=True, exist_ok=True)
 
-    def take(self, taken: Part | Path, reason: str = "", name: str = "") -> str:
-        """Moves a part, or any directory of the table, to ``[<reason>_]<name>``; a taken name gets ``_try1``, ``_try2``
-        … Returns the directory's new name. Call :meth:`sync` before it counts."""
+    def move_in(self, taken: Part | Path, reason: str = "", name: str = "") -> str:
+        """Moves a part, or any directory of the table, to ``[<reason>_]<name>``. Returns the new name.
+
+        If the name is taken, ``_try1``, ``_try2`` … is appended. Call :meth:`sync` to make it durable.
+        """
         old = taken if isinstance(taken, Path) else taken.path
         name = self._free_name(name or old.name, reason)
         if isinstance(taken, Path):
             os.rename(taken, self._path / name)
         else:
-            taken.move(self._path / name)
+            taken.rename_directory(self._path / name)
         return name
 
     def sync(self) -> None:
@@ -70,20 +72,20 @@ class DetachedParts:
             sync_directory(self._path)
             sync_directory(self._table_path)
 
-    def holds(self, part: Part) -> bool:
-        """Whether the content of the part is here, under its name."""
+    def has_copy_of(self, part: Part) -> bool:
+        """Tells whether the part's content is detached under its name."""
         try:
             return open_part(self._path / str(part.name), name=part.name).content_hash == part.content_hash
         except PandoError:  # broken, or of a later version
             return False
 
     def delete(self, name: str) -> None:
-        """Durable when this returns; fine when it is gone."""
+        """Deletes a directory if it exists, durably."""
         shutil.rmtree(self._path / name, ignore_errors=True)
         self.sync()
 
     def names(self) -> list[str]:
-        """Sorted."""
+        """Lists the directories, sorted."""
         return sorted(entry.name for entry in self._path.iterdir() if entry.is_dir())
 
     def _free_name(self, name: str, reason: str) -> str:

@@ -1,10 +1,11 @@
-"""Marks of dropped parts, so that a restart does not take their directories for active parts again.
+"""Marks of dropped parts, so that a restart does not load their directories as active parts again.
 
-Dropping a part makes an empty file ``dropped_<part name>`` beside its directory, durable before the drop counts. It
-speaks for the named part and everything the part covers: the sources of a merged part may still wait for their
-deletion. It goes away when none of those is left.
+A drop creates an empty file ``dropped_<part name>`` beside the part's directory, durably before the drop counts. It
+applies to the named part and to everything the part covers: the sources of a merged part may still wait for their
+deletion. The mark is removed when none of those is left.
 
-Invariant: no mark covers a part that was added after it (see :meth:`DropMarkers.admit`). Used under the store's lock.
+Invariant: no mark covers a part that was added after it (see :meth:`DropMarkers.make_way_for`). Used under the store's
+lock.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _PREFIX = "dropped_"
 
 
 def is_drop_mark(file: Path) -> bool:
-    """Whether it is a mark. ``dropped_1_1_2_1`` reads as the name of a mutated part, too: that is a directory."""
+    """Tells whether the file is a mark. A directory is not: mutated parts may have such names."""
     return file.name.startswith(_PREFIX) and not file.is_dir()
 
 
@@ -34,15 +35,16 @@ class DropMarkers:
         self._marks = CoveringNames()
 
     def load(self) -> None:
+        """Reads the marks from disk."""
         names = (PartName.try_parse(file.name.removeprefix(_PREFIX)) for file in self._path.glob(f"{_PREFIX}*"))
         self._marks = CoveringNames(name for name in names if name is not None)
 
     def is_dropped(self, name: PartName) -> bool:
-        """True for a dropped part and for what it covers."""
-        return any(self._marks.covering(name))
+        """Tells whether the part, or one that covers it, was dropped."""
+        return any(self._marks.find_covering(name))
 
     def add(self, names: Iterable[PartName]) -> None:
-        """Durable when this returns; an error leaves none of them to a restart."""
+        """Adds marks durably. After an error a restart finds none of them."""
         new = set(names) - self._marks.names
         try:
             for name in new:
@@ -55,25 +57,24 @@ class DropMarkers:
         self._marks.add(new)
 
     def remove(self, names: Iterable[PartName]) -> None:
-        """Takes back the marks of parts that stay, also those that are only on disk. Not durable."""
+        """Removes the marks of parts that stay, also marks that are only on disk. Not durable."""
         self._remove(set(names))
 
     def make_way_for(self, name: PartName, present: Iterable[PartName]) -> None:
-        """Lets a part of this name in: marks that cover it give way to marks of just the parts that are ``present``."""
-        obstacles = set(self._marks.covering(name))
+        """Replaces marks that cover a new part by marks of just the parts that are ``present``."""
+        obstacles = set(self._marks.find_covering(name))
         if obstacles:
             self.add(other for other in present if other != name and any(mark.covers(other) for mark in obstacles))
             self._remove(obstacles - set(present))
 
-    def prune(self, present: Iterable[PartName], gone: Iterable[PartName] | None = None) -> None:
-        """Removes the marks that speak for nothing any more: of those that spoke for the parts that are ``gone``, or of
-        all."""
+    def remove_unneeded(self, present: Iterable[PartName], gone: Iterable[PartName] | None = None) -> None:
+        """Removes the marks that apply to no present part, or only those that applied to ``gone`` parts."""
         useless = set(self._marks.names)
         if gone is not None:
-            useless = {mark for name in gone for mark in self._marks.covering(name)}
+            useless = {mark for name in gone for mark in self._marks.find_covering(name)}
         if useless:
             for name in present:
-                useless.difference_update(self._marks.covering(name))
+                useless.difference_update(self._marks.find_covering(name))
             self._remove(useless)
 
     def _remove(self, names: set[PartName]) -> None:
@@ -86,12 +87,12 @@ class DropMarkers:
 
 
 class CoveringNames:
-    """A set of names of parts that finds those that cover another name without trying all of them."""
+    """A set of part names that quickly finds those that cover another name."""
 
     def __init__(self, names: Iterable[PartName] = ()) -> None:
         self.names: set[PartName] = set(names)
         self._sorted: dict[str, tuple[list[PartName], list[int]]] | None = None
-        """By partition: the names in the order of their first blocks; the last block of each and all before it."""
+        """By partition: the names ordered by first block; for each, the largest last block of it and all before it."""
 
     def add(self, names: Iterable[PartName]) -> None:
         before = len(self.names)
@@ -105,8 +106,11 @@ class CoveringNames:
         if len(self.names) != before:
             self._sorted = None
 
-    def covering(self, name: PartName) -> Iterator[PartName]:
-        """Looks back from the last that begins early enough, until none before it ends late enough."""
+    def find_covering(self, name: PartName) -> Iterator[PartName]:
+        """Yields the names that cover ``name``.
+
+        It goes back from the last name that begins early enough, until none before it ends late enough.
+        """
         if self._sorted is None:
             self._sorted = _by_blocks(self.names)
         names, ends = self._sorted.get(name.partition_id, ([], []))

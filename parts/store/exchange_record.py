@@ -1,8 +1,8 @@
-"""The record that makes an exchange of parts one step on disk: ``exchange_<id>.json`` in the table's directory.
+"""``exchange_<id>.json``: the record that makes an exchange of parts atomic on disk.
 
-An exchange gives some directories their names as parts and marks other parts as dropped. The record names them all,
-and is durable before the first is touched; it goes when all are done. A start that finds one carries it out, so that
-readers see the parts before or the parts after, and never some of each.
+An exchange gives some directories their names as parts and marks other parts as dropped. The record names them all. It
+is durable before the first is touched, and removed when all are done. A start that finds one carries it out, so that
+readers see either the old parts or the new ones.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ _DRAFT = "tmp_exchange_"
 
 @dataclass(frozen=True)
 class ExchangeRecord:
-    """``arrivals``: (directory below the table's, name of the part). ``notes``: small files below the table's
-    directory that are written with the exchange, and their texts (``None``: the file goes)."""
+    """One exchange.
+
+    ``arrivals``: (directory below the table's, name of the part). ``departures``: the dropped parts. ``notes``: small
+    files below the table's directory that are written with the exchange, and their texts (``None``: the file is
+    deleted).
+    """
 
     arrivals: tuple[tuple[str, PartName], ...]
     departures: tuple[PartName, ...]
@@ -30,10 +34,11 @@ class ExchangeRecord:
 
     @staticmethod
     def path(table_path: Path, identity: str) -> Path:
+        """Returns the path of a record."""
         return table_path / f"{_PREFIX}{identity}.json"
 
     def write(self, path: Path) -> None:
-        """Durable when this returns: the exchange is decided. After an error it may be there all the same."""
+        """Writes the record durably: then the exchange is decided. After an error it may exist all the same."""
         document = {
             "version": 1,
             "arrivals": [[directory, str(name)] for directory, name in self.arrivals],
@@ -44,6 +49,7 @@ class ExchangeRecord:
 
     @classmethod
     def read(cls, path: Path) -> ExchangeRecord:
+        """Parses a record."""
         document = json.loads(path.read_bytes())
         return cls(
             tuple((directory, PartName.parse(name)) for directory, name in document["arrivals"]),
@@ -52,14 +58,16 @@ class ExchangeRecord:
         )
 
     def read_extra_files(self, table_path: Path) -> tuple[tuple[str, str | None], ...]:
-        """What stands where the notes go, ``None`` for nothing."""
+        """Returns the current texts of the notes' files, ``None`` for a missing file."""
         paths = [(name, table_path / name) for name, _ in self.notes]
         return tuple((name, path.read_text("utf-8") if path.exists() else None) for name, path in paths)
 
     def with_extra_files(self, notes: tuple[tuple[str, str | None], ...]) -> ExchangeRecord:
+        """Returns the record with other notes."""
         return replace(self, notes=notes)
 
     def write_extra_files(self, table_path: Path) -> None:
+        """Writes or deletes the notes' files."""
         for name, text in self.notes:
             path = table_path / name
             if text is not None:
@@ -70,7 +78,7 @@ class ExchangeRecord:
                 sync_directory(path.parent)
 
     def move_added_parts(self, table_path: Path) -> None:
-        """Those that have not moved yet."""
+        """Renames the directories that have not been renamed yet."""
         for directory, name in self.arrivals:
             source, target = table_path / directory, table_path / str(name)
             if source.exists() and not target.exists():
@@ -78,18 +86,19 @@ class ExchangeRecord:
 
 
 def list_pending_records(table_path: Path) -> list[Path]:
-    """Records of exchanges that were decided and perhaps not carried out."""
+    """Lists the records of exchanges that were decided and perhaps not carried out."""
     return sorted(table_path.glob(f"{_PREFIX}*.json"))
 
 
 def remove_record(path: Path, *, should_sync: bool) -> None:
+    """Deletes the record of an exchange."""
     path.unlink(missing_ok=True)
     if should_sync:
         sync_directory(path.parent)
 
 
 def replace_file_durably(path: Path, text: str, draft: Path) -> None:
-    """The whole text or, after a crash, what was there before."""
+    """Writes the file atomically: after a crash it has the old or the whole new text."""
     with open(draft, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
@@ -99,5 +108,6 @@ def replace_file_durably(path: Path, text: str, draft: Path) -> None:
 
 
 def remove_drafts(table_path: Path) -> None:
+    """Deletes unfinished records."""
     for draft in table_path.glob(f"{_DRAFT}*"):
         draft.unlink(missing_ok=True)

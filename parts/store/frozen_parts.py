@@ -1,7 +1,7 @@
-"""``shadow/<name>/<table>/<part>``: links to the files of parts as they were, for whoever makes backups.
+"""``shadow/<name>/<table>/<part>``: hard links to the files of frozen parts, for backups.
 
-A part is whole under its name, or not there: it is linked under a name that no part has, and renamed. Source: the
-documentation of ClickHouse, "ALTER TABLE … FREEZE PARTITION".
+A part is whole under its name, or does not exist: it is linked under another name, and renamed. Source: ClickHouse
+documentation, "ALTER TABLE … FREEZE PARTITION".
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from parts.store.exchange_record import replace_file_durably
 SHADOW = "shadow"
 _COUNTER = "increment.txt"
 _lock = threading.Lock()
-"""One backup after the other."""
+"""Serialises backups."""
 
 
 def freeze_parts(shadow: Path, name: str | None, table: str, parts: Sequence[Part], check: Callable[[], None]) -> None:
-    """``name`` is that of a directory (``None``: the next number), ``table`` that of the table's below it. Ends with
-    ``check``. Raises 84 (DIRECTORY_ALREADY_EXISTS); after an error nothing is left of it."""
+    """Links the parts into ``shadow/<name>/<table>``, all or none. ``check`` may stop it.
+
+    ``name`` ``None`` takes the next number. Raises 84 (DIRECTORY_ALREADY_EXISTS).
+    """
     with _lock:
         make_directories(shadow)
         home = shadow / (name if name is not None else _next_number(shadow)) / table
@@ -48,7 +50,7 @@ def freeze_parts(shadow: Path, name: str | None, table: str, parts: Sequence[Par
 
 
 def unfreeze_parts(shadow: Path, name: str, table: str, is_meant: Callable[[PartName], bool]) -> None:
-    """Fine for what is not there."""
+    """Removes the chosen parts of a table from a backup, if they exist."""
     with _lock:
         home = shadow / name / table
         for place in sorted(home.iterdir()) if home.exists() else ():
@@ -59,7 +61,7 @@ def unfreeze_parts(shadow: Path, name: str, table: str, is_meant: Callable[[Part
 
 
 def unfreeze_backup(shadow: Path, name: str) -> None:
-    """The parts of all tables. Fine for what is not there."""
+    """Removes a backup with the parts of all tables, if it exists."""
     with _lock:
         if (shadow / name).exists():
             shutil.rmtree(shadow / name)

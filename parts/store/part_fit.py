@@ -1,7 +1,7 @@
-"""Whether a part can be one of its table: somebody may have copied a directory of another table.
+"""Check whether a part belongs to its table: somebody may have copied a directory of another table.
 
-A table without replicas has nobody else to ask which parts are its own. A part that certainly is of another table is
-told by its columns and its partition; one of a table with the same columns and the same partitioning cannot be told.
+A table without replicas cannot ask others which parts are its own. A part of another table is recognised by its columns
+and its partition. One of a table with the same columns and partitioning cannot be recognised.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from parts.table.schema_history import SchemaHistory
 from parts.table.table_description import TableDescription
 
 _INTERNAL = "_"
-"""Begins the names of columns that a part has beside its table's."""
+"""Prefix of columns that a part has besides its table's."""
 
 
 def misfit(part: Part, description: TableDescription) -> str:
-    """What shows that the part was not written by the table; ``""`` when nothing does."""
+    """Returns why the part cannot be written by the table; ``""`` if nothing shows it."""
     history = description.schema.history
     if part.metadata_version > history.version:
         return f"it was written under version {part.metadata_version} of a definition that has {history.version} here"
@@ -41,7 +41,7 @@ def _other_columns(part: Part, description: TableDescription) -> str:
 
 
 def _keeps_type(history: SchemaHistory, column: str, version: int) -> bool:
-    """Whether the type has not changed since the version."""
+    """Tells whether the type has not changed since the version."""
     return all(changed <= version for changed, _, _ in history.retyped.get(column, ()))
 
 

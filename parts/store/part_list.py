@@ -1,4 +1,4 @@
-"""The active parts of one moment, and what is computed of all of them once, for every query that reads them."""
+"""The active parts of one moment, with values computed once for all queries that read them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Made = TypeVar("Made")
 
 
 class PartList(tuple[Part, ...]):
-    """Parts sorted by name. Any thread may ask."""
+    """Parts sorted by name, with cached values. Thread-safe."""
 
     def once(self, what: str, make: Callable[[], Made]) -> Made:
-        """What ``make`` gives, as long as the list lives. Threads that ask at once may make it twice."""
+        """Returns the value of ``make``, cached under ``what``. Concurrent first calls may compute it twice."""
         if what not in self.__dict__:
             self.__dict__[what] = make()
         found: Made = self.__dict__[what]

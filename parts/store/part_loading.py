@@ -1,4 +1,4 @@
-"""Finding a table's parts on disk, and deciding what each is."""
+"""Find a table's parts on disk, and decide the state of each."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TEMPORARY_PREFIXES = ("tmp_", "delete_tmp_")
 def open_parts(
     path: Path, schema: TableSchema, report: LoadReport, *, is_taken: Callable[[str], bool]
 ) -> Iterator[Part | tuple[Path, CorruptionError]]:
-    """The parts in a table's directory, and the directories that are broken ones.
+    """Yields the parts in a table's directory, and the directories of broken ones.
 
-    Temporary directories are removed. ``is_taken`` names those that are in use already. What has a part's name and is
-    no directory is a broken part.
+    Temporary directories are removed. ``is_taken`` tells which are in use already. A file with a part's name counts as
+    a broken part.
     """
     for directory in sorted(path.iterdir()):
         if directory.name in (DETACHED, STAGED) or is_taken(directory.name) or is_drop_mark(directory):
@@ -43,13 +43,13 @@ def open_parts(
 
 
 def assign_states(found: Iterable[Part], active: ActivePartNames) -> Iterator[tuple[Part, PartState | None]]:
-    """What each part becomes; ``None`` for one that intersects others, which no correct run leaves.
+    """Yields each part with its state; ``None`` for one that intersects others, which no correct run does.
 
-    Larger ranges and higher levels come first, so that a cover is met before what it covers. The caller adds what
-    becomes active to ``active`` before it asks for the next.
+    Larger ranges and higher levels come first, so that a cover precedes what it covers. The caller adds each active
+    part to ``active`` before it asks for the next.
     """
     for part in sorted(found, key=get_covering_order):
-        rivals = active.overlapping(part.name)
+        rivals = active.find_overlapping(part.name)
         if not rivals:
             yield part, PartState.ACTIVE
         else:
@@ -57,6 +57,6 @@ def assign_states(found: Iterable[Part], active: ActivePartNames) -> Iterator[tu
 
 
 def get_covering_order(part: Part) -> tuple[int, int, int]:
-    """Orders covers before what they cover."""
+    """Returns a sort key that orders covers before what they cover."""
     name = part.name
     return (name.min_block - name.max_block, -name.level, -name.mutation)

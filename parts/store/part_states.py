@@ -1,4 +1,4 @@
-"""What the part store says about its parts: their states, what loading found, and snapshots that keep files."""
+"""States of parts in a store, the report of loading, and snapshots that keep files on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parts.store.part_list import PartList
 
 
 class PartState(enum.Enum):
-    """Names as in ``system.parts._state``."""
+    """The state of a part. Values are as in ``system.parts._state``."""
 
     PRE_ACTIVE = "PreActive"
     ACTIVE = "Active"
@@ -25,28 +25,28 @@ class PartState(enum.Enum):
 
 @dataclass
 class StoredPart:
-    """A part with its state; ``remove_time`` is when it became outdated, to be shown."""
+    """A part with its state. ``remove_time``: when it became outdated, for display."""
 
     part: Part
     state: PartState
     references: int = 0
     remove_time: float | None = None
     is_dropped: bool = False
-    """Outdated because its rows were dropped, not because another part has them."""
+    """Outdated because its rows were dropped, not because another part covers it."""
     hidden_at: int = 0
-    """The number of the change that took it out of the active parts, for readers elsewhere
+    """The number of the change that removed it from the active parts, for readers in other processes
     (``ActivePartsListener``)."""
     outdated_at: float = 0.0
-    """As ``remove_time``, by the monotonic clock: this one says how long ago it was."""
+    """Monotonic time at which it became outdated, to measure its age."""
     checked_at: float = 0.0
-    """When every byte of it was last compared with its checksums, in seconds since 1970; 0: not since the start."""
+    """Time of the last check of all its bytes, in seconds since 1970; 0: not since the start."""
     check_error: str = ""
-    """What was wrong with it then, or when a query read it."""
+    """The error found by the last check or by a query."""
 
 
 @dataclass
 class LoadReport:
-    """What :meth:`PartStore.load` found. ``broken`` holds (new directory name in detached/, error)."""
+    """The result of :meth:`PartStore.load`. ``broken`` holds (new directory name in detached/, error)."""
 
     parts: list[Part] = field(default_factory=list)
     outdated: list[Part] = field(default_factory=list)
@@ -57,18 +57,20 @@ class LoadReport:
 
 
 class ActivePartsListener(Protocol):
-    """Somebody who tells other processes which parts are active. Called with the store's lock held; must be quick."""
+    """Reports the active parts to other processes. Called with the store's lock held; must be quick."""
 
-    def parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
-        """Names that left (``False``) and joined (``True``) the active parts, at once for readers. Returns the number
-        of this change; later ones have higher numbers."""
+    def on_active_parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
+        """Reports removed (``False``) and added (``True``) active parts as one change. Returns its number.
 
-    def oldest_read(self) -> int:
-        """No reader elsewhere looks at the parts as they were before the change of this number."""
+        Later changes have higher numbers.
+        """
+
+    def get_oldest_read_change(self) -> int:
+        """Returns the number of the last change that all readers in other processes have seen."""
 
 
 class Snapshot:
-    """Active parts of one moment, sorted by name, kept on disk until :meth:`release` (also a context manager)."""
+    """Active parts of one moment, sorted by name, kept on disk until :meth:`release`. A context manager."""
 
     def __init__(self, parts: Sequence[Part], release: Callable[[Sequence[Part]], None]) -> None:
         self.parts: tuple[Part, ...] = parts if isinstance(parts, PartList) else tuple(parts)
@@ -77,7 +79,7 @@ class Snapshot:
         self._lock = threading.Lock()
 
     def release(self) -> None:
-        """Releasing twice is fine."""
+        """Releases the parts. Releasing twice is fine."""
         with self._lock:
             if self._released:
                 return

@@ -1,6 +1,6 @@
-"""The parts of one table in memory: their states, who holds them, and how they are found.
+"""The parts of one table in memory: their states, holders, and lookups.
 
-:class:`parts.store.part_store.PartStore` adds what happens on disk. All methods may be called from any thread.
+:class:`parts.store.part_store.PartStore` adds the disk operations. All methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from parts.table.table_description import TableDescription
 
 
 class PartsInMemory:
-    """A set of parts of which the active ones are disjoint."""
+    """A set of parts, of which the active ones are disjoint."""
 
     def __init__(
         self, description: TableDescription, clock: Callable[[], float], monotonic: Callable[[], float]
@@ -28,22 +28,22 @@ class PartsInMemory:
         self._clock = clock
         self._monotonic = monotonic
         self.lock = _Lock(self._tell_follower)
-        """Held by a caller that must do several steps at once."""
+        """A caller holds it to do several steps as one."""
         self._entries: dict[PartName, StoredPart] = {}
         self._active = ActivePartNames()
         self._readers = PartReaders()
         self._last_blocks: dict[str, int] = {}
-        """Partition → the largest block number that was ever seen here."""
+        """Partition → the largest block number ever seen here."""
         self._follower: ActivePartsListener | None = None
 
-    def follow(self, make: Callable[[list[PartName]], ActivePartsListener]) -> None:
-        """``make`` gets the active parts of this moment; what it makes hears of every change from now on."""
+    def set_listener(self, make: Callable[[list[PartName]], ActivePartsListener]) -> None:
+        """Sets the listener that is told of every change from now on. ``make`` gets the current active parts."""
         with self.lock:
             self._follower = make(list(self._active))
             self._active.changes = []
 
     def alter(self, description: TableDescription) -> None:
-        """The table's definition changed. Snapshots that are held go on with the parts as they were."""
+        """Changes the table's definition. Held snapshots keep the parts as they were."""
         with self.lock:
             self.description = description
             self._readers.forget()
@@ -51,7 +51,7 @@ class PartsInMemory:
                 entry.part = entry.part.under(description.schema)
 
     def _refuse_newer(self, parts: Iterable[Part]) -> None:
-        """A part of a definition that the table does not have yet would be read wrongly."""
+        """Raises for a part of a later definition than the table's: it would be read wrongly."""
         for part in parts:
             if part.metadata_version > self.description.metadata_version:
                 raise UnavailableError(
@@ -61,7 +61,7 @@ class PartsInMemory:
                 )
 
     def snapshot(self) -> Snapshot:
-        """The active parts, held for reading."""
+        """Returns the active parts, held for reading."""
         with self.lock:
             found = self._readers.latest(self._active.version)
             if found is None:
@@ -72,10 +72,10 @@ class PartsInMemory:
 
     def _give_back(self, found: ReadList) -> None:
         with self.lock:
-            self._readers.give_back(found)
+            self._readers.release(found)
 
     def hold(self, names: Iterable[PartName]) -> Snapshot:
-        """The named parts in any state but deleting, held (merges and fetches of others read them).
+        """Returns the named parts in any state but deleting, held for merges and fetches by others.
 
         Raises ``UserError`` 232 (NO_SUCH_DATA_PART) when one is not here.
         """
@@ -86,7 +86,7 @@ class PartsInMemory:
             return Snapshot([entry.part for entry in held.values()], lambda _: self._unreference(held))
 
     def hold_active(self, names: Iterable[PartName]) -> Snapshot:
-        """Those of the named parts that are active, held."""
+        """Returns those of the named parts that are active, held."""
         with self.lock:
             found = {name: entry for name in names if (entry := self._entries.get(name)) is not None}
             held = {name: entry for name, entry in found.items() if entry.state is PartState.ACTIVE}
@@ -95,27 +95,27 @@ class PartsInMemory:
             return Snapshot([entry.part for entry in held.values()], lambda _: self._unreference(held))
 
     def active(self) -> list[Part]:
-        """The active parts sorted by name, not held."""
+        """Returns the active parts sorted by name, not held."""
         with self.lock:
             return [self._entries[name].part for name in self._active]
 
     def count_active(self) -> tuple[int, str, int]:
-        """How many parts are active, in which partition the most, and how many there."""
+        """Returns the number of active parts, the partition with the most, and their number there."""
         with self.lock:
             return (len(self._active), *self._active.largest_partition())
 
     def get(self, name: PartName) -> Part | None:
-        """The part of exactly this name in any state but deleting."""
+        """Returns the part of exactly this name in any state but deleting."""
         with self.lock:
             entry = self._entries.get(name)
             return entry.part if entry is not None else None
 
     def get_active(self, name: PartName) -> Part | None:
-        """The part of exactly this name if it is active."""
+        """Returns the part of exactly this name if it is active."""
         return self._get_in_state(name, PartState.ACTIVE)
 
     def get_preactive(self, name: PartName) -> Part | None:
-        """The part of exactly this name if it is on disk but not committed yet."""
+        """Returns the part of exactly this name if it is on disk but not committed yet."""
         return self._get_in_state(name, PartState.PRE_ACTIVE)
 
     def _get_in_state(self, name: PartName, state: PartState) -> Part | None:
@@ -124,35 +124,39 @@ class PartsInMemory:
             return entry.part if entry is not None and entry.state is state else None
 
     def preactive(self) -> list[Part]:
+        """Lists the pre-active parts."""
         with self.lock:
             return [entry.part for entry in self._entries.values() if entry.state is PartState.PRE_ACTIVE]
 
     def next_block_number(self, partition_id: str) -> int:
-        """One above every block number that the partition had on this disk; 0 for none. Parts detached before the start
-        do not count."""
+        """Returns one above every block number that the partition had on this disk; 0 for none.
+
+        Parts detached before the start do not count.
+        """
         with self.lock:
             return 1 + self._last_blocks.get(partition_id, -1)
 
-    def state(self, name: PartName) -> PartState | None:
+    def get_state(self, name: PartName) -> PartState | None:
+        """Returns the state of the part; ``None`` if it is not here."""
         with self.lock:
             entry = self._entries.get(name)
             return entry.state if entry is not None else None
 
     def covering_active(self, name: PartName) -> Part | None:
-        """The active part that covers ``name`` (or is it)."""
+        """Returns the active part that covers ``name``, or is it."""
         with self.lock:
-            cover = self._active.covering(name)
+            cover = self._active.find_covering(name)
             return self._entries[cover].part if cover is not None else None
 
     def list_parts(self) -> list[tuple[Part, PartState]]:
-        """Every part with its state, sorted by name."""
+        """Returns every part with its state, sorted by name."""
         return [(entry.part, entry.state) for entry in self.entries()]
 
     def entries(self) -> list[StoredPart]:
-        """Copies of all entries (state, references, time of removal), sorted by name."""
+        """Returns copies of all entries (state, references, time of removal), sorted by name."""
         with self.lock:
             entries = sorted(self._entries.values(), key=lambda entry: entry.part.name.sort_key())
-            readers = self._readers.counts()
+            readers = self._readers.count_all_readers()
             return [
                 StoredPart(
                     e.part,
@@ -167,21 +171,21 @@ class PartsInMemory:
             ]
 
     def note_check(self, name: PartName, error: str = "") -> None:
-        """Every byte of the part was read, or ``error`` was met. One that has gone meanwhile is fine."""
+        """Notes that every byte of the part was checked, with the ``error`` found. Ignores a removed part."""
         with self.lock:
             entry = self._entries.get(name)
             if entry is not None:
                 entry.checked_at, entry.check_error = self._clock(), error
 
     def mark_all_hidden(self, number: int) -> None:
-        """The table left the sight of readers elsewhere, all parts at once, with the change of this number."""
+        """Notes that readers in other processes do not see the table since the change of this number."""
         with self.lock:
             self._active.changes = None
             for entry in self._entries.values():
                 entry.hidden_at = number
 
     def apply_active_changes(self, changed: Iterable[PartName], arrived: Iterable[Part]) -> None:
-        """For a reader of somebody else's parts: of the names that changed exactly those that arrived are active."""
+        """Applies changes of another process's parts: of ``changed`` names only ``arrived`` ones are active."""
         with self.lock:
             for name in changed:
                 self._active.discard(name)
@@ -190,28 +194,29 @@ class PartsInMemory:
                 self._admit(StoredPart(part, PartState.ACTIVE))
 
     def has_outdated(self) -> bool:
+        """Tells whether any part is outdated."""
         with self.lock:
             return any(entry.state is PartState.OUTDATED for entry in self._entries.values())
 
     def is_read(self) -> bool:
-        """Whether anybody reads a part, here or in another process."""
+        """Tells whether any part is being read, here or in another process."""
         with self.lock:
-            return self._readers.are_there() or any(self._is_held(entry) for entry in self._entries.values())
+            return self._readers.has_readers() or any(self._is_held(entry) for entry in self._entries.values())
 
     # Helpers; the lock is held
 
     def _is_held(self, entry: StoredPart) -> bool:
-        """Whether somebody reads the part, here or in another process."""
-        return bool(entry.references or self._readers.of(entry.part.name)) or (
-            self._follower is not None and self._follower.oldest_read() < entry.hidden_at
+        """Tells whether the part is being read, here or in another process."""
+        return bool(entry.references or self._readers.count_readers(entry.part.name)) or (
+            self._follower is not None and self._follower.get_oldest_read_change() < entry.hidden_at
         )
 
     def _tell_follower(self) -> None:
-        """The lock is about to be given back: what changed under it is one change to readers elsewhere."""
+        """Reports the changes made under the lock as one change, before the lock is released."""
         if self._follower is None or not self._active.changes:
             return
         changes, self._active.changes = self._active.changes, []
-        number = self._follower.parts_changed(changes)
+        number = self._follower.on_active_parts_changed(changes)
         for name, is_active in changes:
             if not is_active and name in self._entries:
                 self._entries[name].hidden_at = number
@@ -240,10 +245,12 @@ class PartsInMemory:
         self._stamp(entry)
 
     def _covered_by(self, names: Iterable[PartName], is_leaving: Callable[[PartName], bool]) -> Iterator[PartName]:
-        """The active parts that disjoint ``names`` cover. Raises ``ConflictError`` 235 for one that shares blocks with
-        them otherwise."""
+        """Yields the active parts that disjoint ``names`` cover, except leaving ones.
+
+        Raises ``ConflictError`` 235 for one that shares blocks with them otherwise.
+        """
         for name in names:
-            for other in self._active.overlapping(name):
+            for other in self._active.find_overlapping(name):
                 if not is_leaving(other):
                     if not name.covers(other):
                         message = f"A part that comes shares blocks with the part {other}"
@@ -251,13 +258,13 @@ class PartsInMemory:
                     yield other
 
     def _note_dropped(self, is_dropped: Callable[[PartName], bool]) -> None:
-        """Of outdated parts that were not dropped before."""
+        """Updates ``is_dropped`` of outdated parts that were not dropped before."""
         for entry in self._entries.values():
             if entry.state is PartState.OUTDATED and not entry.is_dropped:
                 entry.is_dropped = is_dropped(entry.part.name)
 
     def _stamp(self, entry: StoredPart) -> None:
-        """It is outdated from now on."""
+        """Notes the time at which the part became outdated."""
         entry.remove_time, entry.outdated_at = self._clock(), self._monotonic()
 
     def _unreference(self, held: dict[PartName, StoredPart]) -> None:
@@ -268,7 +275,7 @@ class PartsInMemory:
 
 
 class _Lock:
-    """A reentrant lock that calls ``at_end`` before it is given back for good."""
+    """A reentrant lock that calls ``at_end`` before it is finally released."""
 
     def __init__(self, at_end: Callable[[], None]) -> None:
         self._lock = threading.RLock()

@@ -1,11 +1,11 @@
-"""``staged/``: parts of transactions that are not decided yet: whole, durable, and seen by nobody.
+"""``staged/``: whole, durable parts of undecided transactions, which no reader sees.
 
 ::
 
     <table>/staged/<transaction>/<place>/<files of a part>
 
-``transaction`` and ``place`` are plain names. Nothing here is loaded with the table; whoever decides the transaction
-makes the parts active (:meth:`parts.store.part_store.PartStore.exchange`) or removes them.
+``transaction`` and ``place`` are plain names. Nothing here is loaded with the table. Deciding the transaction makes the
+parts active (:meth:`parts.store.part_store.PartStore.exchange`) or removes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STAGED = "staged"
 
 
 class StagedParts:
-    """The staged parts of the table in ``table_path``. From any thread; one place belongs to one thread at a time."""
+    """The staged parts of the table in ``table_path``. Thread-safe, except that a place is one thread's."""
 
     def __init__(self, table_path: Path, should_sync: bool) -> None:
         self._table_path = table_path
@@ -29,10 +29,11 @@ class StagedParts:
         self._should_sync = should_sync
 
     def path(self, transaction: str, place: str) -> Path:
+        """Returns the directory of a staged part."""
         return self._path / transaction / place
 
-    def take(self, transaction: str, directories: Sequence[tuple[Path, str]]) -> None:
-        """Moves whole, fsynced parts to their places; what lay there goes. Durable when this returns."""
+    def move_in(self, transaction: str, directories: Sequence[tuple[Path, str]]) -> None:
+        """Moves whole, fsynced parts to their places, durably. Replaces what was there."""
         home = self._path / transaction
         is_new = not home.exists()
         home.mkdir(parents=True, exist_ok=True)
@@ -46,16 +47,17 @@ class StagedParts:
                 sync_directory(self._path)
                 sync_directory(self._table_path)
 
-    def transactions(self) -> list[str]:
-        """Those that have anything here, sorted."""
+    def list_transactions(self) -> list[str]:
+        """Lists the transactions that have staged parts, sorted."""
         return sorted(entry.name for entry in self._path.iterdir()) if self._path.exists() else []
 
-    def places(self, transaction: str) -> list[str]:
+    def list_places(self, transaction: str) -> list[str]:
+        """Lists the places of a transaction, sorted."""
         home = self._path / transaction
         return sorted(entry.name for entry in home.iterdir()) if home.exists() else []
 
     def remove(self, transaction: str, places: Sequence[str] | None = None) -> None:
-        """Some places, or everything of the transaction; fine when it is gone."""
+        """Removes some places, or everything of the transaction, if it exists."""
         home = self._path / transaction
         for place in () if places is None else places:
             shutil.rmtree(home / place, ignore_errors=True)

@@ -1,10 +1,10 @@
-"""The block number of every row: ``_block_number``, a column that no INSERT names and no ``*`` shows.
+"""``_block_number``: a hidden column with the number of the block that each row was inserted in.
 
-The rows of a part of one block have its number. A merge mixes blocks: with the table's setting
-``enable_block_number_column`` it stores the column, a UInt64 like any other of the part (and of its content hash). In a
-merged part without it the numbers are forgotten, and every row has the part's smallest, as in ClickHouse. What is
-forgotten stays so: where the setting came later, a merge with such a part stores none, and whoever needs the numbers is
-told that they are not known, and not told wrong ones.
+No INSERT names the column and no ``*`` shows it. The rows of a part of one block have its number. A merge mixes blocks:
+with the table's setting ``enable_block_number_column`` it stores the column, a UInt64 like any other of the part (and
+of its content hash). In a merged part without it the numbers are lost, and every row shows the part's smallest, as in
+ClickHouse. A merge of such a part stores no numbers, even if the setting was enabled since. Code that needs the numbers
+then learns that they are unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TYPE = parse_type("UInt64")
 
 @dataclass(frozen=True)
 class _SameNumber:
-    """Implements ``parts.table.table_description.ColumnDefault``."""
+    """The default of parts without the column: one number for all rows. Implements ``ColumnDefault``."""
 
     number: int
     columns: Sequence[str] = ()
@@ -35,19 +35,22 @@ class _SameNumber:
 
 
 def make_block_number_column(part: PartName | None = None) -> Column:
-    """As the parts store it; with what it is in ``part``, which does not."""
+    """Returns the column. With ``part``, which does not store it, its default is the part's number."""
     return Column(BLOCK_NUMBER, _TYPE, default=_SameNumber(part.min_block) if part is not None else None)
 
 
 def has_known_block_numbers(part: PartName, schema: TableSchema) -> bool:
-    """Whether the number of every row of a part with this schema is known."""
+    """Tells whether the number of every row of a part with this schema is known."""
     return part.min_block == part.max_block or BLOCK_NUMBER in schema
 
 
 def describe_merge_result(
     description: TableDescription, sources: Iterable[tuple[PartName, TableSchema]]
 ) -> TableDescription:
-    """What a merge writes: the table's stored columns, and the number if it is to be kept and known of all rows."""
+    """Returns the description of the merged part: the stored columns, and the block number if it is kept.
+
+    It is kept if the setting is enabled and the numbers of all source rows are known.
+    """
     if not description.settings.enable_block_number_column:
         return description
     if not all(has_known_block_numbers(*source) for source in sources):

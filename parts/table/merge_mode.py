@@ -1,13 +1,13 @@
-"""What a merge does with rows of equal keys: the protocol that every merge mode follows.
+"""The protocol of merge modes, which decide what a merge does with rows of equal keys.
 
-Merging parts and reading with FINAL cut their sources into slices of whole keys (``parts.merge.slice_plan``) and hand
-each to the table's mode. A mode never sees files, sources or threads; the modes stand in ``parts.merge.modes``.
+Merges and reads with FINAL cut their sources into slices of whole keys (``parts.merge.slice_plan``) and pass each to
+the table's mode. A mode never sees files, sources or threads. The modes are in ``parts.merge.modes``.
 
-- :meth:`MergeMode.reduce` gets a slice of many keys as one sorted block and returns the rows that stay, in order.
-- :meth:`MergeMode.reduce_one_key` gets a key with more rows than a slice may hold as a stream of blocks, so that no
-  number of equal keys needs more memory than a few blocks.
+- :meth:`MergeMode.reduce` gets a slice of many keys as one sorted block and returns the resulting rows, in order.
+- :meth:`MergeMode.reduce_one_key` gets a key with more rows than a slice may hold as a stream of blocks. So no number
+  of equal keys needs more memory than a few blocks.
 
-Both must give the same rows for the same input: where slices end depends on indexes, never on the mode.
+Both must give the same rows for the same input: the ends of slices depend on indexes, never on the mode.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from parts.blocks.sort_order import encode_keys
 
 @dataclass(frozen=True)
 class SortedRows:
-    """All rows of some keys, by key; rows of one key in the order in which they were inserted."""
+    """All rows of some keys, sorted by key; rows of one key in the order of insertion."""
 
     block: pa.Table
     evaluate_key: Callable[[pa.Table], Sequence[pa.ChunkedArray]] = field(compare=False, repr=False)
 
     @cached_property
     def key_starts(self) -> np.ndarray:
-        """True for the rows whose key is not that of the row before."""
+        """A mask of the rows whose key differs from that of the row before."""
         starts = np.zeros(self.block.num_rows, np.bool_)
         starts[:1] = True
         for words in encode_keys(self.evaluate_key(self.block), self.block.num_rows):
@@ -41,14 +41,16 @@ class SortedRows:
         return starts
 
     def group_starts(self, *, has_key: bool) -> np.ndarray:
-        """The numbers of the rows that begin a key; without a sorting key each row is one of its own."""
+        """Returns the numbers of the rows that begin a key. Without a sorting key every row is its own group."""
         return np.flatnonzero(self.key_starts) if has_key else np.arange(self.block.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The columns that the keys of a table read: modes leave them as they are. ``rollups``: those of the server's
-    configuration, by section (``modes.graphite``)."""
+    """The columns that the table's keys read. Modes do not change them.
+
+    ``rollups``: the rollup rules of the server's configuration, by section (``modes.graphite``).
+    """
 
     sorting: frozenset[str] = frozenset()
     partition: frozenset[str] = frozenset()
@@ -59,31 +61,31 @@ NO_KEY_COLUMNS = KeyColumns()
 
 
 class MergeMode(ABC):
-    """One way to reduce rows of equal keys. Modes are values: equal when they do the same."""
+    """A way to reduce rows of equal keys. Modes are values: equal when they do the same."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """As replicas agree on it in ZooKeeper, for example ``Ordinary``."""
+        """The name that replicas agree on in ZooKeeper, for example ``Ordinary``."""
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
-        """Columns that the engine's arguments name, each with what it is to it: ALTER may not take them away."""
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
+        """The columns named by the engine's arguments, each with its role. ALTER may not drop them."""
         return ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What it reads besides the sorting key; FINAL reads these too."""
-        return tuple(name for name, _ in self.roles)
+        """The columns it reads besides the sorting key. FINAL reads these too."""
+        return tuple(name for name, _ in self.role_columns)
 
     @property
     def last_key_column(self) -> str:
-        """What the sorting key ends with besides what ORDER BY says, or ``""``."""
+        """A column that the engine appends to the sorting key of ORDER BY, or ``""``."""
         return ""
 
     @property
-    def is_done_when_merged(self) -> bool:
-        """Whether FINAL may give the rows of a part that was merged as they are, if no other part has their keys."""
+    def is_final_when_merged(self) -> bool:
+        """Whether FINAL may return a merged part's rows unchanged if no other part has their keys."""
         return True
 
     @property
@@ -93,35 +95,38 @@ class MergeMode(ABC):
 
     @property
     def needs_time(self) -> bool:
-        """Whether what stays depends on the time of the merge."""
+        """Whether the result depends on the time of the merge."""
         return False
 
-    def at(self, time: int) -> MergeMode:
-        """The mode of a merge at this time, seconds since 1970. 0: the merge has none."""
+    def with_time(self, time: int) -> MergeMode:
+        """Returns the mode of a merge at this time, seconds since 1970; 0 for a merge without a time."""
         return self
 
     @property
-    def of_slices(self) -> MergeMode:
-        """What is done to each slice, before :meth:`across`."""
+    def slice_mode(self) -> MergeMode:
+        """The mode applied to each slice, before :meth:`reduce_across_slices`."""
         return self
 
-    def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """What stays of all reduced slices, in order: for a mode in which rows of several keys become one."""
+    def reduce_across_slices(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Reduces the rows of all reduced slices, in order. For modes that combine rows of several keys."""
         return blocks
 
-    def for_reading(self) -> MergeMode:
-        """What FINAL does, where that differs from what a merge does."""
+    def for_final(self) -> MergeMode:
+        """Returns the mode of FINAL, if it differs from that of a merge."""
         return self
 
     @abstractmethod
     def reduce(self, rows: SortedRows) -> pa.Table:
-        """The rows that stay. Depends on the rows alone, or replicas would differ. Called from several threads."""
+        """Returns the resulting rows of a slice. Called from several threads.
+
+        It must depend only on the rows, or replicas would differ.
+        """
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """As :meth:`reduce` for one key whose rows come in blocks, in the order in which they were inserted.
+        """Reduces one key whose rows come in blocks, in the order of insertion, as :meth:`reduce` does.
 
-        This one reduces the rows kept so far together with the next block: right for a mode that may take its own
-        result for its input and keeps few rows of a key. Others override it.
+        The default reduces the rows kept so far together with the next block. That is right for a mode that may reduce
+        its own result again and keeps few rows of a key. Others override it.
         """
         kept: pa.Table | None = None
         for block in blocks:
@@ -133,7 +138,7 @@ class MergeMode(ABC):
 
 @dataclass(frozen=True)
 class Ordinary(MergeMode):
-    """MergeTree's, and that of a table without another: every row stays, equal keys in the order of insertion.
+    """MergeTree's mode: every row stays, equal keys in the order of insertion.
 
     Source: ClickHouse documentation, "MergeTree".
     """

@@ -1,6 +1,7 @@
-"""The columns of a Nested structure: arrays ``n.a``, ``n.b``, … that have one length in every row.
+"""Columns of a Nested structure: arrays ``n.a``, ``n.b``, … of equal length in every row.
 
-A structure is nothing of its own: arrays with dots in their names belong together by what stands before the first dot.
+There is no object for a structure. Array columns belong together if their names have the same text before the first
+dot.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from parts.types import ArrayType, DataType
 
 
 def get_structure_name(name: str, type_: DataType) -> str:
-    """``""`` for a column that stands alone."""
+    """Returns the structure's name; ``""`` for a column outside any structure."""
     before, dot, _ = name.partition(".")
     return before if dot and isinstance(type_, ArrayType) else ""
 
 
 def find_sibling(name: str, type_: DataType, names: Collection[str]) -> str | None:
-    """One of the names of columns that belong to the same structure."""
+    """Returns the name of another column of the same structure; ``None`` if there is none."""
     structure = get_structure_name(name, type_)
     if not structure:
         return None
@@ -29,7 +30,7 @@ def find_sibling(name: str, type_: DataType, names: Collection[str]) -> str | No
 
 
 def make_default_arrays(type_: ArrayType, like: pa.Array) -> pa.Array:
-    """Arrays of the default of the elements' type, each as long as that of ``like``."""
+    """Returns arrays of the elements' default, each as long as that of ``like``."""
     lengths = pc.fill_null(pc.list_value_length(like), 0)
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths.cast(pa.int64()))])
     elements = pa.array([type_.inner.default], type_.inner.arrow).take(pa.repeat(0, offsets[-1].as_py()))

@@ -1,10 +1,10 @@
-"""Which rows of a part are left: ``_row_exists``, a UInt8 column of parts of which a lightweight DELETE took rows.
+"""``_row_exists``: a UInt8 column that marks the rows deleted by a lightweight DELETE.
 
-1 for a row that is there, 0 for one that is gone. A part without it has all its rows. Readers leave out the rows that
-are gone (:meth:`parts.read.part_reader.Part.read`), merges do not copy them; ``Part.rows`` counts them still. Where
-positions in the part matter, a reader asks for all rows (``with_deleted``).
+1 for an existing row, 0 for a deleted one. A part without the column has all its rows. Readers leave deleted rows out
+(:meth:`parts.read.part_reader.Part.read`), and merges do not copy them; ``Part.rows`` still counts them. A reader that
+needs positions in the part asks for all rows (``with_deleted``).
 
-``_part_offset`` is the number of a row in its part, which no part stores.
+``_part_offset`` is the number of a row in its part. No part stores it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from parts.types import parse_type
 ROW_EXISTS = "_row_exists"
 PART_OFFSET = "_part_offset"
 RESERVED_COLUMN_NAMES = (BLOCK_NUMBER, ROW_EXISTS)
-"""What parts store beside the columns of a table, which may have none of these names."""
+"""Columns that parts store besides the table's, which may not have these names."""
 ROW_EXISTS_VERSION = (4, 0)
-"""Older readers would show the rows that are gone."""
+"""Format version of parts with the column: older readers would show deleted rows."""
 
 
 @dataclass(frozen=True)
 class _AllExist:
-    """Implements ``parts.table.table_description.ColumnDefault``."""
+    """The default of parts without the column: all rows exist. Implements ``ColumnDefault``."""
 
     columns: Sequence[str] = ()
 
@@ -42,6 +42,6 @@ PART_OFFSET_COLUMN = Column(PART_OFFSET, parse_type("UInt64"))
 
 
 def get_existing_rows(exists: pa.Array) -> pa.Array | None:
-    """The rows that are there, as a mask; ``None`` for all."""
+    """Returns the mask of existing rows; ``None`` if all exist."""
     values = exists.to_numpy()
     return None if values.all() else pa.array(values.astype(bool))

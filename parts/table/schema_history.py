@@ -1,10 +1,10 @@
-"""Which column of an old part is which of the table's: what ALTER has done to the columns, version by version.
+"""The changes of a table's columns, version by version, by which older parts are read.
 
-A part knows the version of the definition that it was written under, and has the columns that the table had then. To
-read it under a later one, nothing is rewritten: a column that was added after (or cleared, or dropped and added again)
-is absent in it, whatever the part has under that name; one that was renamed after has its former name in it; one whose
-type changed is converted, from each type to the next, so that a value does not depend on whether a merge came between
-two changes; by a type that was taken back nothing changes. A column that was dropped is not asked for.
+A part knows the version of the definition it was written under, and has the columns of that version. It is read under a
+later definition without being rewritten. A column that was added later (or cleared, or dropped and added again) is
+absent, whatever the part has under that name. A column that was renamed later has its former name in the part. A column
+whose type changed is converted from each type to the next, so that a value does not depend on whether a merge came
+between two changes. A type change that was reverted changes no value. Dropped columns are not read.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SchemaHistory:
-    """``version`` counts the changes. ``added``: the version in which a column got its present content, of columns that
-    were not there from the beginning. ``renamed``: the versions in which a column's name changed, with the name before,
-    in order. ``keys``: the version in which the sorting or the sampling key last changed; 0: never. ``retyped``: the
-    versions in which a column's type changed, with the type since then, and the expression (of no columns) that NULL
-    became if there is none in that type, in order."""
+    """The changes of a table's columns. ``version`` counts them.
+
+    ``added``: the version in which a column got its present content, for columns added later. ``renamed``: the versions
+    in which a column was renamed, with its former names, in order. ``keys``: the version in which the sorting or
+    sampling key last changed; 0: never. ``retyped``: the versions in which a column's type changed, in order. Each has
+    the new type, and the constant expression that replaces NULL if that type has none.
+    """
 
     version: int = 0
     added: Mapping[str, int] = field(default_factory=dict)
@@ -29,23 +31,25 @@ class SchemaHistory:
     retyped: Mapping[str, tuple[tuple[int, str, str], ...]] = field(default_factory=dict)
 
     def get_name_in_part(self, part_version: int, column: str) -> str | None:
-        """The name of the table's column in a part; ``None`` if the part cannot have it."""
+        """Returns the column's name in a part of this version; ``None`` if the part cannot have it."""
         if self.added.get(column, 0) > part_version:
             return None
         former = (name for version, name in self.renamed.get(column, ()) if version > part_version)
         return next(former, column)
 
-    # What ALTER does: each is a part of the change that makes ``version``
+    # The actions of ALTER, each part of the change that makes ``version``
 
-    def next(self) -> SchemaHistory:
+    def next_version(self) -> SchemaHistory:
+        """Returns the history with the next version, to which the following changes belong."""
         return replace(self, version=self.version + 1)
 
     def add_column(self, column: str) -> SchemaHistory:
-        """No part has the column so far."""
+        """Adds a column that no existing part has."""
         gone = self.drop_column(column)
         return replace(gone, added={**gone.added, column: self.version})
 
     def drop_column(self, column: str) -> SchemaHistory:
+        """Forgets the column."""
         return replace(
             self,
             added=_without(self.added, column),
@@ -54,6 +58,7 @@ class SchemaHistory:
         )
 
     def rename_column(self, old: str, new: str) -> SchemaHistory:
+        """Notes that the column has another name from this version on."""
         gone = self.drop_column(old)
         added = {**gone.added, new: self.added[old]} if old in self.added else gone.added
         names = (*self.renamed.get(old, ()), (self.version, old))
@@ -61,15 +66,18 @@ class SchemaHistory:
         return replace(gone, added=added, renamed={**gone.renamed, new: names}, retyped=types)
 
     def change_type(self, column: str, type_: str, instead_of_null: str) -> SchemaHistory:
+        """Notes a new type. ``instead_of_null``: the expression that replaces NULL, or ``""``."""
         changes = (*self.retyped.get(column, ()), (self.version, type_, instead_of_null))
         return replace(self, retyped={**self.retyped, column: changes})
 
     def change_keys(self) -> SchemaHistory:
+        """Notes a change of the sorting or sampling key."""
         return replace(self, keys=self.version)
 
     # On disk
 
     def to_json(self) -> dict[str, object]:
+        """Returns the JSON object on disk."""
         document = {
             "version": self.version,
             "added": dict(self.added),
@@ -80,7 +88,7 @@ class SchemaHistory:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SchemaHistory:
-        """Raises ``KeyError``, ``ValueError`` or ``TypeError`` for another document."""
+        """Parses the JSON object. Raises ``KeyError``, ``ValueError`` or ``TypeError`` for another document."""
         return cls(
             int(document["version"]),
             {str(name): int(version) for name, version in document["added"].items()},

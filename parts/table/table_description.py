@@ -1,7 +1,7 @@
-"""What a table's parts look like: columns, keys and the settings that shape files.
+"""A table's columns, keys and settings, as far as they shape its parts.
 
-``parts`` evaluates no SQL. Key expressions arrive compiled, as a :class:`Key` whose ``evaluate`` maps a block to
-the arrays of the key; ``sql`` builds it from text.
+``parts`` evaluates no SQL. ``sql`` compiles key expressions to a :class:`Key`, whose ``evaluate`` maps a block to the
+arrays of the key.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from parts.types import DataType, LowCardinalityType, format_type
 
 
 class ColumnDefault(Protocol):
-    """What an absent column's values are, compiled; ``sql`` builds it. May be used by several threads at once."""
+    """A compiled expression for the values of an absent column; ``sql`` builds it. Thread-safe."""
 
     @property
     def columns(self) -> Sequence[str]:
         """The stored columns that it reads."""
 
     def evaluate(self, block: pa.Table, rows: int) -> pa.ChunkedArray:
-        """The value of each of ``rows`` rows in the column's storage type; ``block`` has :attr:`columns`."""
+        """Returns the values of ``rows`` rows in the column's storage type. ``block`` has :attr:`columns`."""
 
 
 class ColumnConversion(Protocol):
-    """How values that were stored as another type become a column's, compiled; ``sql`` builds it."""
+    """A compiled conversion of values stored as a former type of the column; ``sql`` builds it."""
 
     def __call__(self, values: pa.ChunkedArray, type_: DataType, version: int) -> pa.ChunkedArray:
-        """``values`` of ``type_``, which the column had in this version of the table, in the column's storage type.
-        Raises ``UserError`` for one that does not convert."""
+        """Converts ``values`` of ``type_``, the type in this version of the table, to the storage type.
+
+        Raises ``UserError`` for a value that cannot be converted.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,9 @@ class Column:
     """One column of a table.
 
     ``codec`` is the text inside ``CODEC(…)`` or ``""`` for the default. ``default_kind`` is ``""``, ``DEFAULT``,
-    ``MATERIALIZED`` or ``ALIAS``; ``default_expression`` is ClickHouse SQL, and ``default`` the same compiled: what a
-    part written before the column was added has in it. ``None``: the type's default. ``convert`` reads parts that were
-    written before its type changed. ``ttl`` is the text of the column's TTL or ``""``.
+    ``MATERIALIZED`` or ``ALIAS``. ``default_expression`` is ClickHouse SQL, and ``default`` the same compiled, for
+    parts written before the column was added; ``None``: the type's default. ``convert`` reads parts that were written
+    before its type changed. ``ttl`` is the text of the column's TTL or ``""``.
     """
 
     name: str
@@ -60,16 +62,16 @@ class Column:
     convert: ColumnConversion | None = field(default=None, compare=False, repr=False)
     ttl: str = ""
     aggregate: str = ""
-    """``f`` of a column that was declared as SimpleAggregateFunction(f, T); ``type`` is T."""
+    """The function f of a column declared as SimpleAggregateFunction(f, T); ``type`` is T."""
 
     @property
     def type_text(self) -> str:
-        """Its type as it was declared."""
+        """The type as it was declared."""
         return format_type(self.type, self.aggregate)
 
     @property
     def is_stored(self) -> bool:
-        """ALIAS columns are computed at read time and have no file."""
+        """Whether it has a file: ALIAS columns are computed when read."""
         return self.default_kind != "ALIAS"
 
 
@@ -77,7 +79,7 @@ class Column:
 class TableSchema:
     """The columns of a table, in declared order. Names are unique and case-sensitive.
 
-    ``history`` says where older parts have them.
+    ``history`` tells how older parts store them.
     """
 
     columns: tuple[Column, ...]
@@ -88,11 +90,11 @@ class TableSchema:
 
     @cached_property
     def _hash(self) -> int:
-        """Once: what is worked out for a schema is kept under it."""
+        """The hash, computed once: schemas are keys of caches."""
         return hash(self.columns)
 
     def __getstate__(self) -> dict[str, object]:
-        """Hashes of other processes differ."""
+        """Leaves the hash out, because other processes compute another one."""
         return {"columns": self.columns, "history": self.history}
 
     def __post_init__(self) -> None:
@@ -110,7 +112,7 @@ class TableSchema:
         return name in self._by_name
 
     def column(self, name: str) -> Column:
-        """Raises ``UserError`` 16 (NO_SUCH_COLUMN_IN_TABLE)."""
+        """Returns a column by name. Raises ``UserError`` 16 (NO_SUCH_COLUMN_IN_TABLE)."""
         column = self._by_name.get(name)
         if column is not None:
             return column
@@ -119,16 +121,17 @@ class TableSchema:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of all columns, in order."""
         return tuple(column.name for column in self.columns)
 
     @cached_property
     def stored(self) -> TableSchema:
-        """The columns that have files: all but ALIAS."""
+        """The columns that have files: all except ALIAS."""
         return TableSchema(tuple(column for column in self.columns if column.is_stored))
 
     @cached_property
     def nested(self) -> tuple[tuple[str, ...], ...]:
-        """The stored columns of each Nested structure that has several."""
+        """The stored columns of each Nested structure with more than one."""
         structures: dict[str, list[str]] = {}
         for column in self.stored.columns:
             structures.setdefault(get_structure_name(column.name, column.type), []).append(column.name)
@@ -145,8 +148,7 @@ class Key:
     """A tuple of key expressions, compiled.
 
     ``expressions`` are canonical ClickHouse SQL texts, ``types`` their types, ``columns`` the table columns they read,
-    ``reads`` those of each expression.
-    ``evaluate(block)`` returns one array per expression, each as long as the block.
+    ``reads`` those of each expression. ``evaluate(block)`` returns one array per expression, each as long as the block.
     """
 
     expressions: tuple[str, ...]
@@ -160,11 +162,11 @@ class Key:
 
     @cached_property
     def plain_types(self) -> tuple[DataType, ...]:
-        """As indexes have them: without LowCardinality."""
+        """The types without LowCardinality, as in indexes."""
         return tuple(type_.inner if isinstance(type_, LowCardinalityType) else type_ for type_ in self.types)
 
     def prefix(self, length: int) -> Key:
-        """The first ``length`` expressions as a key of their own."""
+        """Returns the first ``length`` expressions as a key."""
         evaluate = self.evaluate
         return Key(
             self.expressions[:length],
@@ -176,7 +178,7 @@ class Key:
 
 
 def make_column_key(schema: TableSchema, names: Sequence[str]) -> Key:
-    """A key of plain columns, which needs no SQL."""
+    """Returns a key of plain columns, which needs no SQL."""
     columns = tuple(names)
     return Key(
         columns,
@@ -189,10 +191,10 @@ def make_column_key(schema: TableSchema, names: Sequence[str]) -> Key:
 
 @dataclass(frozen=True)
 class SkipIndex:
-    """What is kept of every ``granularity`` granules, so that a query may pass them over (``parts.skip_indexes``).
+    """A summary of every ``granularity`` granules, by which queries skip them (``parts.skip_indexes``).
 
-    ``kind`` and ``arguments`` say what that is; ``format_type`` is how the user wrote them. A text index speaks of
-    single granules whatever ``granularity`` says.
+    ``kind`` and ``arguments`` define it; ``type_text`` is the definition as the user wrote it. A text index summarises
+    single granules whatever ``granularity`` is.
     """
 
     name: str
@@ -206,7 +208,10 @@ class SkipIndex:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A condition on every row that is inserted; one that ``is_assumed`` is not checked. ``key`` is it, compiled."""
+    """A condition on every inserted row.
+
+    It is not checked if ``is_assumed``. ``key`` is the compiled form.
+    """
 
     name: str
     expression: str
@@ -216,21 +221,23 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class PartSettings:
-    """The settings that shape parts; tables have more. Names and defaults are ClickHouse's
-    (``system.merge_tree_settings``)."""
+    """The table settings that shape parts.
+
+    Names and defaults are ClickHouse's (``system.merge_tree_settings``).
+    """
 
     index_granularity: int = 8192
     """Rows in a granule."""
     index_granularity_bytes: int = 10 * 1024 * 1024
-    """A granule of rows that are long has fewer of them (``parts.write.index_granularity``); 0: it has not."""
+    """Granules of long rows have fewer rows (``parts.write.index_granularity``); 0: always ``index_granularity``."""
     min_index_granularity_bytes: int = 1024
-    """What no table may ask less of."""
+    """The lowest allowed ``index_granularity_bytes``."""
     min_bytes_for_wide_part: int = 10 * 1024 * 1024
     """Uncompressed bytes below which a part is compact (all columns in one file)."""
     min_rows_for_wide_part: int = 0
     """Rows below which a part is compact too."""
     min_bytes_for_full_part_storage: int = 64 * 1024
-    """Uncompressed bytes below which a compact part is packed: one file, data and all."""
+    """Uncompressed bytes below which a compact part is packed: one file with data and metadata."""
     fsync_after_insert: bool = True
     """Files of a part are synced to the disk before the INSERT is acknowledged."""
     fsync_part_directory: bool = True
@@ -240,10 +247,10 @@ class PartSettings:
     default_compression_codec: str = "LZ4"
     """The codec of columns that name none."""
     enable_block_number_column: bool = False
-    """Whether merges store of every row which block it came in."""
+    """Whether merges store the block number of every row."""
 
     def is_wide(self, expected_bytes: int | None, expected_rows: int | None) -> bool:
-        """Whether a part of this size is written wide; of one of unknown size it is."""
+        """Tells whether a part of this size is written wide. A part of unknown size is."""
         return (expected_bytes is None or expected_bytes >= self.min_bytes_for_wide_part) and (
             expected_rows is None or expected_rows >= self.min_rows_for_wide_part
         )
@@ -254,9 +261,9 @@ class TableDescription:
     """Everything ``parts`` needs to know about a table.
 
     ``primary_key`` is a prefix of ``sorting_key``. ``sampling_key`` is one of its expressions, or empty.
-    ``metadata_version`` counts the changes of the definition; parts keep the one they were written under, and
-    ``schema.history`` tells how to read those of earlier ones. ``has_parts``: whether they are anybody's matter; of a
-    table that only keeps rows they are not.
+    ``metadata_version`` counts the changes of the definition. Parts keep the version they were written under, and
+    ``schema.history`` tells how to read those of earlier ones. ``has_parts`` is false for tables whose parts are not
+    shown to users.
     """
 
     schema: TableSchema

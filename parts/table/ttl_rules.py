@@ -1,12 +1,12 @@
-"""When rows and values expire: the rules of a table, compiled, and what a part knows of its own rows.
+"""TTL: the table's compiled rules for when rows and values expire, and a part's expiry times.
 
 A *rule* gives every row a time, in seconds since 1970; 0 and :data:`NEVER` are no time. At a time ``now`` the rows with
-times up to ``now`` have expired. What becomes of them depends on the kind of the rule, and happens in merges alone
+times up to ``now`` have expired. The kind of the rule determines what happens to them, and only merges apply it
 (``parts.merge.ttl_expiry``).
 
-A part keeps :class:`RuleTimes` of every rule, under the rule's text, so that nothing is read in vain: what is asked of
-a part (has anything expired, has everything, when will something) is answered from these. A part that has none of a
-rule was written before the rule was there: nothing is known of it, and a merge that applies rules reads it.
+A part stores :class:`RuleTimes` for every rule, under the rule's text. They tell without reading rows whether anything
+or everything has expired, and when something will. A part without times of a rule was written before the rule: nothing
+is known, and a merge that applies rules reads it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _VERSION = 1
 
 
 class RuleKind(Enum):
+    """The kinds of TTL rules."""
+
     ROWS = "delete"
     ROWS_WHERE = "delete where"
     GROUP_BY = "group by"
@@ -35,23 +37,23 @@ class RuleKind(Enum):
 
 
 class CompiledExpression(Protocol):
-    """Values of expressions, compiled; ``sql`` builds it. May be used by several threads at once."""
+    """A compiled expression over stored columns; ``sql`` builds it. Thread-safe."""
 
     @property
     def columns(self) -> Sequence[str]:
         """The stored columns that it reads."""
 
     def evaluate(self, block: pa.Table, rows: int) -> pa.ChunkedArray:
-        """The value of each of ``rows`` rows in the column's storage type."""
+        """Returns the values of ``rows`` rows in the column's storage type."""
 
 
 @dataclass(frozen=True)
 class TtlGrouping:
-    """What becomes of expired rows of one key, with no other row between them: one row, the
-    first of them but for what is assigned.
+    """How expired rows of one key are combined into one row, if no other row is between them.
 
-    ``keys`` is the length of the prefix of the sorting key. ``assign(block, groups)`` gives the new values of some
-    columns, one for each of the groups 0, 1, … that ``groups`` puts the rows of ``block`` (with ``columns``) into.
+    The result is the first row with some columns assigned. ``keys`` is the length of the prefix of the sorting key.
+    ``assign(block, groups)`` returns the new values of some columns, one for each of the groups 0, 1, … that ``groups``
+    assigns the rows of ``block`` (with ``columns``) to.
     """
 
     keys: int
@@ -61,9 +63,11 @@ class TtlGrouping:
 
 @dataclass(frozen=True)
 class TtlRule:
-    """``text`` is the whole rule as the table's definition has it, ``expression`` the time alone. ``times(block)`` is
-    compiled; rows that a condition leaves out are of :data:`NEVER`. ``default`` of a COLUMN rule gives what
-    takes the place of its values (``None``: the type's default)."""
+    """One rule. ``text`` is the rule in the table's definition, ``expression`` only its time.
+
+    ``times(block)`` is compiled; rows that a condition excludes have the time :data:`NEVER`. ``default`` of a COLUMN
+    rule gives the values that replace expired ones (``None``: the type's default).
+    """
 
     kind: RuleKind
     text: str
@@ -76,25 +80,30 @@ class TtlRule:
     codec: str = ""
 
     def times_of(self, block: pa.Table) -> np.ndarray:
-        """Of a block with at least the rule's columns, which may have dictionaries; 0 is :data:`NEVER`."""
+        """Returns the rows' times; 0 becomes :data:`NEVER`.
+
+        The block has at least the rule's columns, which may have dictionaries.
+        """
         times = self.times(decode_dictionary_columns(block.select(list(self.columns)), self.columns))
         return np.where(times == 0, NEVER, times)
 
     def has_expired(self, part: PartTtl, now: int) -> bool:
-        """Whether it is known that it has in every row of the part."""
+        """Tells whether all rows of the part are known to have expired."""
         facts = part.rules.get(self.text)
         return facts is not None and facts.is_whole and facts.last is not None and facts.last <= now
 
     def may_have_expired(self, part: PartTtl, now: int) -> bool:
-        """Whether it has in some row of the part, or that is not known."""
+        """Tells whether some rows of the part have expired, or that is unknown."""
         facts = part.rules.get(self.text)
         return facts is None or (facts.first is not None and facts.first <= now)
 
 
 @dataclass(frozen=True)
 class RuleTimes:
-    """Of the rows of a part: the first and the last time, ``None`` if none has one; whether every row has one; and from
-    when on a merge of the part alone has something to do for the rule (``None``: never)."""
+    """The times of a part's rows: the first and last, and whether every row has one.
+
+    ``due`` is when a merge of the part alone has something to do for the rule; ``None``: never.
+    """
 
     first: int | None = None
     last: int | None = None
@@ -102,8 +111,8 @@ class RuleTimes:
     due: int | None = None
 
     @classmethod
-    def of(cls, times: np.ndarray, after: int | None) -> RuleTimes:
-        """``after``: what expired up to then has been seen to."""
+    def from_times(cls, times: np.ndarray, after: int | None) -> RuleTimes:
+        """Collects the times. Rows that expired up to ``after`` are already dealt with."""
         real = times[times != NEVER]
         if not len(real):
             return cls(is_whole=not len(times))
@@ -112,7 +121,7 @@ class RuleTimes:
         return cls(first, int(real.max()), len(real) == len(times), int(later.min()) if len(later) else None)
 
     def combine(self, other: RuleTimes) -> RuleTimes:
-        """Of the rows of both."""
+        """Returns the times of the rows of both."""
         return RuleTimes(
             _least(self.first, other.first),
             max((time for time in (self.last, other.last) if time is not None), default=None),
@@ -127,7 +136,7 @@ def _least(*times: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class PartTtl:
-    """What a part knows: facts by the text of the rule, and the codec that RECOMPRESS has had it written with.
+    """A part's times by rule text, and the codec that RECOMPRESS has written it with.
 
     On disk it is JSON: ``{"version", "rules": {text: [first, last, is_whole, due]}, "codec"}``.
     """
@@ -136,12 +145,16 @@ class PartTtl:
     codec: str = ""
 
     def encode(self) -> bytes:
+        """Returns the JSON."""
         rules = {text: [facts.first, facts.last, facts.is_whole, facts.due] for text, facts in self.rules.items()}
         return json.dumps({"version": _VERSION, "rules": rules, "codec": self.codec}, ensure_ascii=False).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> PartTtl:
-        """Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` for another document."""
+        """Parses the JSON.
+
+        Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` for another document.
+        """
         document = json.loads(data)
         rules = {}
         for text, (first, last, is_whole, due) in document["rules"].items():
@@ -155,8 +168,10 @@ NO_KNOWN_TIMES = PartTtl()
 
 @dataclass(frozen=True)
 class TableTtl:
-    """The rules in the order in which they are applied; ``text`` is what the definition says of the table (each column
-    has its own)."""
+    """The rules, in the order in which they are applied.
+
+    ``text`` is the TTL clause of the table; each column has its own.
+    """
 
     rules: tuple[TtlRule, ...] = ()
     text: str = ""
@@ -165,33 +180,36 @@ class TableTtl:
         return bool(self.rules)
 
     def of_kind(self, *kinds: RuleKind) -> list[TtlRule]:
+        """Lists the rules of these kinds."""
         return [rule for rule in self.rules if rule.kind in kinds]
 
     @property
     def _changing(self) -> list[TtlRule]:
-        """Those that change rows."""
+        """The rules that change rows."""
         return [rule for rule in self.rules if rule.kind is not RuleKind.RECOMPRESS]
 
     def knows(self, part: PartTtl) -> bool:
-        """Whether the part has the facts of all rules."""
+        """Tells whether the part has the times of all rules."""
         return all(rule.text in part.rules for rule in self.rules)
 
     def may_have_expired(self, part: PartTtl, now: int) -> bool:
-        """Whether something in the part has expired, or that is not known."""
+        """Tells whether something in the part has expired, or that is unknown."""
         return any(rule.may_have_expired(part, now) for rule in self._changing)
 
-    def is_gone(self, part: PartTtl, now: int) -> bool:
-        """Whether it is known that no row of the part is left."""
+    def has_every_row_expired(self, part: PartTtl, now: int) -> bool:
+        """Tells whether all rows of the part are known to have expired."""
         return any(rule.has_expired(part, now) for rule in self.of_kind(RuleKind.ROWS))
 
-    def due(self, part: PartTtl, *, is_whole: bool = False) -> int | None:
-        """From when on a merge of the part alone has rows to change; ``is_whole``: all of the rows that a rule has a
-        time for. Of rules that the part does not know nothing is said."""
+    def get_due_time(self, part: PartTtl, *, is_whole: bool = False) -> int | None:
+        """Returns when a merge of the part alone has rows to change; ``None``: never.
+
+        ``is_whole``: when it has all rows with a time to change. Rules without times in the part are ignored.
+        """
         facts = [part.rules.get(rule.text, RuleTimes()) for rule in self._changing]
         return _least(*((known.last if is_whole else known.due) for known in facts if known.due is not None))
 
     def codec_at(self, part: PartTtl, now: int) -> str:
-        """The codec that all rows of the part have come to need; ``""`` for the table's."""
+        """Returns the codec that all rows of the part need now; ``""`` for the table's."""
         last: dict[str, int] = {}
         for rule in self.of_kind(RuleKind.RECOMPRESS):
             facts = part.rules.get(rule.text)
@@ -199,22 +217,24 @@ class TableTtl:
                 last[rule.codec] = max(facts.last, last.get(rule.codec, 0))
         return max(last, key=last.__getitem__, default="")
 
-    def known(self, part: PartTtl) -> PartTtl:
-        """The facts of these rules."""
+    def select_known(self, part: PartTtl) -> PartTtl:
+        """Returns the part's times of these rules."""
         return PartTtl({rule.text: part.rules[rule.text] for rule in self.rules if rule.text in part.rules}, part.codec)
 
-    def beside(self, part: PartTtl, changed: Collection[str]) -> PartTtl:
-        """What stays known of the part with other values in some columns: the times of all others. As in ClickHouse a
-        value that is given to a row when the column's has expired there stays until a merge has something to do."""
-        rules = [rule for rule in self.rules if not {*rule.columns} & {*changed}]
-        return TableTtl(tuple(rules)).known(part)
+    def keep_unchanged(self, part: PartTtl, changed: Collection[str]) -> PartTtl:
+        """Returns the part's times of the rules that read no changed column.
 
-    def readable(self, columns: Collection[str]) -> TableTtl:
-        """The rules that these columns are enough for."""
+        As in ClickHouse, a value given to a row whose column has expired stays until a merge has something to do.
+        """
+        rules = [rule for rule in self.rules if not {*rule.columns} & {*changed}]
+        return TableTtl(tuple(rules)).select_known(part)
+
+    def limit_to_columns(self, columns: Collection[str]) -> TableTtl:
+        """Returns the rules that only read these columns."""
         return TableTtl(tuple(rule for rule in self.rules if {*rule.columns} <= {*columns}))
 
-    def together(self, parts: Iterable[PartTtl]) -> PartTtl:
-        """Of the rows of all parts, as far as all of them know a rule."""
+    def combine_parts(self, parts: Iterable[PartTtl]) -> PartTtl:
+        """Returns the times of the rows of all parts, for the rules that all of them know."""
         parts = list(parts)
         rules: dict[str, RuleTimes] = {}
         for rule in self.rules:
@@ -231,9 +251,11 @@ NO_TTL = TableTtl()
 
 
 class TtlCollector:
-    """Gathers the facts of the rows of a part that is being written. ``applied_at``: all rules have been applied to
-    these rows at that time. What is ``known`` of the rows together is not gathered again. ``codec`` is what RECOMPRESS
-    has the part written with."""
+    """Collects the TTL times of the rows of a part that is being written.
+
+    ``applied_at``: the time at which all rules were applied to these rows. Times that are already ``known`` are not
+    collected again. ``codec`` is what RECOMPRESS has the part written with.
+    """
 
     def __init__(
         self, ttl: TableTtl, applied_at: int | None = None, codec: str = "", known: PartTtl | None = None
@@ -245,12 +267,14 @@ class TtlCollector:
         self._facts.update((rule.text, RuleTimes()) for rule in self._rules)
 
     def update(self, block: pa.Table) -> None:
+        """Adds the times of a block's rows."""
         for rule in self._rules:
             times = rule.times_of(block)
             if rule.kind is RuleKind.COLUMN and self._applied_at is not None:
                 times = np.where(times <= self._applied_at, NEVER, times)  # these have their defaults
             after = self._applied_at if rule.kind is not RuleKind.RECOMPRESS else None
-            self._facts[rule.text] = self._facts[rule.text].combine(RuleTimes.of(times, after))
+            self._facts[rule.text] = self._facts[rule.text].combine(RuleTimes.from_times(times, after))
 
-    def found(self) -> PartTtl:
+    def to_part_ttl(self) -> PartTtl:
+        """Returns the collected times."""
         return PartTtl(self._facts, self.codec)

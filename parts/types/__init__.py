@@ -1,26 +1,26 @@
 """ClickHouse's data types and how each is stored in Arrow.
 
-One class per family; a value of the class is one concrete type. ``name`` is ClickHouse's canonical spelling,
-``arrow`` is the Arrow type of a block's column (the *storage* type, one block type everywhere in Pando):
+One class per family; a value of the class is one concrete type. ``name`` is ClickHouse's canonical spelling, ``arrow``
+is the Arrow type of a block's column (the *storage* type, one block type everywhere in Pando):
 
 ======================  ==========================================================
-UInt8…UInt64, Int8…64   uint8…uint64, int8…int64
-Float32, Float64        float, double
-Bool                    bool
-Decimal(P, S)           decimal128(P, S), P ≤ 38
-String                  string (valid UTF-8; anything else is refused on insert)
-FixedString(N)          fixed_size_binary(N), zero-padded
-Date, Date32            date32
-DateTime[('tz')]        timestamp[s], UTC instants without an Arrow zone
-DateTime64(p[, 'tz'])   timestamp[s|ms|us|ns], the coarsest unit that holds p digits
-UUID, IPv6              fixed_size_binary(16), network byte order
-IPv4                    uint32
-Enum8, Enum16           int8, int16 (the numbers)
-Nullable(T)             T's, nulls allowed (nowhere else)
-LowCardinality(T)       dictionary<int32, T's>
-Array(T)                list<item: T's>
-Map(K, V)               map<K's, V's>
-Tuple(…)                struct; unnamed elements are "1", "2", …
+UInt8…UInt64, Int8…64   uint8…uint64, int8…int64;
+Float32, Float64        float, double;
+Bool                    bool;
+Decimal(P, S)           decimal128(P, S), P ≤ 38;
+String                  string (valid UTF-8; anything else is refused on insert);
+FixedString(N)          fixed_size_binary(N), zero-padded;
+Date, Date32            date32;
+DateTime[('tz')]        timestamp[s], UTC instants without an Arrow zone;
+DateTime64(p[, 'tz'])   timestamp[s|ms|us|ns], the coarsest unit that holds p digits;
+UUID, IPv6              fixed_size_binary(16), network byte order;
+IPv4                    uint32;
+Enum8, Enum16           int8, int16 (the numbers);
+Nullable(T)             T's, nulls allowed (nowhere else);
+LowCardinality(T)       dictionary<int32, T's>;
+Array(T)                list<item: T's>;
+Map(K, V)               map<K's, V's>;
+Tuple(…)                struct; unnamed elements are "1", "2" and so on.
 ======================  ==========================================================
 
 Source: ClickHouse documentation, "Data types".

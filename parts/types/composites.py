@@ -14,6 +14,8 @@ from parts.types.scalars import NothingType
 
 @dataclass(frozen=True)
 class NullableType(DataType):
+    """``Nullable(inner)``."""
+
     inner: DataType
 
     @property
@@ -35,6 +37,8 @@ class NullableType(DataType):
 
 @dataclass(frozen=True)
 class LowCardinalityType(DataType):
+    """``LowCardinality(inner)``, stored as a dictionary."""
+
     inner: DataType
 
     @property
@@ -56,6 +60,8 @@ class LowCardinalityType(DataType):
 
 @dataclass(frozen=True)
 class ArrayType(DataType):
+    """``Array(inner)``."""
+
     inner: DataType
 
     @property
@@ -73,6 +79,8 @@ class ArrayType(DataType):
 
 @dataclass(frozen=True)
 class MapType(DataType):
+    """``Map(key, value)``, stored as a list of pairs."""
+
     key: DataType
     value: DataType
 
@@ -93,7 +101,7 @@ class MapType(DataType):
 
 @dataclass(frozen=True)
 class TupleType(DataType):
-    """``elements`` are (name or ``None``, type) pairs; either all or none are named. ``()`` has none of them."""
+    """A tuple. ``elements`` are (name or ``None``, type) pairs, all or none named; ``()`` for none."""
 
     elements: tuple[tuple[str | None, DataType], ...]
 
@@ -118,20 +126,19 @@ class TupleType(DataType):
 
 
 def _field(name: str, type_: DataType) -> pa.Field:
-    """pyarrow makes no field of its null type that is not nullable."""
+    """Returns an Arrow field. pyarrow requires fields of the null type to be nullable."""
     return pa.field(name, type_.arrow, nullable=type_.is_nullable or isinstance(type_, NothingType))
 
 
 def strip_nullable(type_: DataType) -> DataType:
-    """The type without ``LowCardinality`` and ``Nullable`` around it."""
+    """Returns the type without ``LowCardinality`` and ``Nullable`` around it."""
     while isinstance(type_, (NullableType, LowCardinalityType)):
         type_ = type_.inner
     return type_
 
 
 def make_nullable(type_: DataType) -> DataType:
-    """``Nullable(T)``; LowCardinality keeps outermost; composite types (which cannot be inside Nullable) as they
-    are."""
+    """Returns ``Nullable(T)``. LowCardinality stays outermost; composite types are returned unchanged."""
     if isinstance(type_, LowCardinalityType):
         return LowCardinalityType(make_nullable(type_.inner))
     if type_.is_nullable or isinstance(type_, (ArrayType, MapType, TupleType)):

@@ -1,4 +1,4 @@
-"""What every data type says of itself."""
+"""The base class of data types."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ class DataType:
 
     @property
     def name(self) -> str:
+        """The canonical ClickHouse name."""
         raise NotImplementedError
 
     @property
     def arrow(self) -> pa.DataType:
+        """The Arrow type in which values are stored."""
         raise NotImplementedError
 
     @property
     def is_nullable(self) -> bool:
+        """Whether values may be NULL."""
         return False
 
     @property
     def default(self) -> object:
-        """The value of an omitted column, as the Python object ``pa.scalar(default, self.arrow)`` accepts."""
+        """The value of an omitted column, as a Python object that ``pa.scalar(default, self.arrow)`` accepts."""
         return 0
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""ClickHouse's types that Pando has not, and what to use in their place."""
+"""ClickHouse's types that Pando does not have, and what to use instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _IN_ANY_CASE = {name.lower(): name for name in ("Decimal256", "JSON", "Time", "T
 
 
 def refuse_missing(word: str) -> None:
-    """Raises 48 for the family of a type that Pando has not."""
+    """Raises 48 (NOT_IMPLEMENTED) for a type family that Pando does not have."""
     name = _IN_ANY_CASE.get(word.lower(), word)
     if name in _INSTEAD:
         raise UserError("NOT_IMPLEMENTED", f"The data type {name} is not supported: use {_INSTEAD[name]}")

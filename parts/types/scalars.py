@@ -1,4 +1,4 @@
-"""Types of one value: numbers, texts, times, addresses, enums."""
+"""Types of single values: numbers, strings, times, addresses, enums."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from parts.types.data_type import DataType
 
 @dataclass(frozen=True)
 class IntegerType(DataType):
+    """``Int8`` to ``Int64`` and ``UInt8`` to ``UInt64``."""
+
     bits: int
     signed: bool
 
@@ -24,15 +26,19 @@ class IntegerType(DataType):
 
     @property
     def minimum(self) -> int:
+        """The smallest value."""
         return -(1 << (self.bits - 1)) if self.signed else 0
 
     @property
     def maximum(self) -> int:
+        """The largest value."""
         return (1 << (self.bits - 1 if self.signed else self.bits)) - 1
 
 
 @dataclass(frozen=True)
 class FloatType(DataType):
+    """``Float32`` or ``Float64``."""
+
     bits: int
 
     @property
@@ -50,6 +56,8 @@ class FloatType(DataType):
 
 @dataclass(frozen=True)
 class BoolType(DataType):
+    """``Bool``."""
+
     @property
     def name(self) -> str:
         return "Bool"
@@ -65,6 +73,8 @@ class BoolType(DataType):
 
 @dataclass(frozen=True)
 class DecimalType(DataType):
+    """``Decimal(precision, scale)``, stored in 16 bytes."""
+
     precision: int
     scale: int
 
@@ -79,6 +89,8 @@ class DecimalType(DataType):
 
 @dataclass(frozen=True)
 class StringType(DataType):
+    """``String``: valid UTF-8."""
+
     @property
     def name(self) -> str:
         return "String"
@@ -94,6 +106,8 @@ class StringType(DataType):
 
 @dataclass(frozen=True)
 class FixedStringType(DataType):
+    """``FixedString(length)``: bytes, padded with zeros."""
+
     length: int
 
     @property
@@ -137,7 +151,7 @@ class Date32Type(DataType):
 
 @dataclass(frozen=True)
 class DateTimeType(DataType):
-    """Seconds since the epoch, 32 bits unsigned; ``timezone`` is only for reading and writing text."""
+    """Seconds since the epoch, 32 bits unsigned. ``timezone`` only affects reading and writing text."""
 
     timezone: str | None = None
 
@@ -174,6 +188,8 @@ class DateTime64Type(DataType):
 
 @dataclass(frozen=True)
 class UUIDType(DataType):
+    """``UUID``: 16 bytes in network byte order."""
+
     @property
     def name(self) -> str:
         return "UUID"
@@ -189,6 +205,8 @@ class UUIDType(DataType):
 
 @dataclass(frozen=True)
 class IPv4Type(DataType):
+    """``IPv4``, stored as an unsigned integer."""
+
     @property
     def name(self) -> str:
         return "IPv4"
@@ -200,6 +218,8 @@ class IPv4Type(DataType):
 
 @dataclass(frozen=True)
 class IPv6Type(DataType):
+    """``IPv6``: 16 bytes in network byte order."""
+
     @property
     def name(self) -> str:
         return "IPv6"
@@ -215,7 +235,7 @@ class IPv6Type(DataType):
 
 @dataclass(frozen=True)
 class EnumType(DataType):
-    """``values`` are (name, number) pairs sorted by number, both unique."""
+    """An enum. ``values`` are (name, number) pairs sorted by number, both unique."""
 
     bits: int
     values: tuple[tuple[str, int], ...]
@@ -236,7 +256,7 @@ class EnumType(DataType):
 
 @dataclass(frozen=True)
 class NothingType(DataType):
-    """The type of ``NULL`` and of the elements of ``[]``; never a column's."""
+    """The type of ``NULL`` and of the elements of ``[]``. No column has it."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""``SimpleAggregateFunction(f, T)``: T, with a function that merges of some engines apply to its values.
+"""``SimpleAggregateFunction(f, T)``: values of T, which merges of some engines combine with f.
 
 The type is T wherever values are read or computed; a column of a table keeps the function
 (``parts.table.table_description.Column``).
@@ -31,7 +31,7 @@ _NUMBERS = (IntegerType, FloatType, DecimalType)
 
 
 def parse_aggregate_name(text: str) -> str:
-    """The function of a type that ``parse_type`` has read, or ``""``."""
+    """Returns the function of a type text that ``parse_type`` has accepted, or ``""``."""
     found = _TEXT.match(text)
     return _canonical(found[1]) if found else ""
 
@@ -41,12 +41,16 @@ def _canonical(function: str) -> str:
 
 
 def format_type(type_: DataType, aggregate: str) -> str:
+    """Returns the type's text, with the aggregate function if there is one."""
     return f"{_FAMILY}({aggregate}, {type_})" if aggregate else type_.name
 
 
 def check_simple_aggregate(function: str, type_: DataType) -> None:
-    """Raises 36 for a function that cannot be one, or gives another type; 43 for a type that it cannot take; 48 for
-    those of ClickHouse that Pando has not."""
+    """Checks the function and its type.
+
+    Raises 36 for an unknown function or one that returns another type. Raises 43 for a type that the function cannot
+    take, 48 for a function of ClickHouse that Pando does not have.
+    """
     name = _canonical(function)
     if name in _NOT_HERE:
         raise UserError("NOT_IMPLEMENTED", f"{_FAMILY} with {name} is not supported; there are {_known()}")
@@ -85,7 +89,7 @@ def _takes(name: str, type_: DataType) -> bool:
 
 
 def _is_map(type_: DataType, values: tuple[type, ...] | None) -> bool:
-    """Whether it has keys and values: Map, or a Tuple of arrays."""
+    """Tells whether the type has keys and values: Map, or a Tuple of arrays."""
     if isinstance(type_, MapType):
         return values is None or isinstance(type_.value, values)
     if not isinstance(type_, TupleType) or len(type_.elements) < 2:

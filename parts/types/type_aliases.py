@@ -1,4 +1,4 @@
-"""The other names of data types, those of other databases among them, in lower case: they count in any case."""
+"""Aliases of data types in lower case, also of other databases. They are case-insensitive."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Parses ClickHouse type names, aliases and all their arguments; the grammar's errors carry position and
-expectation."""
+"""Parse ClickHouse type names with aliases and arguments. Errors name position and expectation."""
 
 from __future__ import annotations
 
@@ -49,12 +48,12 @@ _SIMPLE: dict[str, DataType] = {
 }
 _COLUMN_WORDS = frozenset({"DEFAULT", "MATERIALIZED", "ALIAS", "EPHEMERAL", "CODEC", "COMMENT", "TTL"})
 _MOST_LEVELS = 60
-"""One type in another, of which Arrow takes 64 from another library. A Map is two: its pairs are a type too."""
+"""Levels of nested types. Arrow accepts 64 from another library. A Map is two levels: its pairs are a type too."""
 _DECIMAL_WIDTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38}
 
 
 def parse_type(text: str) -> DataType:
-    """Parses a ClickHouse type name, aliases included (``INT``, ``VARCHAR(10)``, ``DOUBLE``).
+    """Parses a ClickHouse type name, also aliases (``INT``, ``VARCHAR(10)``, ``DOUBLE``).
 
     Raises ``UserError`` 50 (UNKNOWN_TYPE), 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED), or 43 for illegal nesting.
     """
@@ -65,7 +64,10 @@ def parse_type(text: str) -> DataType:
 
 
 def parse_structure(text: str) -> tuple[tuple[str | None, DataType], ...]:
-    """The columns of ``id UInt64 NOT NULL, name String``; all or none have names. Raises as ``parse_type``."""
+    """Parses columns such as ``id UInt64 NOT NULL, name String``. All or none have names.
+
+    Raises as ``parse_type``.
+    """
     parser = TypeParser(text)
     columns = parser.columns()
     parser.expect_end()
@@ -73,13 +75,14 @@ def parse_structure(text: str) -> tuple[tuple[str | None, DataType], ...]:
 
 
 class TypeParser(TypeCursor):
-    """Recursive descent over one type name."""
+    """A recursive-descent parser of one type name."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = 0
 
     def type(self) -> DataType:
+        """Parses a type, also inside another."""
         with self._nested():
             return self._type()
 
@@ -121,7 +124,7 @@ class TypeParser(TypeCursor):
         return _SIMPLE[name]
 
     def columns(self) -> tuple[tuple[str | None, DataType], ...]:
-        """What the whole text lists, each with NULL or NOT NULL behind it."""
+        """Parses the whole text as columns, each with an optional NULL or NOT NULL."""
         columns = []
         while True:
             name, type_ = self._tuple_element()
@@ -145,13 +148,14 @@ class TypeParser(TypeCursor):
         return type_
 
     def integer_argument(self) -> int:
+        """Parses one number in parentheses."""
         self.expect("(")
         value = self.integer()
         self.expect(")")
         return value
 
     def simple_aggregate(self, _: str) -> DataType:
-        """T: what it is in a table ``aggregate_of`` tells."""
+        """Parses SimpleAggregateFunction(f, T). Returns T; ``parse_aggregate_name`` gives f."""
         self.expect("(")
         function = self.word()
         if self.accept("("):
@@ -164,12 +168,14 @@ class TypeParser(TypeCursor):
         return type_
 
     def aggregate_state(self, _: str) -> DataType:
+        """Raises 48 (NOT_IMPLEMENTED): states of aggregate functions are not supported."""
         raise UserError(
             "NOT_IMPLEMENTED",
             f"{self.text}: states of aggregate functions are not supported; SimpleAggregateFunction is",
         )
 
     def decimal(self, name: str) -> DataType:
+        """Parses the arguments of a Decimal. Raises 69 for a wrong precision or scale."""
         if name in _DECIMAL_WIDTHS:
             precision, scale = _DECIMAL_WIDTHS[name], self.integer_argument()
         else:
@@ -187,7 +193,7 @@ class TypeParser(TypeCursor):
         return DecimalType(precision, scale)
 
     def datetime(self, name: str) -> DataType:
-        """``DateTime(2)`` is ``DateTime64(2)``."""
+        """Parses the arguments of DateTime. ``DateTime(2)`` is ``DateTime64(2)``."""
         zone = None
         if self.accept("(") and not self.accept(")"):
             if (self.peek() or ("",))[0] == "number":
@@ -219,6 +225,7 @@ class TypeParser(TypeCursor):
             raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong precision {precision} of {self.text}: must be 0 to 9")
 
     def enum(self, name: str) -> DataType:
+        """Parses the values of an Enum. Raises 36 for duplicates, 69 for numbers that do not fit."""
         pairs: list[tuple[str, int]] = []
         self.expect("(")
         while True:
@@ -281,7 +288,7 @@ class TypeParser(TypeCursor):
             raise UserError("BAD_ARGUMENTS", f"Either all or no elements of {self.text} have names")
 
     def nested(self, family: str) -> DataType:
-        """As the type of a value: the rows of the structure."""
+        """Parses Nested as the type of a value: an array of its rows."""
         rows = self.tuple_type(family)
         assert isinstance(rows, TupleType)
         if any(name is None for name, _ in rows.elements):
@@ -328,7 +335,7 @@ _BUILDERS: dict[str, Callable[[TypeParser, str], DataType]] = {
 
 
 def list_type_families() -> list[tuple[str, str]]:
-    """(name, the type it is an alias of, or ``""``) of every name that a type may begin with."""
+    """Returns every name that a type may begin with, and the type it is an alias of, or ``""``."""
     names = [(name, "") for name in (*_SIMPLE, *_BUILDERS)]
     return sorted([*names, *((alias.upper(), name) for alias, name in ALIASES.items() if alias != name.lower())])
 
@@ -340,6 +347,7 @@ def _fixed_string(length: int) -> DataType:
 
 
 def check_timezone(zone: str | None) -> str | None:
+    """Returns the zone, or raises 36 (BAD_ARGUMENTS) if it does not exist."""
     if zone is not None:
         try:
             ZoneInfo(zone)

@@ -1,1 +1,1 @@
-"""From a block of rows to a part."""
+"""Writing blocks of rows as parts."""

@@ -1,4 +1,4 @@
-"""Blocks on their way into parts: checked against the schema, split by partition, sorted."""
+"""Prepare blocks for parts: check them against the schema, split them by partition, sort them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EVEN_WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclass(frozen=True)
 class PartitionBlock:
-    """The rows of a block that belong to one partition; ``values`` are the partition key's, as Arrow scalars."""
+    """The rows of a block that belong to one partition, and its partition key's values as Arrow scalars."""
 
     partition_id: str
     values: tuple[pa.Scalar, ...]
@@ -29,7 +29,7 @@ class PartitionBlock:
 
 
 def conform_block(block: pa.Table, schema: TableSchema) -> pa.Table:
-    """The stored columns in the schema's order. Raises ``UserError`` 10 or 53 for what does not fit."""
+    """Returns the stored columns in the schema's order. Raises ``UserError`` 10 or 53 for a misfit."""
     stored = schema.stored
     columns = []
     for column in stored.columns:
@@ -51,7 +51,7 @@ def conform_block(block: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def split_by_partition(block: pa.Table, description: TableDescription) -> list[PartitionBlock]:
-    """One per partition, in order of first appearance; rows keep their order. An empty block gives none."""
+    """Returns a block for each partition, in order of first appearance; rows keep their order."""
     if not block.num_rows:
         return []
     key = description.partition_key
@@ -65,7 +65,7 @@ def split_by_partition(block: pa.Table, description: TableDescription) -> list[P
 
 
 def get_partition_values(arrays: list[pa.ChunkedArray], row: int, key: Key) -> tuple[pa.Scalar, ...]:
-    """The plain scalars of the partition key at one row."""
+    """Returns the plain scalars of the partition key at one row."""
     return tuple(to_plain_array(array.slice(row, 1), type_)[0] for array, type_ in zip(arrays, key.types, strict=True))
 
 
@@ -75,11 +75,12 @@ def _partition(block: pa.Table, arrays: list[pa.ChunkedArray], row: int, key: Ke
 
 
 def sort_block(block: pa.Table, description: TableDescription) -> pa.Table:
-    """The block in sorting-key order (stable); the same object when it is in order already."""
+    """Returns the block in sorting-key order (stable); the same object when it is in order already."""
     return sort_block_by_key(block, description.sorting_key)
 
 
 def sort_block_by_key(block: pa.Table, key: Key) -> pa.Table:
+    """Returns the block in the order of ``key`` (stable)."""
     if not key or block.num_rows < 2:
         return block
     order = compute_sort_permutation(key.evaluate(block), block.num_rows)
@@ -87,12 +88,13 @@ def sort_block_by_key(block: pa.Table, key: Key) -> pa.Table:
 
 
 def take_rows(block: pa.Table, rows: np.ndarray) -> pa.Table:
-    """``block.take(rows)`` with one job a column. The row numbers must be those of the block: they are not checked."""
+    """Returns ``block.take(rows)``, computed with one job per column. Row numbers are not checked."""
     indices = pa.array(rows.astype(np.uint32) if block.num_rows < 1 << 32 else rows)
     if len(rows) < _PARALLEL_ROWS:
         return block.take(indices)
 
     def take(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Takes the rows of one column."""
         if column.num_chunks > 1 and pa.types.is_dictionary(column.type):
             column = column.unify_dictionaries()
         if column.num_chunks > 1:  # one gather is faster than one a chunk
@@ -107,7 +109,7 @@ def take_rows(block: pa.Table, rows: np.ndarray) -> pa.Table:
 
 
 def _take_even_texts(array: pa.Array | pa.ChunkedArray, rows: np.ndarray) -> pa.Array | None:
-    """Short texts that are all of one length are fixed-width values: several times faster; ``None`` for others."""
+    """Takes short strings of equal length as fixed-width values, which is faster; ``None`` for others."""
     if not isinstance(array, pa.StringArray) or array.null_count:
         return None
     offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)

@@ -1,8 +1,8 @@
-"""One column's way to disk: windows of rows become frames; content hash and marks grow alongside.
+"""Write one column: encode windows of rows as frames, and collect its content hash and marks.
 
 A *window* is a run of whole granules, the same for all columns (see ``parts.write.part_writer``). Inside it the column
-is cut into frames of a power of two granules so that a frame stays at or below 1 MiB of values where granules allow, or
-8 MiB of texts that repeat.
+is cut into frames of a power of two granules. A frame has at most 1 MiB of values where granules allow, or 8 MiB of
+repetitive strings.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from parts.table.table_description import TableSchema
 
 MAX_FRAME_BYTES = 1024 * 1024
 _REPEATED_TEXTS = 8
-"""So many times as much text may a frame have whose texts repeat."""
+"""Frames of repetitive strings may have this many times more text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSummary:
-    """What the writer knows of one column; ``digest`` is that of ``parts.format.content_hash``."""
+    """The facts of a written column. ``digest`` is that of ``parts.format.content_hash``."""
 
     field: pa.Field
     stored_bytes: int
     uncompressed_bytes: int
     digest: bytes
     version: tuple[int, int] = FIRST_VERSION
-    """The first version of a part that may have it (``parts.format.part_files``)."""
+    """The first format version of parts that may have it (``parts.format.part_files``)."""
 
 
 class ColumnWriter:
-    """Encodes and places the frames of one column; used by one thread at a time."""
+    """Encodes and places the frames of one column. Used by one thread at a time."""
 
     def __init__(self, field: pa.Field, encoder: Encoder, granularity: int, *, with_dictionaries: bool = False) -> None:
         self.field = field
@@ -56,8 +56,10 @@ class ColumnWriter:
         self._rows: list[np.ndarray] = []
 
     def encode(self, window: pa.Array, window_bytes: int) -> list[EncodedFrame]:
-        """The frames of the next window. Strings may come with a dictionary (``parts.blocks.dictionary_strings``);
-        ``window_bytes`` are those without."""
+        """Returns the frames of the next window. ``window_bytes`` is its size without dictionaries.
+
+        Strings may come with a dictionary (``parts.blocks.dictionary_strings``).
+        """
         self.hasher.update(window)
         self.uncompressed_bytes += window_bytes
         dictionary = encode_if_repetitive(window) if self._seeks_repeated else None
@@ -72,8 +74,8 @@ class ColumnWriter:
         step = per_frame * self._granularity
         return [encode_frame(window.slice(start, step), self._encoder) for start in range(0, len(window), step)]
 
-    def place(self, frames: list[EncodedFrame], file: HashedFile | InMemoryFile) -> None:
-        """Appends the frames to ``file`` and notes where they are."""
+    def write_frames(self, frames: list[EncodedFrame], file: HashedFile | InMemoryFile) -> None:
+        """Appends the frames to ``file`` and remembers their places."""
         for frame in frames:
             granules = -(-frame.rows // self._granularity)
             self._offsets.append(np.full(granules, file.size, np.uint64))
@@ -81,11 +83,13 @@ class ColumnWriter:
             file.write(frame.pieces)
             self.stored_bytes += frame.size
 
-    def facts(self) -> ColumnSummary:
+    def summarize(self) -> ColumnSummary:
+        """Returns the summary of everything written."""
         version = max(self._version, self._encoder.version)
         return ColumnSummary(self.field, self.stored_bytes, self.uncompressed_bytes, self.hasher.digest(), version)
 
-    def marks(self) -> ColumnMarks:
+    def build_marks(self) -> ColumnMarks:
+        """Returns the marks of everything written."""
         if not self._offsets:
             return ColumnMarks(np.empty(0, np.uint64), np.empty(0, np.uint32))
         return ColumnMarks(np.concatenate(self._offsets), np.concatenate(self._rows))
@@ -99,6 +103,7 @@ def _granules_per_frame(granules: int, window_bytes: int) -> int:
 
 
 def make_encoders(schema: TableSchema, default: str, is_dense: bool) -> Sequence[Encoder]:
+    """Returns the encoders of the columns. Dense ones replace the default codec if ``is_dense``."""
     codecs = parse_codecs(schema, default)
     if not is_dense or default != DEFAULT_CODEC:
         return codecs
@@ -108,4 +113,5 @@ def make_encoders(schema: TableSchema, default: str, is_dense: bool) -> Sequence
 
 @functools.lru_cache(maxsize=1024)
 def parse_codecs(schema: TableSchema, default: str) -> tuple[Codec, ...]:
+    """Returns the parsed codecs of the columns."""
     return tuple(parse_codec(column.codec, column.type, default) for column in schema.columns)

@@ -1,4 +1,4 @@
-"""Rows that a table does not take: its constraints, checked block by block."""
+"""Check blocks of rows against the table's constraints."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from parts.types import BoolType, IntegerType, strip_nullable
 
 
 def check_constraints(block: pa.Table, description: TableDescription, table: str) -> None:
-    """Raises ``UserError`` 469 (VIOLATED_CONSTRAINT) for the first row that a constraint does not hold for, 1 for one
-    that is no condition. ``table`` is its name."""
+    """Raises ``UserError`` 469 (VIOLATED_CONSTRAINT) for the first row that violates a constraint.
+
+    Raises 1 for a constraint that is not a condition. ``table`` is the table's name.
+    """
     for constraint in description.constraints:
         if not constraint.is_assumed and block.num_rows:
             _check(constraint, block, table)

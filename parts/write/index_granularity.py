@@ -1,9 +1,8 @@
-"""How many rows a granule of a part has: ``index_granularity``, fewer where rows are long.
+"""Choose how many rows a part's granules have: ``index_granularity``, or fewer if rows are long.
 
-A part has one granularity, for all its granules but the last (ClickHouse's ``use_const_adaptive_granularity``): of n
-bytes in memory it has at least n / ``index_granularity_bytes`` granules. The bytes follow from the rows alone, as
-ClickHouse's columns hold them, so replicas divide a part alike however its rows came; of what nested values hold a
-little more or less than ClickHouse counts.
+A part has one granularity, for all its granules but the last (ClickHouse's ``use_const_adaptive_granularity``). With n
+bytes in memory it has at least n / ``index_granularity_bytes`` granules. The bytes are those of ClickHouse's columns
+and depend only on the rows, so replicas divide a part alike. For nested values they differ slightly from ClickHouse's.
 """
 
 from __future__ import annotations
@@ -28,9 +27,11 @@ _SHORT_DECIMAL = 9
 def choose_granularity(
     settings: PartSettings, schema: TableSchema, rows: int, uncompressed_bytes: int, window_bytes: int
 ) -> int:
-    """Of a part of so many rows and bytes (``parts.format.flat_arrays.count_content_bytes``). Whatever the settings
-    say, a granule of average rows does not exceed a window, which is never divided: of rows of 300 KB one of 8192 would
-    be more than a string array can hold."""
+    """Returns the granularity of a part with these rows and uncompressed bytes (``count_content_bytes``).
+
+    Whatever the settings, a granule of average rows does not exceed a window, which is never divided. A granule of 8192
+    rows of 300 KB would exceed a string array.
+    """
     granularity = settings.index_granularity
     if not rows:
         return granularity
@@ -44,7 +45,7 @@ def choose_granularity(
 
 
 def _more_in_memory(type_: DataType) -> int:
-    """How many bytes a value of ClickHouse's column has beyond those of ``content_bytes``."""
+    """Returns how many bytes a value of ClickHouse's column has beyond those of ``count_content_bytes``."""
     match type_:
         case NullableType(inner):
             return 1 + _more_in_memory(inner)

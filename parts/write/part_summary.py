@@ -1,4 +1,4 @@
-"""What a part says of itself: its small files and its checksums, made of what its writer knows at the end."""
+"""Make a part's small files and checksums from the facts that its writer knows at the end."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from parts.write.column_writer import ColumnSummary
 
 @dataclass(frozen=True)
 class WrittenColumns:
-    """What is known when all rows are written: ``facts`` of each column, ``sums`` of the large files."""
+    """The facts known when all rows are written, ``columns`` and the checksums of the large files."""
 
     content: PartMetadata
-    facts: Sequence[ColumnSummary]
-    sums: Mapping[str, FileChecksum]
+    columns: Sequence[ColumnSummary]
+    file_checksums: Mapping[str, FileChecksum]
 
 
 def encode_metadata(
     written: WrittenColumns, *, is_packed: bool, is_wide: bool = False
 ) -> tuple[dict[str, bytes], Checksums]:
-    """Name → bytes of all small files, ``checksums`` the last of them, and the checksums."""
-    content, columns = written.content, written.facts
+    """Returns name → bytes of all small files, with ``checksums`` last, and the checksums."""
+    content, columns = written.content, written.columns
     meta = encode_small_files(content)
-    files = {**written.sums, **{name: compute_checksum(small) for name, small in meta.items()}}
+    files = {**written.file_checksums, **{name: compute_checksum(small) for name, small in meta.items()}}
     checksums = Checksums(
         files,
         combine_column_digests(
@@ -50,4 +50,5 @@ def _version(column: ColumnSummary) -> tuple[int, int]:
 
 
 def compute_checksum(data: bytes) -> FileChecksum:
+    """Returns the size and hash of a file's bytes."""
     return FileChecksum(len(data), xxhash.xxh3_128_hexdigest(data))

@@ -1,16 +1,16 @@
 """Writing a part: sorted blocks in, a directory of fsynced files out.
 
-Rows are cut into *windows*: whole granules, about 131072 rows, fewer when they hold 64 MiB. Where windows and frames
-end depends on the rows alone, never on how they were appended, so every replica writes the same bytes. Columns of a
+Rows are cut into *windows*: whole granules, about 131072 rows, fewer when they hold 64 MiB. The ends of windows and
+frames depend only on the rows, never on how they were appended, so every replica writes the same bytes. Columns of a
 window are hashed, encoded and (in wide parts) written in parallel.
 
 Invariants
 - Blocks come in sorting-key order, within and across calls (the caller's duty; not checked again).
 - At most one window and one block are in memory.
-- A part of long rows has granules of fewer rows than others (``parts.write.index_granularity``); every part knows its
-  own.
+- A part of long rows has granules of fewer rows than others (``parts.write.index_granularity``); every part stores its
+  granularity.
 - After ``finish`` all files and the directory are fsynced (``fsync_after_insert``); after ``abort`` the directory is
-  gone.
+  removed.
 """
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ class WrittenPart:
     checksums: Checksums
     bytes_on_disk: int
     meta: bytes = b""
-    """Of a packed part ``meta.bin``, with which it can be opened without reading it."""
+    """The bytes of a packed part's ``meta.bin``, with which it can be opened without reading it."""
 
     @property
     def data_uncompressed_bytes(self) -> int:
+        """The uncompressed size of all columns."""
         return self.checksums.uncompressed_bytes
 
 
@@ -130,9 +131,9 @@ def _write_small_part(
 class PartWriter:
     """Streams sorted blocks into a part. ``expected_bytes`` and ``expected_rows`` choose compact or wide.
 
-    With ``is_dense`` columns of the default codec are stored in fewer bytes (``parts.format.codecs.dense_encoder``),
-    ``with_dictionaries`` strings that repeat as ``parts.blocks.dictionary_strings`` says. ``ttl`` gathers what the part
-    knows of the times at which its rows expire, and names the default codec if that is another than the table's.
+    With ``is_dense`` columns of the default codec are encoded densely (``parts.format.codecs.dense_encoder``).
+    ``with_dictionaries`` stores repetitive strings as ``parts.blocks.dictionary_strings``. ``ttl`` collects the times
+    at which the rows expire, and names the default codec if it is not the table's.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class PartWriter:
         limit = settings.min_bytes_for_full_part_storage
         is_packed = not self._is_wide and expected_bytes is not None and expected_bytes < limit
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._ttl = ttl or TtlCollector(description.ttl.readable(self._schema.names))
+        self._ttl = ttl or TtlCollector(description.ttl.limit_to_columns(self._schema.names))
         encoders = make_encoders(self._schema, self._ttl.codec or settings.default_compression_codec, is_dense)
         self._columns = [
             ColumnWriter(field, encoder, self._granularity, with_dictionaries=with_dictionaries)
@@ -185,8 +186,7 @@ class PartWriter:
         self.append_conformed(conform_block(block, self._description.schema))
 
     def append_conformed(self, block: pa.Table) -> None:
-        """As :meth:`append` for what ``conform_block`` returned; strings may come as
-        ``parts.blocks.dictionary_strings``."""
+        """Appends a result of ``conform_block``; strings may be ``parts.blocks.dictionary_strings``."""
         if not block.num_rows:
             return
         self._minmax.update(block)
@@ -200,31 +200,34 @@ class PartWriter:
                     break
 
     def finish(self) -> WrittenPart:
-        """Writes what is left and all metadata; everything is fsynced."""
-        return self.finish_with(self.finish_columns())
+        """Writes the remaining rows and all metadata. Everything is fsynced."""
+        return self.finish_with_columns(self.finish_columns())
 
     def finish_columns(self) -> WrittenColumns:
-        """Writes what is left of the columns."""
+        """Writes the remaining rows of the columns."""
         while self._pending_rows:
             self._flush(is_last=True)
-        for name, data in self._skip_indexes.files().items():
+        for name, data in self._skip_indexes.encode_files().items():
             self.add_file(name, data)
         sums = {file.path.name: file.checksum for file in self._opened}
         if self._packed is not None:
             self._packed_files[DATA_FILE] = self._packed.content
             sums = {name: compute_checksum(content) for name, content in self._packed_files.items()}
-        facts = [writer.facts() for writer in self._columns]
+        facts = [writer.summarize() for writer in self._columns]
         return WrittenColumns(self._content(), facts, sums)
 
     def add_file(self, name: str, data: bytes) -> None:
-        """Another file of the part, before :meth:`finish_columns`."""
+        """Adds another file to the part, before :meth:`finish_columns`."""
         if self._packed is None:
             self._open(name).write([data])
         else:
             self._packed_files[name] = data
 
-    def finish_with(self, columns: WrittenColumns) -> WrittenPart:
-        """Writes all metadata; everything is fsynced. Of some of ``columns`` others linked the files."""
+    def finish_with_columns(self, columns: WrittenColumns) -> WrittenPart:
+        """Writes all metadata and fsyncs everything.
+
+        Files of some ``columns`` may be links made by the caller.
+        """
         meta, checksums = encode_metadata(columns, is_packed=self._packed is not None, is_wide=self._is_wide)
         packed = pack_files(meta | self._packed_files) if not self._is_wide else b""
         for name, data in {META_FILE: packed}.items() if packed else meta.items():
@@ -246,7 +249,7 @@ class PartWriter:
         )
 
     def abort(self) -> None:
-        """Removes what was written."""
+        """Removes everything written."""
         for file in self._opened:
             file.discard()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -272,7 +275,7 @@ class PartWriter:
         return file
 
     def _flush(self, is_last: bool) -> bool:
-        """Writes the next window; False when more rows are needed to know where it ends."""
+        """Writes the next window. Returns ``False`` when more rows are needed to find its end."""
         pending = concat_blocks(self._pending)
         candidate = pending.slice(0, self._window_rows)
         if not is_last and candidate.num_rows < self._window_rows:
@@ -308,8 +311,9 @@ class PartWriter:
         self._skip_indexes.add(block)
 
         def encode_and_place(position: int) -> None:
+            """Encodes and writes one column of the window."""
             writer = self._columns[position]
-            writer.place(writer.encode(window[position], sizes[position]), self._files[position])
+            writer.write_frames(writer.encode(window[position], sizes[position]), self._files[position])
 
         positions = range(len(window))
         if rows <= _SMALL_ROWS:
@@ -319,7 +323,7 @@ class PartWriter:
         else:
             frames = map_parallel(lambda i: self._columns[i].encode(window[i], sizes[i]), positions)
             for writer, encoded, file in zip(self._columns, frames, self._files, strict=True):
-                writer.place(encoded, file)
+                writer.write_frames(encoded, file)
         self.rows += rows
 
     def _note_keys(self, block: pa.Table) -> None:
@@ -349,17 +353,17 @@ class PartWriter:
             columns=ColumnsFile(self._schema, self._granularity, key.expressions),
             rows=self.rows,
             partition=make_partition_arrays(self._description.partition_key, self._values),
-            minmax=self._minmax.entries() if self.rows else [],
+            minmax=self._minmax.to_named_arrays() if self.rows else [],
             primary_index=list(zip(key.expressions, key.types, index, strict=True)),
-            marks=[column.marks() for column in self._columns],
+            marks=[column.build_marks() for column in self._columns],
             part_uuid=self._uuid,
             metadata_version=self._description.metadata_version,
-            ttl=self._ttl.found(),
+            ttl=self._ttl.to_part_ttl(),
         )
 
 
 def _pieces(block: pa.Table) -> list[pa.Table]:
-    """The block; one of many windows in pieces, because a window must fit one array."""
+    """Returns the block, cut into pieces if it has many windows: a window must fit one array."""
     if block.nbytes <= 4 * WINDOW_BYTES:
         return [block]
     step = max(1, block.num_rows * WINDOW_BYTES // block.nbytes)
@@ -367,8 +371,10 @@ def _pieces(block: pa.Table) -> list[pa.Table]:
 
 
 def _expected_bytes(block: pa.Table, settings: PartSettings) -> int:
-    """Uncompressed bytes of the block; roughly when that certainly decides nothing (Arrow packs bools 8 to a byte, and
-    of a short text ClickHouse has at most twice as much in memory)."""
+    """Returns the uncompressed bytes of the block, roughly if that certainly makes no difference.
+
+    Arrow packs 8 bools into a byte, and ClickHouse needs at most twice as much memory for a short text.
+    """
     rough = block.nbytes
     limit = min(settings.min_bytes_for_wide_part, (settings.index_granularity_bytes or WINDOW_BYTES) // 2)
     if rough * 8 < limit:
@@ -382,7 +388,7 @@ def _empty(type_: DataType) -> pa.Array:
 
 
 def _scalars(values: Sequence[object], types: Sequence[DataType]) -> tuple[pa.Scalar, ...]:
-    """Partition values as plain scalars; Python values are accepted too."""
+    """Returns partition values as plain scalars. Python values are accepted too."""
     scalars = []
     for value, type_ in zip(values, types, strict=True):
         target = strip_low_cardinality(type_).arrow

@@ -1,7 +1,6 @@
-"""A part of one granule, made at once: byte for byte what :class:`parts.write.part_writer.PartWriter` writes for the
-same rows.
+"""Write a part of one granule at once, with the same bytes as ``parts.write.part_writer.PartWriter``.
 
-The writer's windows, frames and running hashes are for parts of any size; of a single-row INSERT they were half the
+The writer's windows, frames and running hashes are for parts of any size; for a single-row INSERT they were half the
 work.
 """
 
@@ -42,7 +41,7 @@ def encode_small_part(
     part_uuid: uuid.UUID,
     granularity: int,
 ) -> tuple[bytes, Checksums]:
-    """The bytes of ``meta.bin`` of a packed part of these rows: at least one, in order, of one granule, conformed."""
+    """Returns ``meta.bin`` of a packed part: at least one row, sorted, conformed, of one granule."""
     rows = block.num_rows
     schema = description.schema.stored
     facts: list[ColumnSummary] = []
@@ -73,23 +72,23 @@ def encode_small_part(
         columns=ColumnsFile(schema, granularity, key.expressions),
         rows=rows,
         partition=make_partition_arrays(partition_key, partition),
-        minmax=minmax.entries(),
+        minmax=minmax.to_named_arrays(),
         primary_index=list(zip(key.expressions, key.types, _first_and_last(block, key), strict=True)),
         marks=marks,
         part_uuid=part_uuid,
         metadata_version=description.metadata_version,
-        ttl=ttl.found(),
+        ttl=ttl.to_part_ttl(),
     )
     builder = SkipIndexBuilder(description.indexes, schema, granularity)
     builder.add(block)
-    files = {**builder.files(), DATA_FILE: data}
+    files = {**builder.encode_files(), DATA_FILE: data}
     sums = {name: compute_checksum(held) for name, held in files.items()}
     meta, checksums = encode_metadata(WrittenColumns(content, facts, sums), is_packed=True)
     return pack_files(meta | files), checksums
 
 
 def make_partition_arrays(key: Key, values: Sequence[pa.Scalar]) -> list[tuple[str, DataType, pa.Array]]:
-    """The entries of ``partition``."""
+    """Returns the entries of the file ``partition``."""
     return [
         (text, type_, pa.array([value], strip_low_cardinality(type_).arrow))
         for text, type_, value in zip(key.expressions, key.types, values, strict=True)
@@ -97,7 +96,7 @@ def make_partition_arrays(key: Key, values: Sequence[pa.Scalar]) -> list[tuple[s
 
 
 def _first_and_last(block: pa.Table, key: Key) -> list[pa.Array]:
-    """The sorting key of the first row and of the last one."""
+    """Returns the sorting key of the first and the last row."""
     if not key:
         return []
     needed = block.select(list(dict.fromkeys(key.columns)))
@@ -107,7 +106,7 @@ def _first_and_last(block: pa.Table, key: Key) -> list[pa.Array]:
 
 
 def to_contiguous_array(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array."""
+    """Returns the column as one array."""
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):

@@ -74,7 +74,7 @@ def fits_in_memory(part: Part, names: Iterable[str], schema: TableSchema) -> boo
     """
     sizes = part.column_sizes()
     size = sum(sizes[name][1] for name in names if name in sizes)
-    return part.rows <= WINDOW_ROWS and size <= WINDOW_BYTES and not part.lacks(schema.stored.names)
+    return part.rows <= WINDOW_ROWS and size <= WINDOW_BYTES and not part.lacks_columns(schema.stored.names)
 
 
 class HeldRows:

@@ -214,11 +214,11 @@ class PartMutator:
     def _rewrite_column(self, part: Part, name: str, place: Path, *, is_cleared: bool) -> bool:
         """Writes the column's default for every row, or removes a cleared column from the part."""
         column = self.description.schema.column(name)
-        is_there = name in (*part.readable, *part.converted)
+        is_there = name in (*part.readable_columns, *part.converted_columns)
         if not column.is_stored or ((column.default_kind == "DEFAULT" or is_cleared) and is_there is not is_cleared):
             return False
-        bare = part.without([name])
-        if is_cleared and {*bare.readable, *bare.converted} & set(self.description.schema.names):
+        bare = part.without_columns([name])
+        if is_cleared and {*bare.readable_columns, *bare.converted_columns} & set(self.description.schema.names):
             rewrite_columns(
                 part, place, self.description, (), self._tables(part.read([], with_deleted=True)), gone=[name]
             )
@@ -236,7 +236,7 @@ class PartMutator:
             names = list(dict.fromkeys(name for rule in ttl.rules for name in rule.columns))
             for block in self._tables(part.read(names)):
                 found.update(block)
-            known = found.found()
+            known = found.to_part_ttl()
         elif not ttl.may_have_expired(known, at):
             return False
         if not ttl.may_have_expired(known, at):
@@ -247,7 +247,7 @@ class PartMutator:
         gone = find_expired_columns(part, known, self.description, at)
         if ttl.of_kind(*_ROW_RULES):
             names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
-            left = self._tables(part.read(names)) if not ttl.is_gone(known, at) else iter(())
+            left = self._tables(part.read(names)) if not ttl.has_every_row_expired(known, at) else iter(())
             rows = apply_ttl(left, self.description, at)
             rewrite_rows(part, place, self.description, rows, gone, TtlCollector(ttl, at, codec))
         else:
@@ -262,13 +262,13 @@ class PartMutator:
         ttl = self.description.ttl
         expiring = [rule.column for rule in ttl.of_kind(RuleKind.COLUMN)]
         names = self.description.schema.stored.names if ttl.of_kind(*_ROW_RULES) else expiring
-        return [name for name in names if part.lacks([name])]
+        return [name for name in names if part.lacks_columns([name])]
 
     def _expire_values(self, part: Part, known: PartTtl, at: int, place: Path, gone: set[str]) -> None:
         """Writes columns with expired values; columns that are ``gone`` are removed from the part."""
         ttl = self.description.ttl
         expired = [rule for rule in ttl.of_kind(RuleKind.COLUMN) if rule.may_have_expired(known, at)]
-        written = [rule for rule in expired if rule.column not in gone and not part.lacks([rule.column])]
+        written = [rule for rule in expired if rule.column not in gone and not part.lacks_columns([rule.column])]
         new = [name for name in self._list_columns_to_add(part) if name not in gone]
         names = [*new, *(rule.column for rule in written)]
         defaults = {name for rule in written if rule.default is not None for name in rule.default.columns}
@@ -294,7 +294,7 @@ class PartMutator:
         """
         for index in self.description.indexes:
             if index.name == name and part.read_skip_index(index) is None:
-                new = [column for column in index.key.columns if part.lacks([column])]
+                new = [column for column in index.key.columns if part.lacks_columns([column])]
                 if new and part.part_type == "Wide":
                     return False
                 blocks = self._tables(part.read(new, with_deleted=True))
@@ -303,7 +303,7 @@ class PartMutator:
         return False
 
     def _clear_index(self, part: Part, name: str, place: Path) -> bool:
-        if part.index_file is None or all(index.name != name for index in part.index_file):
+        if part.skip_index_file is None or all(index.name != name for index in part.skip_index_file):
             return False
         others = tuple(index for index in self.description.indexes if index.name != name)
         blocks = self._tables(part.read([], with_deleted=True))

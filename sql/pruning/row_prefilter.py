@@ -38,7 +38,7 @@ class _Term:
     needles: tuple[bytes, ...] = ()
     """Substrings that it must contain."""
 
-    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+    def match_rows(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
         """Returns a mask of the rows that can match."""
         arrays = {number: read(name) for number, name in self.columns}
         if self.needles:
@@ -70,11 +70,11 @@ class RowPrefilter:
         """The names of the columns that the test reads."""
         return frozenset(name for term in self.terms for _, name in term.columns)
 
-    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+    def match_rows(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
         """Returns a mask of the rows that can match. ``read`` returns a column in its storage type."""
         mask = np.ones(rows, bool)
         for term in self.terms:
-            mask &= term.matching(read, rows)
+            mask &= term.match_rows(read, rows)
             if not mask.any():
                 break
         return mask

@@ -70,10 +70,12 @@ class SkipIndexTest:
             bounds = {number: make_closed_ranges(*get_key_extremes(values, number)) for number in keys}
             return self.condition.evaluate(bounds, runs)[0]
         if self.index.kind == "set":
-            known = StoredSets.of(values)
+            known = StoredSets.from_named_arrays(values)
             points: Mapping[int, KeyFacts] = {number: make_point_ranges(known.keys[number]) for number in keys}
-            return known.any(self.condition.evaluate(points, len(known.keys[0]))[0])
-        return self.condition.evaluate(dict.fromkeys(keys, StoredFilters.of(self.index, values)), runs)[0]
+            return known.match_runs(self.condition.evaluate(points, len(known.keys[0]))[0])
+        return self.condition.evaluate(dict.fromkeys(keys, StoredFilters.from_named_arrays(self.index, values)), runs)[
+            0
+        ]
 
 
 def build_skip_index_tests(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from coordination.inserts.block_numbers import allocate_block_number
-from coordination.inserts.partition_nodes import next_numbers, raise_next_first
+from coordination.inserts.partition_nodes import next_numbers, raise_next_first_number
 from coordination.keeper.interface import (
     BadVersion,
     Check,
@@ -133,8 +133,8 @@ class KeeperContract:
                     keeper.delete(path)
         keeper.multi([op for path in [f"{table.partition('2')}/skip"] for op in (Create(path), Delete(path))])
         assert next_numbers(keeper, table, ["1", "2", "3"]) == {"1": 0, "2": 4, "3": 101}
-        raise_next_first(keeper, table, 7)
-        raise_next_first(keeper, table, 5)
+        raise_next_first_number(keeper, table, 7)
+        raise_next_first_number(keeper, table, 5)
         assert next_numbers(keeper, table, ["1", "2"]) == {"1": 7, "2": 4}
         assert allocate_block_number(keeper, table, "2").number == 4  # type: ignore[union-attr]
         assert allocate_block_number(keeper, table, "1").number == 7  # type: ignore[union-attr]

@@ -144,7 +144,7 @@ class World:
         for path, node in list(self.ensemble.tree.items()):
             if path.startswith(TABLE.log + "/"):
                 entry = LogEntry.parse(node.data)
-                if entry.gone and entry.new_part not in self.dropped:
+                if entry.removed_ranges and entry.new_part not in self.dropped:
                     self.dropped.append(entry.new_part)
 
     def heal(self) -> None:

@@ -28,9 +28,9 @@ def test_what_is_no_entry(data: bytes) -> None:
 
 
 def test_outcomes() -> None:
-    failed = DdlOutcome.of(UserError("UNKNOWN_TABLE", "There is no t"), 7)
+    failed = DdlOutcome.from_error(UserError("UNKNOWN_TABLE", "There is no t"), 7)
     assert DdlOutcome.decode(failed.encode()) == failed
-    raised = failed.raised("a:1")
+    raised = failed.to_error("a:1")
     assert (raised.code, raised.message) == (60, "There was an error on [a:1]: There is no t")
     assert DdlOutcome.decode(b"?").code == 1001
 
@@ -86,7 +86,7 @@ def test_one_replica_has_the_lock_and_a_new_session_takes_its_own_back() -> None
     assert not QUEUE.lock_shard(anew, name, ENTRY, 0, "s1")
     assert QUEUE.lock_shard(anew, name, ENTRY, 0, "s1")
     QUEUE.begin_shard(anew, name, ENTRY, 0, "p")
-    QUEUE.give_shard_back(anew, name, 0)
+    QUEUE.unlock_shard(anew, name, 0)
     assert QUEUE.lock_shard(other, name, ENTRY, 0, "s2")
     assert QUEUE.begin_shard(other, name, ENTRY, 0, "p2") == "p2"
     QUEUE.finish_shard(other, name, ENTRY, 0, DdlOutcome())

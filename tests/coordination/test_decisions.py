@@ -86,7 +86,7 @@ class MergePredicateMachine(RuleBasedStateMachine):
     def _pull(self, leader: int) -> None:
         for entry in self.log[self.pulled[leader] :]:
             assert entry.new_part is not None
-            if entry.gone:
+            if entry.removed_ranges:
                 self.virtual[leader].remove_covered(entry.new_part)
             else:
                 self.virtual[leader].add(entry.new_part)  # raises if it intersects
@@ -163,7 +163,7 @@ class MergePredicateMachine(RuleBasedStateMachine):
         virtual = PartSet()
         for entry in self.log:
             assert entry.new_part is not None
-            if entry.gone:
+            if entry.removed_ranges:
                 virtual.remove_covered(entry.new_part)
             elif entry.type is EntryType.MERGE_PARTS:
                 assert all(source in virtual for source in entry.source_parts), entry

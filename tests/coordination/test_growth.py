@@ -71,7 +71,7 @@ class Table:
         match number % 10:
             case 6:
                 application = read_application_version(keeper, TABLE, f"job {number}")
-                keeper.multi([application.claim(1, 1)])
+                keeper.multi([application.commit_op(1, 1)])
             case 7:
                 opened = open_transaction(keeper, TABLE, f"transaction {number}")
                 abort_transaction(keeper, TABLE, opened.name, "given up")
@@ -139,15 +139,15 @@ def test_the_applications_that_committed_last_are_remembered() -> None:
     keeper = Table().one.keeper
     for version in range(1, 3):
         for number in range(25 if version == 1 else 5):
-            keeper.multi([read_application_version(keeper, TABLE, f"job {number}").claim(version, 7)])
+            keeper.multi([read_application_version(keeper, TABLE, f"job {number}").commit_op(version, 7)])
     assert clean_applications(keeper, TABLE, most=25) == 0
     assert clean_applications(keeper, TABLE, most=10) == 16
     left = [read_application_version(keeper, TABLE, f"job {number}").committed for number in range(25)]
     assert left == [2] * 5 + [None] * 16 + [1] * 4
     late = read_application_version(keeper, TABLE, "job 21")
-    keeper.multi([read_application_version(keeper, TABLE, "job 21").claim(2, 7)])
+    keeper.multi([read_application_version(keeper, TABLE, "job 21").commit_op(2, 7)])
     with pytest.raises(MultiFailed):
-        keeper.multi([late.claim(2, 7)])
+        keeper.multi([late.commit_op(2, 7)])
 
 
 def test_of_many_lost_parts_the_oldest_are_dropped_blocks() -> None:

@@ -364,7 +364,7 @@ def test_an_answer_that_is_lost_while_all_partitions_are_dropped_together(
     ensemble.faults = None
     one.keeper.reconnect()
     later = {two.insert(f"{partition}_2", partition=partition) for partition in ("a", "b", "c")}
-    dropped = Counter(gone.partition_id for entry in logged(two) for gone in entry.gone)
+    dropped = Counter(gone.partition_id for entry in logged(two) for gone in entry.removed_ranges)
     assert set(dropped.values()) <= {1}
     assert len(dropped) in (0, 3)
     assert dropped or number < 3

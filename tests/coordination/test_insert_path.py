@@ -238,7 +238,7 @@ def test_half_dropped_table_and_replica_are_swept(ensemble: MemoryEnsemble, memb
 
 def test_lost_answer_of_the_creating_multi(ensemble: MemoryEnsemble) -> None:
     keeper = ensemble.connect()
-    ensemble.connect().create_parents(TABLE.parents)
+    ensemble.connect().create_parents(TABLE.parent)
     fault_once(ensemble, Fault.LOSE_ANSWER)
     with pytest.raises(KeeperUnavailable):
         create_table_or_replica(keeper, TABLE, "r1", DEFINITION)

@@ -96,7 +96,7 @@ class Model:
     def pull(self, leader: int) -> None:
         for entry in self.log[self.pulled[leader] :]:
             assert entry.new_part is not None
-            if entry.gone:
+            if entry.removed_ranges:
                 self.virtual[leader].remove_covered(entry.new_part)
             else:
                 self.virtual[leader].add(entry.new_part)  # raises if it intersects
@@ -161,7 +161,7 @@ class Model:
         virtual = PartSet()
         for entry in self.log:
             assert entry.new_part is not None
-            if entry.gone:
+            if entry.removed_ranges:
                 virtual.remove_covered(entry.new_part)
                 continue
             assert all(source in virtual for source in entry.source_parts), entry

@@ -58,7 +58,7 @@ def test_what_a_part_is_to_go_through() -> None:
     assert known.between(part("p_0_1_1_2"), part("p_0_1_1_6")) == [second, third]
     versions = {name: known.version(part(name)) for name in ("p_0_0_0", "p_0_0_0_2", "p_3_3_0", "p_5_5_0", "p_9_9_0_9")}
     assert versions == {"p_0_0_0": 0, "p_0_0_0_2": 2, "p_3_3_0": 2, "p_5_5_0": 4, "p_9_9_0_9": 6}
-    assert second.parts_to_do([part("p_0_0_0_2"), part("p_5_5_0"), part("q_0_0_0"), part("q_0_0_0_1")]) == [
+    assert second.parts_to_change([part("p_0_0_0_2"), part("p_5_5_0"), part("q_0_0_0"), part("q_0_0_0_1")]) == [
         part("p_0_0_0_2"),
         part("q_0_0_0"),
     ]
@@ -228,7 +228,7 @@ def assign(member: Member) -> list[PartName]:
     ]
     if entries:
         assert log_merges_and_mutations(member.keeper, TABLE, predicate.log_version, entries)
-    return [entry.made[0] for entry in entries]
+    return [entry.created_parts[0] for entry in entries]
 
 
 def advance(member: Member, finished: str = "") -> str:

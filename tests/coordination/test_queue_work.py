@@ -196,8 +196,8 @@ def test_a_drop_waits_for_the_exchange_before_it_and_takes_what_is_older_along()
     assert first is not None
     assert first.kind is ActionKind.REPLACE
     assert queue.covered_entries(first.name) == ["queue-0000000000"]
-    assert queue.taken_away_later(first.name, PartName.parse("p_3_3_0")) is not None
-    assert queue.taken_away_later(first.name, PartName.parse("q_0_0_0")) is None
+    assert queue.find_later_removal(first.name, PartName.parse("p_3_3_0")) is not None
+    assert queue.find_later_removal(first.name, PartName.parse("q_0_0_0")) is None
     assert queue.next_action(Disk(), ALL) is None
     queue.finish(first.name)
     second = queue.next_action(Disk(), ALL)
@@ -240,7 +240,7 @@ def test_a_drop_between_the_halves_of_a_step_is_part_of_it(entries: list[LogEntr
     first = queue.next_action(Disk(), ALL)
     assert first is not None
     assert first.kind is ActionKind.REPLACE
-    more = queue.start_replacements_with([first.name], first.entry.made)
+    more = queue.start_replacements_with([first.name], first.entry.created_parts)
     assert more is not None
     names = {first.name, *(action.name for action in more)}
     assert names == queue.names()
@@ -259,7 +259,7 @@ def test_a_drop_that_no_half_of_a_step_waits_for_stays_by_itself() -> None:
     queue = queue_of([FIRST, plain, DETACHED, LAST])
     first = queue.next_action(Disk(), ALL)
     assert first is not None
-    more = queue.start_replacements_with([first.name], first.entry.made)
+    more = queue.start_replacements_with([first.name], first.entry.created_parts)
     assert more is not None
     assert [action.entry for action in more] == [LAST]
 
@@ -269,5 +269,5 @@ def test_a_step_waits_for_what_a_drop_of_it_waits_for() -> None:
     first = queue.next_action(Disk(), ALL)
     assert first is not None
     with queue.inserting(PartName.parse("q_4_4_0")):
-        assert queue.start_replacements_with([first.name], first.entry.made) is None
-    assert queue.start_replacements_with([first.name], first.entry.made) is not None
+        assert queue.start_replacements_with([first.name], first.entry.created_parts) is None
+    assert queue.start_replacements_with([first.name], first.entry.created_parts) is not None

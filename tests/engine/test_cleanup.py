@@ -77,7 +77,7 @@ def test_replicas_take_the_same_rows_away(make_servers: MakeServers) -> None:
 def test_a_deleted_row_is_above_older_ones_in_later_blocks() -> None:
     """Of a key with more rows than fit into one block."""
     description = description_of([("k", "UInt8"), ("n", "UInt8"), ("gone", "UInt8")], ("k",))
-    mode = mode_of_engine("ReplacingMergeTree", ("n", "gone"), description.schema).for_reading()
+    mode = mode_of_engine("ReplacingMergeTree", ("n", "gone"), description.schema).for_final()
 
     def found(*rows: tuple[int, int]) -> list[dict[str, int]]:
         blocks = [pa.table([[1], [n], [gone]], schema=description.schema.arrow) for n, gone in rows]

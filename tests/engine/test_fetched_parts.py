@@ -16,7 +16,7 @@ from engine.interserver.transfer import Transfer
 from engine.tables.disk_reservations import DiskReservations
 from parts.common.errors import CorruptionError, PandoError
 from parts.common.part_name import PartName
-from parts.format.hashed_file import reading_after, replace_sync, sync_directory
+from parts.format.hashed_file import call_before_reads, replace_sync, sync_directory
 from parts.read.part_reader import open_part
 from parts.store.part_store import PartStore
 from parts.write.part_writer import write_part
@@ -104,7 +104,7 @@ def test_a_sender_that_cannot_read_its_part_tells_its_table(
         if path.is_relative_to(tmp_path / "theirs"):
             raise OSError(errno.EIO, "Input/output error", str(path))
 
-    with reading_after(fail), pytest.raises(PandoError) as raised:
+    with call_before_reads(fail), pytest.raises(PandoError) as raised:
         fetch(tmp_path / "ours")
     assert raised.value.code == 210
     assert [(error.code, error.part) for error in broken] == [(74, str(_NAME))]

@@ -237,7 +237,7 @@ def test_a_table_keeps_working_beside_an_exchange_cut_short(table: Local, monkey
         raise OSError("the power is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ExchangeJournal, "carry_out", stop_after_the_record)
+        patch.setattr(ExchangeJournal, "run_exchange", stop_after_the_record)
         with pytest.raises(OSError, match="power"):
             table.run("COMMIT TRANSACTION 'x' ON t OVERWRITE")
     assert cut
@@ -310,7 +310,7 @@ def test_a_commit_that_can_neither_be_made_nor_taken_back_for_a_while(
 ) -> None:
     insert(table, "(1, 7), (2, 8), (3, 9)")
     moved: list[Path] = []
-    original = Part.move
+    original = Part.rename_directory
 
     def fail_after_the_first(part: Part, path: Path) -> None:
         if moved:
@@ -319,7 +319,7 @@ def test_a_commit_that_can_neither_be_made_nor_taken_back_for_a_while(
         original(part, path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Part, "move", fail_after_the_first)
+        patch.setattr(Part, "rename_directory", fail_after_the_first)
         for sql in ("COMMIT TRANSACTION 'x' ON t", "ROLLBACK TRANSACTION 'x' ON t", "INSERT INTO t VALUES (4, 1)"):
             with pytest.raises(UnavailableError, match="as asked"):
                 table.run(sql)

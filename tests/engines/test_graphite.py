@@ -92,7 +92,7 @@ def test_as_recorded_however_the_merge_is_sliced(server: Server, section: str, t
         values = ", ".join(f"('{p}', {t}, {v}, {n}, '{e}')" for p, t, v, n, e in part)
         server.run(f"INSERT INTO t VALUES {values}", optimize_on_insert=0)
     table = server.engine.catalog.table("default", "t")
-    mode = table.description.merge_mode.at(2_000_000_000)
+    mode = table.description.merge_mode.with_time(2_000_000_000)
     for target in (1, 7, 1000):
         merge_parts(
             sorted(table.store.active(), key=lambda part: part.name), tmp_path / f"{target}", table.description,
@@ -258,14 +258,14 @@ def test_any_cut_gives_the_same_rows(seed: int) -> None:
     table = pa.table(dict(zip(names, columns, strict=True)))
     cuts = sorted({0, len(rows), *(chance.randrange(len(rows)) for _ in range(seed * 8))})
     blocks = [table.slice(begin, end - begin) for begin, end in itertools.pairwise(cuts)]
-    reduced = pa.concat_tables(Graphite(rollup, now).across(iter(blocks)))
+    reduced = pa.concat_tables(Graphite(rollup, now).reduce_across_slices(iter(blocks)))
     found = [
         (path, int(time.replace(tzinfo=UTC).timestamp()), *rest)
         for path, time, *rest in zip(*(reduced.column(name).to_pylist() for name in names), strict=True)
     ]
     assert found == expected
     assert reduced.schema == table.schema
-    assert list(Graphite(rollup, now).across(iter([table.slice(0, 0)]))) == []
+    assert list(Graphite(rollup, now).reduce_across_slices(iter([table.slice(0, 0)]))) == []
 
 
 def test_steps_that_do_not_divide_each_other_leave_times_in_order() -> None:
@@ -280,7 +280,7 @@ def test_steps_that_do_not_divide_each_other_leave_times_in_order() -> None:
         }
     )
     for blocks in ([block], [block.slice(i, 1) for i in range(4)]):
-        reduced = pa.concat_tables(Graphite(rollup, 196).across(iter(blocks)))
+        reduced = pa.concat_tables(Graphite(rollup, 196).reduce_across_slices(iter(blocks)))
         assert reduced.column("Time").cast(pa.int64()).to_pylist() == [90, 120, 180]
         assert reduced.column("Value").to_pylist() == [3.0, 4.0, 8.0]
 

@@ -18,8 +18,8 @@ def test_against_a_list(seed: int) -> None:
         begin = chance.randrange(60)
         name = PartName(chance.choice("ab"), begin, begin + chance.randrange(6), chance.randrange(4))
         rivals = sorted(other for other in model if not other.is_disjoint(name))
-        assert names.overlapping(name) == rivals
-        assert names.covering(name) == next((other for other in rivals if other.covers(name)), None)
+        assert names.find_overlapping(name) == rivals
+        assert names.find_covering(name) == next((other for other in rivals if other.covers(name)), None)
         if not rivals:
             names.add(name)
             model.append(name)

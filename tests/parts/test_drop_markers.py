@@ -28,7 +28,7 @@ def test_what_covers_a_name_is_what_a_trial_of_all_finds(seed: int) -> None:
     left = {*names[5:20], *names[25:]} - ({*names[:5]} - {*names[25:]})
     for _ in range(100):
         asked = _name(random_)
-        assert set(found.covering(asked)) == {name for name in left if name.covers(asked)}
+        assert set(found.find_covering(asked)) == {name for name in left if name.covers(asked)}
 
 
 def _markers(path: Path, parts: int) -> tuple[DropMarkers, list[PartName]]:
@@ -44,7 +44,7 @@ def test_asking_of_every_part_does_not_try_every_mark(tmp_path: Path) -> None:
     def ask() -> None:
         assert all(markers.is_dropped(name) for name in names)
         assert not markers.is_dropped(PartName("all", 0, 0, 1))
-        markers.prune(names)
+        markers.remove_unneeded(names)
 
     assert calls_of(ask)["parts.common.part_name.PartName.covers"] <= 2 * len(names) + 1
 
@@ -53,9 +53,9 @@ def test_of_parts_that_went_only_their_marks_are_looked_at(tmp_path: Path) -> No
     markers, names = _markers(tmp_path, 100)
     merged = PartName("all", 0, 9, 1)
     markers.add([merged])
-    markers.prune(names[5:], names[:5])
+    markers.remove_unneeded(names[5:], names[:5])
     left = {PartName.parse(file.name.removeprefix("dropped_")) for file in tmp_path.iterdir()}
     assert left == {*names[5:], merged}
-    markers.prune(names[10:], names[5:10])
+    markers.remove_unneeded(names[10:], names[5:10])
     assert not markers.is_dropped(names[0])
     assert len(list(tmp_path.iterdir())) == 90

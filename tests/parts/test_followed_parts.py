@@ -23,13 +23,13 @@ class Follower:
         self.steps: list[set[str]] = []
         self.oldest = 1 << 63
 
-    def parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
+    def on_active_parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
         for name, is_active in changes:
             (self.seen.add if is_active else self.seen.discard)(name)
         self.steps.append({str(name) for name in self.seen})
         return len(self.steps)
 
-    def oldest_read(self) -> int:
+    def get_oldest_read_change(self) -> int:
         return self.oldest
 
 
@@ -45,7 +45,7 @@ def follow(store: PartStore) -> Follower:
         made.append(Follower(active))
         return made[0]
 
-    store.follow(make)
+    store.set_listener(make)
     return made[0]
 
 

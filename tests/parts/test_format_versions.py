@@ -155,7 +155,7 @@ def test_a_version_that_never_was_is_corruption(version: object, tmp_path: pathl
 
 def test_a_file_that_changes_answers_needs_a_major_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """The version of a part is that of its newest file: parts without it stay readable everywhere."""
-    mask = SmallFile("row_exists", lambda _: b"", lambda data, _: data, since=(2, 0), absent=b"")
+    mask = SmallFile("row_exists", lambda _: b"", lambda data, _: data, since=(2, 0), default=b"")
     monkeypatch.setitem(get_format_version.__globals__["_SMALL_NAMES"], "row_exists", mask)
     assert get_format_version(["k.bin", "count", "checksums"]) == (1, 0)
     assert get_format_version(["k.bin", "count", "metadata_version"]) == (1, 1)

@@ -65,7 +65,7 @@ def test_a_larger_part_has_its_data_in_a_file(tmp_path: pathlib.Path) -> None:
 
 def test_a_packed_part_is_read_where_it_was_moved(tmp_path: pathlib.Path) -> None:
     part = open_part(written(tmp_path / "tmp_insert", LONG).path)
-    part.move(tmp_path / "7_1_1_0")
+    part.rename_directory(tmp_path / "7_1_1_0")
     assert sum(batch.num_rows for batch in part.read(["s"])) == LONG
     (part.path / META_FILE).unlink()
     assert sum(batch.num_rows for batch in part.read(["s"])) == LONG

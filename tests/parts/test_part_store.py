@@ -27,7 +27,7 @@ def test_life_of_a_part(tmp_path: pathlib.Path) -> None:
     store = new_store(tmp_path, clock)
     part = add(store, "all_1_1_0")
     assert store.active() == []
-    assert store.state(part.name) is PartState.PRE_ACTIVE
+    assert store.get_state(part.name) is PartState.PRE_ACTIVE
     assert store.commit(part) == []
     assert names(store) == ["all_1_1_0"]
     other = add_active(store, "all_2_2_0")
@@ -139,7 +139,7 @@ def test_a_replacement_that_is_not_durable_counts_until_the_next_start(
     with monkeypatch.context() as patch:
         patch.setattr("parts.store.detached_parts.sync_directory", fail)
         with pytest.raises(OSError, match="Input/output"):
-            store.replace(part, good, "broken")
+            store.replace_with_copy(part, good, "broken")
     (copy,) = store.active()
     assert copy.path == tmp_path / "all_1_1_0"
     assert store.detached() == ["broken_all_1_1_0"]
@@ -152,7 +152,7 @@ def test_intersecting_part_is_refused_and_overtaken_part_is_outdated(tmp_path: p
         store.commit(add(store, "all_2_4_1"))
     late = add(store, "all_2_2_0")
     assert store.commit(late) == []
-    assert store.state(late.name) is PartState.OUTDATED
+    assert store.get_state(late.name) is PartState.OUTDATED
 
 
 def test_detach(tmp_path: pathlib.Path) -> None:
@@ -217,7 +217,7 @@ def test_replace_keeps_readers_of_the_broken_part(tmp_path: pathlib.Path) -> Non
     with store.snapshot() as snapshot:
         good = store.create_temporary("tmp_fetch_")
         write_part(good, block_of(DESCRIPTION, [(7,)]), DESCRIPTION, ())
-        detached = store.replace(part, good, "broken")
+        detached = store.replace_with_copy(part, good, "broken")
         assert sum(b.num_rows for b in snapshot.parts[0].read(["k"])) == 3
     assert store.detached() == [detached] == ["broken_all_1_1_0"]
     (copy,) = store.active()

@@ -167,7 +167,7 @@ directory = store.create_temporary("tmp_insert_")
 block = block_of(DESCRIPTION, [(i,) for i in range(3)])
 parts.write.part_writer.write_part(directory, block, DESCRIPTION, ())
 if step == "before_rename":
-    parts.read.part_reader.Part.move = die
+    parts.read.part_reader.Part.rename_directory = die
 if step == "after_rename":
     parts.format.hashed_file.sync_directory = lambda path: die() if path == store.path else None
 part = store.add_preactive(directory, PartName.parse("all_2_2_0"))

@@ -13,9 +13,9 @@ def test_results_come_in_the_order_of_the_items(count: int) -> None:
 
 
 def test_thousands_of_items_share_some_jobs() -> None:
-    assert len(thread_pool.job_runs(range(5000))) <= 64 * thread_pool.POOL_THREADS
-    assert [item for run in thread_pool.job_runs(range(5000)) for item in run] == list(range(5000))
-    assert len(thread_pool.job_runs(range(100))) == 100
+    assert len(thread_pool.split_into_jobs(range(5000))) <= 64 * thread_pool.POOL_THREADS
+    assert [item for run in thread_pool.split_into_jobs(range(5000)) for item in run] == list(range(5000))
+    assert len(thread_pool.split_into_jobs(range(100))) == 100
 
 
 def test_an_error_is_raised_when_no_job_works_any_more() -> None:

@@ -81,7 +81,7 @@ def test_a_column_that_goes_is_read_as_its_default(tmp_path: pathlib.Path, descr
     blocks = (pa.Table.from_batches([batch]) for batch in source.read([], with_deleted=True))
     rewrite_columns(source, tmp_path / "tmp_a", description, (), blocks, gone=["s"])
     part = _opened(tmp_path / "tmp_a", description)
-    assert "s" not in part.readable
+    assert "s" not in part.readable_columns
     assert _rows(part, ["s"]) == [{"s": ""}] * _ROWS
 
 

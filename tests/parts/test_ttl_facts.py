@@ -30,7 +30,7 @@ def facts(ttl: TableTtl, *blocks: list[int], applied_at: int | None = None) -> P
     collector = TtlCollector(ttl, applied_at)
     for block in blocks:
         collector.update(pa.table({"k": pa.array(block, pa.int64())}))
-    return collector.found()
+    return collector.to_part_ttl()
 
 
 @given(st.lists(TIMES, min_size=1, max_size=4), st.integers(1, 60))
@@ -38,13 +38,13 @@ def test_together_is_as_one(parts: list[list[int]], now: int) -> None:
     for kind in (RuleKind.ROWS, RuleKind.GROUP_BY, RuleKind.COLUMN):
         ttl = TableTtl((rule(kind),))
         whole = facts(ttl, [time for part in parts for time in part])
-        assert ttl.together([facts(ttl, part) for part in parts]) == whole == facts(ttl, *parts)
+        assert ttl.combine_parts([facts(ttl, part) for part in parts]) == whole == facts(ttl, *parts)
         real = [time for part in parts for time in part if time not in (0, NEVER)]
         rows = [time for part in parts for time in part]
         assert ttl.may_have_expired(whole, now) == any(time <= now for time in real)
         is_all = bool(rows) and len(real) == len(rows) and all(time <= now for time in real)
-        assert ttl.is_gone(whole, now) == (is_all and kind is RuleKind.ROWS)
-        assert ttl.due(whole) == min(real, default=None)
+        assert ttl.has_every_row_expired(whole, now) == (is_all and kind is RuleKind.ROWS)
+        assert ttl.get_due_time(whole) == min(real, default=None)
         assert PartTtl.decode(whole.encode()) == whole
 
 
@@ -54,7 +54,7 @@ def test_what_was_applied_is_not_due_again(times: list[int], now: int) -> None:
     for kind, rows in ((RuleKind.ROWS, left), (RuleKind.GROUP_BY, times), (RuleKind.COLUMN, times)):
         ttl = TableTtl((rule(kind),))
         after = facts(ttl, rows, applied_at=now)
-        due = ttl.due(after)
+        due = ttl.get_due_time(after)
         assert due is None or due > now
         assert due == min((time for time in rows if time not in (0, NEVER) and time > now), default=None)
 
@@ -66,10 +66,10 @@ def test_of_an_unknown_rule_nothing_is_said() -> None:
     assert ttl.may_have_expired(part, 1)
     assert not TableTtl((known,)).may_have_expired(part, 1)
     assert not ttl.knows(part)
-    assert ttl.due(part) == 5
-    assert ttl.is_gone(part, 9)
-    assert not ttl.is_gone(part, 8)
-    assert ttl.together([part, PartTtl()]).rules == {}
+    assert ttl.get_due_time(part) == 5
+    assert ttl.has_every_row_expired(part, 9)
+    assert not ttl.has_every_row_expired(part, 8)
+    assert ttl.combine_parts([part, PartTtl()]).rules == {}
 
 
 def test_the_codec_is_that_of_the_last_that_has_come() -> None:
@@ -98,6 +98,6 @@ def test_damaged_facts_are_found_when_the_part_is_opened(tmp_path: pathlib.Path,
 def test_a_rule_of_a_column_that_a_part_has_otherwise() -> None:
     ttl = TableTtl((rule(RuleKind.ROWS),))
     part = PartTtl({"t": RuleTimes(1, 7, True, 1)}, "ZSTD(3)")
-    assert ttl.readable(["k"]).known(part) == part
-    assert ttl.readable(["v"]).known(part) == ttl.beside(part, ["k"]) == PartTtl({}, "ZSTD(3)")
+    assert ttl.limit_to_columns(["k"]).select_known(part) == part
+    assert ttl.limit_to_columns(["v"]).select_known(part) == ttl.keep_unchanged(part, ["k"]) == PartTtl({}, "ZSTD(3)")
     assert np.array_equal(rule(RuleKind.ROWS).times_of(pa.table({"k": [0, 3]})), [NEVER, 3])

@@ -13,7 +13,7 @@ import pytest
 
 from engine.simulator.simulated_servers import SimulatedServer
 from parts.common.errors import CorruptionError
-from parts.format.hashed_file import reading_after
+from parts.format.hashed_file import call_before_reads
 from tests.engine.conftest import Local
 from tests.recovery.conftest import ROWS, Operator
 from tests.recovery.damages import KINDS, Damage, create, damages_of, insert, query
@@ -96,7 +96,7 @@ def test_a_file_that_the_disk_does_not_give_keeps_nobody_from_starting(operator:
         if path.parent == victim:
             raise OSError(errno.EIO, "Input/output error", str(path))
 
-    with reading_after(fail):
+    with call_before_reads(fail):
         operator.second.sql("ATTACH TABLE u")
     operator.servers.settle()
     assert operator.rows(operator.second) == ROWS

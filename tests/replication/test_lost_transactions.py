@@ -35,7 +35,7 @@ def test_a_disk_that_lost_staged_rows_refuses_the_commit(make_colony: MakeColony
     assert keys(two) == [1]
     colony.now += 3600
     colony.settle()
-    assert not two.table.store.staged.transactions()
+    assert not two.table.store.staged.list_transactions()
 
 
 @pytest.mark.parametrize("overwrite", [Overwrite.NOTHING, Overwrite.TABLE])
@@ -68,7 +68,7 @@ def test_a_committed_transaction_that_nobody_has_is_given_up_whole(
     colony.check_equal()
     assert [keys(node) for node in colony] == [[1]] * 3
     assert "2 rows of it are lost: no replica has 1_" in caplog.text
-    assert not any(node.table.store.staged.transactions() for node in colony)
+    assert not any(node.table.store.staged.list_transactions() for node in colony)
     with pytest.raises(PandoError, match="2 rows of it are lost") as told:
         commit(two)
     assert told.value.code == 649
@@ -180,7 +180,7 @@ def test_a_replica_that_is_dropped_takes_its_staged_rows_along(make_colony: Make
     colony.now += 3600
     two.step_all()
     assert keys(two) == []
-    assert not two.table.store.staged.transactions()
+    assert not two.table.store.staged.list_transactions()
 
 
 def test_what_a_lost_disk_listed_and_another_has_still_staged_comes_back(make_colony: MakeColony) -> None:

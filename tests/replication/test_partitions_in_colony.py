@@ -162,14 +162,14 @@ def test_a_merge_over_the_gap_waits_until_the_part_is_kept(
     for key in (1, 2, 3):
         one.insert(1, [key])
     colony.settle()
-    keep, failures = two.table.store.keep_detached, [OSError("disk"), OSError("disk"), OSError("disk")]
+    keep, failures = two.table.store.link_to_detached, [OSError("disk"), OSError("disk"), OSError("disk")]
 
     def keep_after_all(parts: Iterable[Part]) -> None:
         if failures:
             raise failures.pop()
         keep(parts)
 
-    monkeypatch.setattr(two.table.store, "keep_detached", keep_after_all)
+    monkeypatch.setattr(two.table.store, "link_to_detached", keep_after_all)
     drop_part(one, "1_1_1_0", detach=True)
     one.optimize()
     drop(one, "1")

@@ -159,7 +159,7 @@ def test_an_insert_of_more_parts_than_a_request_tells_of_leaves_nothing(
         one.insert(list(range(20)), list(range(20)), transaction="x")
     monkeypatch.undo()
     assert large.value.code == 290
-    assert not one.table.store.staged.places(transaction_node_name("x"))
+    assert not one.table.store.staged.list_places(transaction_node_name("x"))
     stage(one, 1, [1])
     assert commit(two, rows=1).rows == 1
 

@@ -43,7 +43,7 @@ def test_rows_of_several_replicas_come_at_once(make_colony: MakeColony) -> None:
     colony.settle()
     colony.check_equal()
     assert keys(three) == [1, 2, 3, 4]
-    assert not any(node.table.store.staged.transactions() for node in colony)
+    assert not any(node.table.store.staged.list_transactions() for node in colony)
 
 
 def test_many_parts_of_a_partition_share_a_lock(make_colony: MakeColony) -> None:
@@ -231,12 +231,12 @@ def test_what_is_left_open_is_aborted_after_a_day(make_colony: MakeColony) -> No
     stage(one, 1, [10])
     colony.now += 86_000
     colony.settle()
-    assert two.table.store.staged.transactions() == []
-    assert one.table.store.staged.transactions() == [transaction_node_name("x")]
+    assert two.table.store.staged.list_transactions() == []
+    assert one.table.store.staged.list_transactions() == [transaction_node_name("x")]
     colony.now += 3_600
     colony.settle()
     colony.settle()
-    assert one.table.store.staged.transactions() == []
+    assert one.table.store.staged.list_transactions() == []
     with pytest.raises(PandoError, match="nothing was inserted"):
         commit(two)
 
@@ -249,7 +249,7 @@ def test_an_insert_that_comes_after_its_rollback_is_refused(make_colony: MakeCol
     with pytest.raises(PandoError, match="it was rolled back") as late:
         stage(two, 1, [10])
     assert late.value.code == 649
-    assert two.table.store.staged.transactions() == []
+    assert two.table.store.staged.list_transactions() == []
     commit(one, "y", application="a", version=1)
     assert commit(one, "z", application="a", version=1).verdict is CommitVerdict.SKIPPED
     with pytest.raises(PandoError, match="had committed this version"):

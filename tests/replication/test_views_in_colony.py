@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from coordination.nodes.replica_activation import FEATURES, VIEWS, ReplicaAddress
+from coordination.nodes.replica_activation import FEATURE_VIEWS, FEATURES, ReplicaAddress
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
@@ -253,7 +253,7 @@ def test_beside_an_older_version(make: Make) -> None:
     """It would not understand the record, so there is none: a repeat goes to all views, which know the block."""
     servers = make()
     one, two = servers.servers
-    older = ReplicaAddress("127.0.0.1", 2, features=tuple(name for name in FEATURES if name != VIEWS))
+    older = ReplicaAddress("127.0.0.1", 2, features=tuple(name for name in FEATURES if name != FEATURE_VIEWS))
     for server in servers.servers:
         server.replication.address = replace(older, interserver_port=int(server.name[1:]))
         server.begin_anew()

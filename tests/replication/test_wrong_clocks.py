@@ -44,7 +44,7 @@ def test_a_server_ahead_aborts_nobodys_transaction(
     stage(one, 1, [10])
     step(two, 10 * _DAY)
     pass_time(colony, 30)
-    assert one.table.store.staged.transactions() == [transaction_node_name("x")]
+    assert one.table.store.staged.list_transactions() == [transaction_node_name("x")]
     stage(two, 1, [11])
     assert commit(one).verdict is CommitVerdict.COMMITTED
     colony.settle()
@@ -73,7 +73,7 @@ def test_ages_are_told_by_zookeeper(two_replicas: tuple[SimulatedCluster, Simula
         step(node, -365 * _DAY)
     colony.now += 1.1 * _DAY
     pass_time(colony, 30)
-    assert one.table.store.staged.transactions() == []
+    assert one.table.store.staged.list_transactions() == []
     assert two.keeper.exists(two.table.paths.transaction(transaction_node_name("y"))) is not None
     colony.now += 7 * _DAY
     pass_time(colony, 30)

@@ -100,14 +100,14 @@ def test_frames_are_kept_within_bounds_and_let_go_with_their_part() -> None:
     cache = FrameCache(most_bytes=1000)
     first, second = cache.add_owner(), cache.add_owner()
     for offset in range(5):
-        cache.keep((first, 0, offset), pa.array([0] * 30, pa.int64()))
+        cache.add((first, 0, offset), pa.array([0] * 30, pa.int64()))
     assert cache.held_bytes == 960
     assert cache.find((first, 0, 0)) is None
-    cache.keep((second, 0, 0), pa.array([1], pa.int64()))
+    cache.add((second, 0, 0), pa.array([1], pa.int64()))
     cache.drop_owner(first)
     assert cache.find((second, 0, 0)) is not None
     assert (cache.find((first, 0, 4)), cache.held_bytes) == (None, 8)
-    cache.keep((second, 1, 0), pa.array([0] * 130, pa.int64()))  # larger than all
+    cache.add((second, 1, 0), pa.array([0] * 130, pa.int64()))  # larger than all
     assert cache.held_bytes == 8
 
 
@@ -116,10 +116,10 @@ def test_a_large_frame_is_not_kept(tmp_path: Path) -> None:
     block = pa.table({"k": [1, 2], "s": ["x" * (5 << 20), "y"]})
     table.insert(tmp_path, block.cast(table.description.schema.arrow))
     (part,) = table.parts
-    assert part.undecoded_bytes(["s"], RowRange(1, 2)) > 5 << 20
+    assert part.count_undecoded_bytes(["s"], RowRange(1, 2)) > 5 << 20
     found = part.read_row_range(["s"], RowRange(1, 2))
     assert found is not None
     assert found[0].to_pylist() == ["y"]
-    assert part.undecoded_bytes(["s"], RowRange(1, 2)) > 5 << 20
+    assert part.count_undecoded_bytes(["s"], RowRange(1, 2)) > 5 << 20
     assert part.read_row_range(["k"], RowRange(1, 2)) == [pa.array([2], pa.int32())]
-    assert part.undecoded_bytes(["k"], RowRange(0, 2)) == 0
+    assert part.count_undecoded_bytes(["k"], RowRange(0, 2)) == 0

@@ -349,5 +349,5 @@ class TransactionWork(Simulation):
         super().check()
         still_open = {transaction_node_name(transaction.id) for transaction in self._open()}
         for server in cast(SimulatedServers, self.cluster).servers:
-            left = set(server.table.store.staged.transactions()) - still_open
+            left = set(server.table.store.staged.list_transactions()) - still_open
             assert not left, f"{server.name} keeps what was staged for transactions that are decided: {left}"

@@ -119,7 +119,7 @@ class PartAttacher:
         self._table.services.failpoint("attach.after_stage")
         timeout_seconds = self._table.services.queue_wait_seconds
         rows = sum(part.rows for part in prepared)
-        request = CommitRequest(transaction, overwrite, rows=rows, along=tuple(along))
+        request = CommitRequest(transaction, overwrite, rows=rows, extra_ops=tuple(along))
         self._transactions.commit(request, CommitOptions(timeout_seconds=timeout_seconds, status=status))
 
     def _prepare(self, place: Path, schema: TableSchema, status: QueryStatus) -> TemporaryPart:

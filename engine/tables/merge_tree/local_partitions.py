@@ -90,7 +90,7 @@ class MergeTreePartitions:
                 with self._store.lock:
                     self._drop(names, detach=False)
                 covers = CoveringNames(names)
-                self._table.recent_blocks.forget(lambda gone: any(covers.covering(gone)))
+                self._table.recent_blocks.forget(lambda gone: any(covers.find_covering(gone)))
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
         """Raises 48: a table of one server has no replicas."""
@@ -125,6 +125,6 @@ class MergeTreePartitions:
         """Drops the parts. After an error nothing is dropped, but copies of some may be in ``detached/``."""
         if detach:
             chosen = set(names)
-            self._store.keep_detached([part for part in self._store.active() if part.name in chosen])
+            self._store.link_to_detached([part for part in self._store.active() if part.name in chosen])
         self._table.note_dropped(names)
         self._store.drop_active(names)

@@ -106,7 +106,7 @@ class MergeTreeTransactions:
                 raise already_decided_error(decided)
             if not parts:
                 return InsertOutcome()
-            if group in self._store.staged.places(name):
+            if group in self._store.staged.list_places(name):
                 self._require_same(name, group, parts, options.transaction)
                 return InsertOutcome(deduplicated_blocks=len(parts))
             if not (self._path / _decision_file(name)).exists():
@@ -118,7 +118,7 @@ class MergeTreeTransactions:
                     self._store.drop_temporary(part.directory)
                 sync_directory(gathered)
                 services.failpoint("stage.after_move")
-                self._store.staged.take(name, [(gathered, group)])
+                self._store.staged.move_in(name, [(gathered, group)])
             finally:
                 self._store.drop_temporary(gathered)
         return InsertOutcome(sum(part.rows for part in parts), sum(part.bytes for part in parts))
@@ -141,7 +141,7 @@ class MergeTreeTransactions:
             if decided is not None and decided.state is TransactionState.COMMITTED:
                 return CommitOutcome(CommitVerdict.REPEATED, decided.rows)
             application = self._application(request)
-            if not application.takes(request.version):
+            if not application.accepts(request.version):
                 self._abort(
                     name, request.transaction_id, f"its application {request.application!r} had committed this version"
                 )
@@ -149,7 +149,7 @@ class MergeTreeTransactions:
             if decided is not None:
                 raise already_decided_error(decided)
             staged: dict[str, StagedRecord] = {}
-            for group in self._store.staged.places(name):
+            for group in self._store.staged.list_places(name):
                 staged |= self._staged(name, group)
             if request.overwrite is not Overwrite.NOTHING:
                 self._table.wait_for_pending(options.status)
@@ -215,20 +215,20 @@ class MergeTreeTransactions:
     def _describe(self, found: Transaction) -> TransactionSummary:
         staged: list[StagedRecord] = []
         if found.state is TransactionState.OPEN:
-            for group in self._store.staged.places(found.name):
+            for group in self._store.staged.list_places(found.name):
                 staged += self._staged(found.name, group).values()
         return TransactionSummary.of(found, staged)
 
     def clean_up(self, now: float) -> None:
         """Aborts idle transactions and removes old decisions and staged parts. ``now``: monotonic seconds."""
         with self._lock:
-            homes = [self._path / "staged" / name for name in self._store.staged.transactions()]
+            homes = [self._path / "staged" / name for name in self._store.staged.list_transactions()]
             for home, age in self._unchanged_staged.ages(homes, now).items():
                 if self._decision(home.name) is not None:
                     self._store.staged.remove(home.name)
                 elif age > OPEN_TRANSACTION_IDLE_SECONDS:
                     self._abort(home.name, "", f"nothing was inserted for {OPEN_TRANSACTION_IDLE_SECONDS:.0f} s")
-        staged = set(self._store.staged.transactions())
+        staged = set(self._store.staged.list_transactions())
         decided = [file for file in (self._path / _DECISIONS).glob("*.json") if file.stem not in staged]
         ages = self._unchanged_decisions.ages(decided, now)
         newest_first = sorted(ages, key=lambda file: file.stat().st_mtime_ns, reverse=True)

@@ -59,8 +59,8 @@ def run_merge(
     on_progress: Callable[[MergeProgress], None],
 ) -> None:
     """Runs the merge in this process. Removes the directory after an error."""
-    mode = description.merge_mode.at(order.expire_at)
-    mode = mode.for_reading() if order.cleanup else mode
+    mode = description.merge_mode.with_time(order.expire_at)
+    mode = mode.for_final() if order.cleanup else mode
     merge_parts(
         sources,
         order.directory,

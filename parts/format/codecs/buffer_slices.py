@@ -1,6 +1,7 @@
-"""A slice of an encoded buffer's values.
+"""Decode a slice of an encoded buffer's values.
 
-Narrow, Split and Scale are undone for the slice alone, any other method for the whole buffer first."""
+Narrow, Split and Scale are undone for the slice alone, any other method for the whole buffer first.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from parts.format.codecs.codec_chain import NARROW, NARROW_END, SCALE, SPLIT, Ch
 
 
 def decode_slice(chain: bytes, stored: pa.Buffer, raw_size: int, begin: int, size: int) -> pa.Buffer:
-    """The ``size`` raw bytes from byte ``begin`` on, both whole values. Raises :class:`ChainError`."""
+    """Returns ``size`` raw bytes from byte ``begin`` on, both whole values. Raises :class:`ChainError`."""
     if begin + size > raw_size:
         raise ChainError(f"bytes {begin} to {begin + size} of a buffer of {raw_size} are asked for")
     source = _Source(chain, stored, raw_size)
@@ -23,7 +24,10 @@ def decode_slice(chain: bytes, stored: pa.Buffer, raw_size: int, begin: int, siz
 
 
 class _Source:
-    """What a chain encodes, of which windows are taken. The methods that need the whole buffer are undone once."""
+    """The decoded bytes of a chain, of which windows are taken.
+
+    Methods that need the whole buffer are undone once.
+    """
 
     def __init__(self, chain: bytes, stored: pa.Buffer, raw_size: int) -> None:
         self._method = chain[0] if chain else 0
@@ -38,6 +42,7 @@ class _Source:
             self._inner = decode_chain(chain, stored, raw_size)
 
     def window(self, begin: int, size: int) -> pa.Buffer | transforms.Bytes:
+        """Decodes ``size`` bytes from byte ``begin`` on."""
         inner = self._inner
         if isinstance(inner, _Source):
             if self._is_narrow:

@@ -1,4 +1,7 @@
-"""Encoding one buffer through a chain of methods, and undoing a stored chain. Codes: see the package docstring."""
+"""Encode one buffer through a chain of methods, and undo a stored chain.
+
+The codes of the methods are in the package docstring.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,15 @@ Stored = Any
 
 
 class ChainError(Exception):
-    """A stored chain or the bytes under it make no sense: the caller says where."""
+    """A stored chain or its bytes are invalid. The caller adds the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferKind:
-    """What a buffer holds: ``integers`` is ``"signed"``, ``"unsigned"`` or ``""`` (floats, text, bits).
+    """The content of a buffer: values or other data.
 
-    ``is_values`` tells the values of a column, which Delta is meant for, from lengths, bitmaps and dictionary indices.
+    ``integers`` is ``"signed"``, ``"unsigned"`` or ``""`` (floats, text, bits). ``is_values`` distinguishes a column's
+    values, which Delta is meant for, from lengths, bitmaps and dictionary indices.
     """
 
     log2_width: int = 0
@@ -48,10 +52,10 @@ class Encoder(Protocol):
 
     @property
     def version(self) -> tuple[int, int]:
-        """The first version of a part (``parts.format.part_files``) that may have what was encoded so far."""
+        """The first format version of parts (``parts.format.part_files``) that allows what was encoded so far."""
 
     def encode(self, raw: pa.Buffer, kind: BufferKind, position: int) -> tuple[bytes, Stored]:
-        """The chain and the stored bytes of the frame's buffer number ``position``."""
+        """Returns the chain and the stored bytes of the frame's buffer number ``position``."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Codec:
         return FIRST_VERSION
 
     def encode(self, raw: pa.Buffer, kind: BufferKind, position: int = 0) -> tuple[bytes, Stored]:
-        """The chain and the stored bytes of one buffer, whatever its position."""
+        """Returns the chain and the stored bytes of one buffer. ``position`` is ignored."""
         if raw.size < _TOO_SMALL_TO_ENCODE or (not self.compressor and not self.transforms):
             return b"", raw
         chain = bytearray()
@@ -118,12 +122,12 @@ class Codec:
 
 
 def compress_zstd(data: Stored, level: int) -> pa.Buffer:
-    """One Zstandard frame."""
+    """Returns one Zstandard frame."""
     return pa.py_buffer(_zstd_compressor(level).compress(data))
 
 
 def decode_chain(chain: bytes, stored: pa.Buffer, raw_size: int) -> pa.Buffer:
-    """The raw buffer. Raises :class:`ChainError` for bytes no encoder writes."""
+    """Returns the raw buffer. Raises :class:`ChainError` for bytes that no encoder writes."""
     if not chain:
         if stored.size != raw_size:
             raise ChainError(f"a plain buffer of {raw_size} bytes is stored as {stored.size}")
@@ -170,7 +174,7 @@ def _undo(method: int, data: Stored, size: int) -> Stored:
 
 
 def _lz4(level: int | None) -> pa.Codec:
-    """A codec object of this thread (the objects are cheap to use, not to make)."""
+    """Returns this thread's codec object. The objects are cheap to use but not to make."""
     cache: dict[int | None, pa.Codec] = _local.__dict__.setdefault("lz4", {})
     if level not in cache:
         cache[level] = pa.Codec("lz4_raw", compression_level=level) if level is not None else pa.Codec("lz4_raw")

@@ -1,4 +1,4 @@
-"""From the text inside ``CODEC(…)`` to a :class:`Codec`, with ClickHouse's checks and error codes."""
+"""Parse the text inside ``CODEC(…)`` to a :class:`Codec`, with ClickHouse's checks and error codes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NOT_SUPPORTED = (
 
 
 def parse_codec(text: str, type_: DataType, default: str = DEFAULT_CODEC) -> Codec:
-    """Parses and validates e.g. ``Delta(4), ZSTD(1)`` for a column of ``type_``; ``""`` is the default codec.
+    """Parses and validates e.g. ``Delta(4), ZSTD(1)`` for a column of ``type_``; ``""`` is the default.
 
     Raises ``UserError`` 36 (BAD_ARGUMENTS), 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED).
     """
@@ -115,7 +115,7 @@ def _log2_width(name: str, argument: int | None, type_: DataType, text: str) -> 
 
 
 def _value_width(type_: DataType) -> int | None:
-    """Bytes of a stored value when the type is of one fixed width, else ``None``."""
+    """Returns the bytes of a stored value if the type has a fixed width, otherwise ``None``."""
     bare = strip_nullable(type_)
     while isinstance(bare, ArrayType):
         bare = strip_nullable(bare.inner)

@@ -1,22 +1,21 @@
-"""Choosing the chain of a column's values by trying: for parts that are written once and kept, so that they are dense.
+"""Choose the chain of a column's values by trying, for large merged parts that are kept for long.
 
-A chain is worth what it stores and what undoing it takes. The score of one is, in 64ths of the raw bytes, the stored
-bytes and
+A chain costs its stored bytes and the time to undo it. Its score, in 64ths of the raw bytes, is the stored bytes plus
 
 ====  ===========================================================================
-0     nothing, Narrow
-3     LZ4 (about 3 GB/s)
-4     [Narrow], Split, ZSTD(1) (about 2 GB/s: a byte's place is often all chance or all alike, and costs nothing)
-6     the same after Scale (about 1.5 GB/s)
-10    ZSTD(3) (about 1 GB/s)
+0     nothing, Narrow;
+3     LZ4 (about 3 GB/s);
+4     [Narrow], Split, ZSTD(1) (about 2 GB/s: a byte's plane is often random or constant, which costs nothing);
+6     the same after Scale (about 1.5 GB/s);
+10    ZSTD(3) (about 1 GB/s).
 ====  ===========================================================================
 
-and the lowest is taken. All are tried on the beginning of a frame; the choice stays for the frames that follow, until
-one of them scores worse by a sixteenth of its raw bytes than the frame it was made for, or :data:`_FRAMES_PER_CHOICE`
-frames have passed. So the choice depends on the column's values alone: every replica makes the same.
+and the lowest score wins. All chains are tried on the beginning of a frame. The choice stays for the next
+:data:`_FRAMES_PER_CHOICE` frames, or until one of them scores worse by a sixteenth of its raw bytes than the frame it
+was made for. So the choice depends only on the column's values: every replica makes the same.
 
-Text, lengths, indices, bitmaps and wide decimals keep the table's codec: Split has nothing to offer there, and ZSTD
-alone would make reading text several times slower.
+Text, lengths, indices, bitmaps and wide decimals keep the table's codec: Split does not help there, and ZSTD alone
+would make reading text several times slower.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from parts.format.codecs import transforms
 from parts.format.codecs.codec_chain import LZ4, NARROW, SCALE, SPLIT, ZSTD, BufferKind, Codec, Stored, compress_zstd
 
 _VERSION = (2, 0)
-"""Earlier readers know neither Split nor Scale."""
+"""Format version of parts with Split or Scale, which earlier readers do not know."""
 _FRAMES_PER_CHOICE = 32
 _SAMPLE_BYTES = 256 * 1024
 _WORSE_BY = 4
@@ -47,7 +46,7 @@ class _Choice:
 
 
 class DenseEncoder:
-    """The encoder of one column; its frames come in order, from one thread at a time."""
+    """The encoder of one column. Its frames come in order, from one thread at a time."""
 
     def __init__(self, codec: Codec) -> None:
         self.version = codec.version
@@ -56,6 +55,7 @@ class DenseEncoder:
         self._choices: dict[int, _Choice] = {}
 
     def encode(self, raw: pa.Buffer, kind: BufferKind, position: int) -> tuple[bytes, Stored]:
+        """Encodes with the best chain for the column."""
         if not kind.is_values or kind.log2_width > 3 or raw.size < _LEAST_BYTES:
             return self._codec.encode(raw, kind)
         encoded = self._encode(raw, kind, position)
@@ -95,7 +95,7 @@ def _score(encoded: tuple[bytes, Stored], raw_size: int) -> float:
 
 
 def _split(raw: pa.Buffer, kind: BufferKind) -> tuple[bytes, Stored]:
-    """Narrow where it helps, then Split, then ZSTD(1)."""
+    """Encodes with Narrow where it helps, then Split, then ZSTD(1)."""
     current, log2_width = np.frombuffer(raw, np.uint8), kind.log2_width
     chain = bytearray()
     narrowed = transforms.narrow_encode(current, log2_width, kind.integers == "signed") if kind.integers else None
@@ -109,7 +109,7 @@ def _split(raw: pa.Buffer, kind: BufferKind) -> tuple[bytes, Stored]:
 
 
 def _scale(raw: pa.Buffer, kind: BufferKind) -> tuple[bytes, Stored]:
-    """Floats that are decimal fractions as integers, then as those; what has no such form without it."""
+    """Encodes floats that are decimal fractions as scaled integers, and others as :func:`_split`."""
     is_float = kind.log2_width == 3 and not kind.integers
     scaled = transforms.scale_encode(np.frombuffer(raw, np.uint8)) if is_float else None
     if scaled is None:

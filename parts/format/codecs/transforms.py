@@ -1,4 +1,7 @@
-"""Reversible, vectorised transforms of integer buffers. All arithmetic wraps modulo 2^bits, so any bytes survive."""
+"""Reversible, vectorised transforms of integer buffers.
+
+All arithmetic wraps modulo 2^bits, so any bytes survive.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 UNSIGNED: dict[int, np.dtype[Any]] = {0: np.dtype("<u1"), 1: np.dtype("<u2"), 2: np.dtype("<u4"), 3: np.dtype("<u8")}
-"""log2 of the width → dtype."""
+"""log2 of the width in bytes → dtype."""
 CONSTANT_WIDTH_CODE = 7
 """Narrow's width code for "no differences are stored"."""
 DECIMAL_LOG2 = 4
@@ -19,7 +22,7 @@ _EXACT = 1 << 53
 
 
 def delta_encode(raw: Bytes, log2_width: int) -> Bytes:
-    """First value as it is, then differences to the value before. Trailing bytes of no whole value stay as they are."""
+    """Returns the first value, then differences to the value before. Trailing bytes stay as they are."""
     values, tail = _split(raw, log2_width)
     encoded = np.empty_like(values)
     encoded[:1] = values[:1]
@@ -41,7 +44,10 @@ def double_delta_decode(stored: Bytes, log2_width: int) -> Bytes:
 
 
 def split_encode(raw: Bytes, log2_width: int) -> Bytes:
-    """The first bytes of all values, then the second ones, and so on: ``raw`` is a whole number of values."""
+    """Returns the first bytes of all values, then the second ones, and so on.
+
+    ``raw`` is a whole number of values.
+    """
     return np.ascontiguousarray(raw.reshape(-1, 1 << log2_width).T).reshape(-1)
 
 
@@ -50,7 +56,7 @@ def split_decode(stored: Bytes, log2_width: int) -> Bytes:
 
 
 def decode_split_slice(stored: Bytes, log2_width: int, begin: int, size: int) -> Bytes:
-    """The ``size`` raw bytes from byte ``begin`` on, both whole values."""
+    """Returns ``size`` raw bytes from byte ``begin`` on, both whole values."""
     if not 1 <= log2_width <= 3:
         raise ValueError(f"no values of {1 << log2_width} bytes are split")
     width = 1 << log2_width
@@ -62,7 +68,7 @@ def decode_split_slice(stored: Bytes, log2_width: int, begin: int, size: int) ->
 
 
 def scale_encode(raw: Bytes) -> tuple[Bytes, int] | None:
-    """The integers and the exponent, or ``None`` when there is no exponent for all values."""
+    """Returns integers and their exponent, or ``None`` when no exponent fits all values."""
     floats = raw.view("<f8")
     for exponent in _EXPONENTS:
         if _scaled(floats[:_SCALE_SAMPLE], exponent) is not None:
@@ -81,6 +87,7 @@ def _scaled(floats: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.in
 
 
 def scale_decode(stored: Bytes, exponent: int) -> Bytes:
+    """Returns the floats: the integers divided by 10 to the exponent."""
     return _unscaled(stored.view("<i8"), exponent).view(np.uint8)
 
 
@@ -91,7 +98,7 @@ def _unscaled(integers: npt.NDArray[np.int64], exponent: int) -> npt.NDArray[np.
 
 
 def narrow_encode(raw: Bytes, log2_width: int, signed: bool) -> tuple[Bytes, int] | None:
-    """The encoded bytes and the width code of the differences, or ``None`` when nothing would get smaller."""
+    """Returns the encoded bytes and the width code of the differences, or ``None`` if not smaller."""
     if log2_width == DECIMAL_LOG2:
         with_base = narrow_decimals(raw)
         if with_base is None:
@@ -111,13 +118,14 @@ def narrow_encode(raw: Bytes, log2_width: int, signed: bool) -> tuple[Bytes, int
 
 
 def narrow_decimals(raw: Bytes) -> Bytes | None:
-    """16-byte integers as Narrow's output of full 8-byte differences to 0; ``None`` when a value needs more."""
+    """Returns 16-byte integers as Narrow's output with 8-byte differences to 0; ``None`` if too large."""
     halves = raw.view("<i8").reshape(-1, 2)
     low = np.ascontiguousarray(halves[:, 0])
     return _with_base(0, low.view(np.uint8)) if np.array_equal(halves[:, 1], low >> 63) else None
 
 
 def narrow_decode(stored: Bytes, log2_width: int, width_code: int, raw_size: int) -> Bytes:
+    """Returns the raw bytes: the base plus each difference."""
     count = raw_size >> log2_width
     target = UNSIGNED[min(log2_width, 3)]
     base = target.type(int(stored[:8].view("<u8")[0]) & ((1 << 8 * target.itemsize) - 1))
@@ -140,7 +148,7 @@ def narrow_decode(stored: Bytes, log2_width: int, width_code: int, raw_size: int
 
 
 def compute_narrow_size(log2_width: int, width_code: int, raw_size: int) -> int:
-    """Bytes that Narrow's output has for ``raw_size`` bytes of input."""
+    """Returns the size of Narrow's output for ``raw_size`` bytes of input."""
     return 8 if width_code == CONSTANT_WIDTH_CODE else 8 + ((raw_size >> log2_width) << width_code)
 
 

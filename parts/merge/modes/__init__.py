@@ -1,17 +1,17 @@
-"""The merge modes: what becomes of rows with equal keys. One module a mode, one line in the table an engine.
+"""The merge modes, which decide what happens to rows with equal keys. One module each.
 
-A module holds a :class:`parts.table.merge_mode.MergeMode` with its rule and the page of ClickHouse's documentation that
-it follows. Its ``of_engine`` takes the columns that the engine's arguments name (without a replicated one's path and
-name), those of the table, and the keys; a wrong one is a ``UserError``.
+A module has a :class:`parts.table.merge_mode.MergeMode`, its rule, and the page of ClickHouse's documentation that it
+follows. Its ``make_mode`` takes the columns named by the engine's arguments (without a replicated table's path and
+name), those of the table, and the keys. It raises ``UserError`` for wrong ones.
 
-``ordinary``     keeps every row (MergeTree)
-``replacing``    keeps the row of the greatest version, or the last one (ReplacingMergeTree)
-``summing``      adds up the numbers (SummingMergeTree)
-``aggregating``  applies the functions of the columns (AggregatingMergeTree)
-``collapsing``   cancels rows of opposite signs (CollapsingMergeTree)
-``versioned_collapsing``  the same within a version, in any order (VersionedCollapsingMergeTree)
-``graphite``     has fewer rows of a metric the older they are (GraphiteMergeTree)
-``deduplicating``  drops rows that repeat others, over any other mode (OPTIMIZE … DEDUPLICATE)
+``ordinary``     keeps every row (MergeTree);
+``replacing``    keeps the row of the greatest version, or the last one (ReplacingMergeTree);
+``summing``      adds up the numbers (SummingMergeTree);
+``aggregating``  applies the functions of the columns (AggregatingMergeTree);
+``collapsing``   cancels rows of opposite signs (CollapsingMergeTree);
+``versioned_collapsing``  the same within a version, in any order (VersionedCollapsingMergeTree);
+``graphite``     combines old rows of a metric (GraphiteMergeTree);
+``deduplicating``  removes rows that repeat others, on top of another mode (OPTIMIZE … DEDUPLICATE).
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ _OfEngine = Callable[[Sequence[str], TableSchema, KeyColumns], MergeMode]
 
 @dataclass(frozen=True, slots=True)
 class ModeOfEngine:
-    """How an engine's mode is made, and what its arguments are."""
+    """How an engine's mode is made, and its arguments."""
 
     make: _OfEngine
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     takes_list: bool = False
-    """Whether the one argument may be a list of columns in parentheses."""
+    """Whether the argument may be a list of columns in parentheses."""
     takes_section: bool = False
     """Whether the argument names a section of the server's configuration, as a string."""
 
     @property
     def most(self) -> int:
+        """The largest number of arguments."""
         return len(self.required) + len(self.optional)
 
     def check_count(self, engine: str, count: int) -> None:
-        """Raises 42."""
+        """Raises 42 for a wrong number of arguments."""
         least, most = len(self.required), self.most
         if least <= count <= most:
             return
@@ -66,7 +67,7 @@ MODES: Mapping[str, ModeOfEngine] = MappingProxyType(
             versioned_collapsing.make_mode, required=("sign column", "version")
         ),
         "GraphiteMergeTree": ModeOfEngine(
-            graphite.of_engine, required=("'config_element_for_graphite_schema'",), takes_section=True
+            graphite.make_mode, required=("'config_element_for_graphite_schema'",), takes_section=True
         ),
     }
 )
@@ -76,8 +77,11 @@ MODES: Mapping[str, ModeOfEngine] = MappingProxyType(
 def mode_of_engine(
     engine: str, columns: Sequence[str], schema: TableSchema, keys: KeyColumns = NO_KEY_COLUMNS
 ) -> MergeMode:
-    """The mode of ``engine``, replicated or not. Raises ``UserError`` 56 (UNKNOWN_STORAGE), 16, 36 and 169 for wrong
-    columns, 139 for a section that the configuration lacks."""
+    """Returns the mode of ``engine``, replicated or not.
+
+    Raises ``UserError`` 56 (UNKNOWN_STORAGE), 16, 36 and 169 for wrong columns, 139 for a missing section of the
+    configuration.
+    """
     mode = MODES.get(engine.removeprefix("Replicated"))
     if mode is None:
         raise UserError("UNKNOWN_STORAGE", f"Unknown table engine {engine}; the engines are: {', '.join(MODES)}")

@@ -1,8 +1,7 @@
-"""Rows of a key become one: columns of a type SimpleAggregateFunction(f, T) hold f of theirs, others the first row's.
+"""AggregatingMergeTree: columns of SimpleAggregateFunction(f, T) are aggregated by f for each key.
 
-Without a sorting key (``ORDER BY tuple()``) no rows are put together: f is applied to each alone.
-
-Source: ClickHouse documentation, "AggregatingMergeTree" and "SimpleAggregateFunction".
+Other columns keep the first row's value. Without a sorting key (``ORDER BY tuple()``) no rows are combined: f is
+applied to each alone. Source: ClickHouse documentation, "AggregatingMergeTree" and "SimpleAggregateFunction".
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ from parts.write.block_preparation import take_rows
 
 @dataclass(frozen=True)
 class Aggregating(MergeMode):
+    """The mode of AggregatingMergeTree."""
+
     functions: tuple[tuple[str, str], ...]
-    """Columns with their functions."""
+    """(column, function) pairs."""
     has_key: bool = True
 
     @property
@@ -29,6 +30,7 @@ class Aggregating(MergeMode):
         return "Aggregating"
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Applies the functions to the rows of each key."""
         starts = rows.group_starts(has_key=self.has_key)
         changes = [function for _, function in self.functions if function in FUNCTIONS_THAT_CHANGE_SINGLE_ROWS]
         if not len(starts) or (len(starts) == rows.block.num_rows and not changes):
@@ -48,5 +50,6 @@ class Aggregating(MergeMode):
 
 
 def make_mode(_arguments: Sequence[str], schema: TableSchema, keys: KeyColumns) -> Aggregating:
+    """Makes the mode from the table's columns."""
     columns = (column for column in schema.stored.columns if column.aggregate and column.name not in keys.sorting)
     return Aggregating(tuple((column.name, column.aggregate) for column in columns), bool(keys.sorting))

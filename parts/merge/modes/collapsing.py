@@ -1,9 +1,10 @@
-"""Rows of opposite signs cancel: of a key stay the last row of sign 1, the first of sign -1, both or none.
+"""CollapsingMergeTree: rows of one key with opposite signs cancel.
 
-Source: ClickHouse documentation, "CollapsingMergeTree".
+A key keeps its last row of sign 1, its first of sign -1, both or none. Source: ClickHouse documentation,
+"CollapsingMergeTree".
 
-Where one sign is more frequent, a row of it stays; where both are as frequent and the last row has sign 1, the first
-of sign -1 and the last of sign 1 stay. FINAL gives none of sign -1.
+If one sign is more frequent, a row of it stays. If both are equally frequent and the last row has sign 1, the first of
+sign -1 and the last of sign 1 stay. FINAL returns no row of sign -1.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from parts.write.block_preparation import take_rows
 
 @dataclass(frozen=True)
 class Collapsing(MergeMode):
+    """The mode of CollapsingMergeTree."""
+
     sign: str
     leaves_out_negative: bool = False
 
@@ -32,17 +35,19 @@ class Collapsing(MergeMode):
         return "Collapsing"
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         return ((self.sign, "sign"),)
 
     @property
-    def is_done_when_merged(self) -> bool:
+    def is_final_when_merged(self) -> bool:
         return False
 
-    def for_reading(self) -> Collapsing:
+    def for_final(self) -> Collapsing:
+        """Returns the mode without rows of sign -1."""
         return replace(self, leaves_out_negative=True)
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Cancels the rows of each key."""
         starts = np.flatnonzero(rows.key_starts)
         if not len(starts):
             return rows.block
@@ -60,12 +65,13 @@ class Collapsing(MergeMode):
     def _kept(
         self, positives: np.ndarray, negatives: np.ndarray, ends_positive: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Of which keys the first negative and the last positive row stay."""
+        """Returns for which keys the first negative and the last positive row stay."""
         is_left = ends_positive | (positives != negatives)
         keeps_negative = is_left & (positives <= negatives) & (not self.leaves_out_negative)
         return keeps_negative, is_left & (positives >= negatives)
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Cancels the rows of one key by counting both signs."""
         positives = negatives = 0
         ends_positive = False
         first_negative: pa.Table | None = None
@@ -92,7 +98,7 @@ class Collapsing(MergeMode):
 
 
 def _signs(block: pa.Table, name: str) -> np.ndarray:
-    """Raises 117 (INCORRECT_DATA) for another one than 1 and -1."""
+    """Returns the signs. Raises 117 (INCORRECT_DATA) for a value other than 1 and -1."""
     signs = block.column(name).to_numpy()
     wrong = (signs != 1) & (signs != -1)
     if wrong.any():
@@ -101,5 +107,6 @@ def _signs(block: pa.Table, name: str) -> np.ndarray:
 
 
 def make_mode(arguments: Sequence[str], schema: TableSchema, _keys: KeyColumns) -> Collapsing:
+    """Makes the mode from the sign column. Raises 16 or 169."""
     check_column_type("CollapsingMergeTree", find_stored_column(schema, arguments[0], "Sign"), "Sign", INT8)
     return Collapsing(arguments[0])

@@ -1,11 +1,11 @@
-"""OPTIMIZE … DEDUPLICATE: of rows that equal each other the first stays, over any other mode.
+"""OPTIMIZE … DEDUPLICATE: of equal rows only the first stays, on top of another mode.
 
 Source: ClickHouse documentation, "OPTIMIZE Statement".
 
-Equal is meant bit by bit: 0.0 and -0.0 differ, NaN equals itself. Every column becomes one or two uint64 words that are
-equal when the values are, and rows are grouped on all words at once. Inside a slice the words of scalars are exact
-codes, those of arrays and maps 128 bits of hash over element codes and positions. Over the blocks of one key 128 bits
-of hash stand for a row: 16 bytes are kept for each distinct one, which is what ClickHouse keeps too.
+Values are compared bit by bit: 0.0 and -0.0 differ, NaN equals itself. Every column becomes one or two uint64 words
+that are equal when the values are, and rows are grouped on all words at once. Inside a slice the words of scalars are
+exact codes, those of arrays and maps 128-bit hashes of element codes and positions. Over the blocks of one key a row is
+represented by a 128-bit hash. 16 bytes are kept for each distinct row, as in ClickHouse.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _ScalarWords = Callable[[pa.Array], list[np.ndarray]]
 
 @dataclass(frozen=True)
 class Deduplicating(MergeMode):
-    """``mode`` without rows that equal an earlier one in the columns ``by`` (all when empty). ``by`` holds the key."""
+    """Applies ``mode``, and removes rows that equal an earlier one in the columns ``by`` (empty: all).
+
+    ``by`` contains the key.
+    """
 
     mode: MergeMode
     by: tuple[str, ...] = ()
@@ -41,17 +44,19 @@ class Deduplicating(MergeMode):
         return (*self.mode.columns, *self.by)
 
     @property
-    def of_slices(self) -> MergeMode:
-        return Deduplicating(self.mode.of_slices, self.by)
+    def slice_mode(self) -> MergeMode:
+        return Deduplicating(self.mode.slice_mode, self.by)
 
-    def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return self.mode.across(blocks)
+    def reduce_across_slices(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return self.mode.reduce_across_slices(blocks)
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Reduces by the other mode, and removes duplicates from its result."""
         block = self.mode.reduce(rows)
         return drop_duplicates(block, self._compared(block))
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Reduces by the other mode, and removes rows whose hash was seen before."""
         seen = _SeenRows()
         for block in self.mode.reduce_one_key(blocks):
             hashes = _row_hashes(block, self._compared(block))
@@ -64,7 +69,7 @@ class Deduplicating(MergeMode):
 
 
 def drop_duplicates(block: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The block without rows that equal an earlier one in all ``columns``; the first of each stays in its place."""
+    """Returns the block without rows that equal an earlier one in all ``columns``, in order."""
     if block.num_rows < 2:
         return block
     first = _first_of_each(_column_words(block, columns, _codes))
@@ -72,7 +77,7 @@ def drop_duplicates(block: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def _first_of_each(words: Sequence[np.ndarray]) -> np.ndarray:
-    """True for the rows whose words are not all those of an earlier row."""
+    """Returns a mask of the rows whose words differ from those of every earlier row."""
     import polars as pl  # takes 0.1 s
 
     frame = pl.DataFrame({str(i): word for i, word in enumerate(words)})
@@ -87,7 +92,7 @@ class _SeenRows:
         self._second = np.empty(0, np.uint64)
 
     def add(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Adds hashes that differ from each other; True for those that were not here before."""
+        """Adds distinct hashes. Returns a mask of those that were not in the set before."""
         place = np.searchsorted(self._first, first)
         is_new = np.ones(len(first), np.bool_)
         inside = np.flatnonzero(place < len(self._first))
@@ -101,7 +106,7 @@ class _SeenRows:
 
 
 def _row_hashes(block: pa.Table, columns: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """128 bits for every row, the same in every block."""
+    """Returns 128 bits for every row, the same in every block."""
     words = _column_words(block, columns, _value_hashes)
     halves = []
     for seed, prime in enumerate(_PRIMES):
@@ -119,12 +124,12 @@ def _column_words(block: pa.Table, columns: Sequence[str], scalar_words: _Scalar
 
 
 def _codes(array: pa.Array) -> list[np.ndarray]:
-    """Exact, comparable within this array only."""
+    """Returns exact codes, comparable only within this array."""
     return [array.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.uint64)]
 
 
 def _value_hashes(array: pa.Array) -> list[np.ndarray]:
-    """Two hashes of 64 bits, comparable everywhere in this process."""
+    """Returns two hashes of 64 bits, comparable everywhere in this process."""
     import polars as pl
 
     values = pl.Series(values=pl.from_arrow(array))

@@ -1,15 +1,15 @@
-"""Rows of a metric become fewer as they grow old: one for each step of time, whose length depends on their age.
+"""GraphiteMergeTree: rows of a metric are rolled up to one for each time step, longer for older rows.
 
 Source: ClickHouse documentation, "GraphiteMergeTree".
 
-A section ``graphite_rollup`` of the server's configuration, a :class:`Rollup`, names the columns and says by patterns
-of a path which function applies and how long the steps are. Of rows of one path and time that of the greatest version
-counts, the last of equal ones. Rows of one path whose times fall into one step become one: its time is the beginning of
-the step, its value what the function makes of theirs, its version that of the last time, all else as in the first row.
-A path without a rule keeps its times.
+A section ``graphite_rollup`` of the server's configuration, a :class:`Rollup`, names the columns. Its path patterns
+select the function and the length of the steps. Of rows of one path and time that of the greatest version counts, the
+last of equal ones. Rows of one path whose times are in one step become one. Its time is the beginning of the step, its
+value the function of theirs, its version that of the last time, and everything else as in the first row. A path without
+a rule keeps its times.
 
-Ages are counted from a time that is given (:meth:`Graphite.at`), so that all replicas come to the same rows. Rows of
-one step have several keys: the merge gives the sorted rows, and they are reduced as a stream (:meth:`Graphite.across`).
+Ages are measured from a given time (:meth:`Graphite.at`), so that all replicas compute the same rows. Rows of one step
+have several keys: the merge yields the sorted rows, and they are reduced as a stream (:meth:`Graphite.across`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ _NO_RULE = -1
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A rule for paths that ``regexp`` (RE2) is found in, ``""`` for all: a function or ``""``, and steps as pairs of
-    age and length in seconds, or none. ``kind`` is ``all``, or ``plain``: without tags, ``tagged``: others."""
+    """A rule for paths in which ``regexp`` (RE2) is found; ``""`` for all.
+
+    It has a function or ``""``, and steps as pairs of age and length in seconds, or none. ``kind`` is ``all``,
+    ``plain`` (paths without tags) or ``tagged``.
+    """
 
     regexp: str = ""
     function: str = ""
@@ -49,8 +52,10 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """A section of the configuration: the columns, and the rules in their order, the default last. Steps of more than
-    an hour begin at midnight of ``timezone``."""
+    """A section of the configuration: the columns, and the rules in order, the default last.
+
+    Steps of more than an hour begin at midnight of ``timezone``.
+    """
 
     section: str
     path: str = "Path"
@@ -61,10 +66,9 @@ class Rollup:
     timezone: str = "UTC"
 
     def rules_of(self, paths: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """For each path the pattern of its steps and that of its function, ``-1`` for none.
+        """Returns for each path the pattern of its steps and that of its function, ``-1`` for none.
 
-        The first pattern with both gives both, unless two with one each have come before; the default gives what is
-        missing.
+        The first pattern with both gives both, unless two with one each come before. The default gives what is missing.
         """
         steps, functions = (np.full(len(paths), _NO_RULE) for _ in range(2))
         is_open = np.ones(len(paths), np.bool_)
@@ -82,7 +86,7 @@ class Rollup:
 
 
 Rollups = Mapping[str, Rollup]
-"""By the sections of the configuration."""
+"""Rollups by section of the configuration."""
 
 
 def _matches(pattern: Pattern, paths: pa.Array, is_tagged: np.ndarray) -> np.ndarray:
@@ -96,7 +100,10 @@ def _matches(pattern: Pattern, paths: pa.Array, is_tagged: np.ndarray) -> np.nda
 
 @dataclass(frozen=True)
 class Graphite(MergeMode):
-    """``now``: seconds since 1970; 0: no row has an age, and only those of equal times become one."""
+    """The mode of GraphiteMergeTree. ``now``: seconds since 1970.
+
+    0: rows have no age, and only those of equal times are combined.
+    """
 
     rollup: Rollup
     now: int = 0
@@ -106,7 +113,7 @@ class Graphite(MergeMode):
         return "Graphite"
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         rollup = self.rollup
         return (
             (rollup.path, "path"),
@@ -123,18 +130,20 @@ class Graphite(MergeMode):
     def has_final(self) -> bool:
         return False
 
-    def at(self, time: int) -> Graphite:
+    def with_time(self, time: int) -> Graphite:
         return replace(self, now=time)
 
     @property
-    def of_slices(self) -> MergeMode:
+    def slice_mode(self) -> MergeMode:
+        """Returns rows unchanged: :meth:`across` rolls them up."""
         return ORDINARY
 
     def reduce(self, rows: SortedRows) -> pa.Table:
-        return concat_blocks(list(self.across(iter([rows.block])))) if rows.block.num_rows else rows.block
+        """Rolls up the rows of one block."""
+        return concat_blocks(list(self.reduce_across_slices(iter([rows.block])))) if rows.block.num_rows else rows.block
 
-    def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """The last step of a block waits for the next block, with those of its rows that still count."""
+    def reduce_across_slices(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Yields the rolled-up rows. The last step of a block is combined with the next block."""
         waiting: pa.Table | None = None
         for block in blocks:
             steps = _Steps(block if waiting is None else concat_blocks([waiting, block]), self.rollup, self.now)
@@ -148,7 +157,7 @@ class Graphite(MergeMode):
 
 
 class _Steps:
-    """Sorted rows, cut into times of a path (of each the row that counts), and these into steps."""
+    """Sorted rows, grouped by path and time (each with the row that counts), and then into steps."""
 
     def __init__(self, block: pa.Table, rollup: Rollup, now: int) -> None:
         self._block, self._rollup = block, rollup
@@ -165,12 +174,12 @@ class _Steps:
         rounded = _not_falling(rounded, begin_times, is_new_path[starts])
         is_new_step = is_new_path[starts] | _differs(rounded)
         self.begins = np.flatnonzero(is_new_step)
-        """The position of the first time of each step."""
+        """Position of the first time of each step."""
         self._starts, self._rounded = starts, rounded
         self._functions = functions[path_of]
 
     def reduced(self, count: int) -> pa.Table:
-        """One row for each of the first ``count`` steps."""
+        """Returns one row for each of the first ``count`` steps."""
         rollup, begins = self._rollup, self.begins[:count]
         end = self.begins[count] if count < len(self.begins) else len(self._starts)
         newest = self._newest[:end]
@@ -182,7 +191,7 @@ class _Steps:
         return _with(found, rollup.version, take_rows(self._block.select([rollup.version]), last).column(0))
 
     def rows_of_last(self) -> pa.Table:
-        """The first row of the last step, and the rows of it that count."""
+        """Returns the first row of the last step, and its rows that count."""
         begin = self.begins[-1]
         wanted = np.unique(np.append(self._newest[begin:], self._starts[begin]))
         return take_rows(self._block, wanted)
@@ -213,12 +222,12 @@ def _encoded(paths: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _differs(values: np.ndarray) -> np.ndarray:
-    """True for values that are not that before, and for the first."""
+    """Returns a mask of the values that differ from the one before, and of the first."""
     return np.append(np.ones(min(len(values), 1), np.bool_), values[1:] != values[:-1])
 
 
 def _greatest_last(versions: pa.ChunkedArray, starts: np.ndarray, rows: int) -> np.ndarray:
-    """For each time the row of the greatest version, the last of equal ones."""
+    """Returns for each time the row of the greatest version, the last of equal ones."""
     if not rows:
         return starts
     codes = encode_keys([versions], rows)[0].codes
@@ -227,7 +236,7 @@ def _greatest_last(versions: pa.ChunkedArray, starts: np.ndarray, rows: int) -> 
 
 
 def _rounded(times: np.ndarray, rules: np.ndarray, rollup: Rollup, now: int) -> np.ndarray:
-    """Each time as the beginning of its step."""
+    """Returns for each time the beginning of its step."""
     lengths = np.ones(len(times), np.int64)
     for rule in np.unique(rules[rules != _NO_RULE]) if now else ():
         ages = np.where(rules == rule, now - times, -1)
@@ -249,8 +258,7 @@ def _midnights(times: np.ndarray, timezone: str) -> np.ndarray:
 
 
 def _not_falling(rounded: np.ndarray, times: np.ndarray, is_new_path: np.ndarray) -> np.ndarray:
-    """Where a step of young rows would begin before one of older rows, it begins with that: rows stay in order of time,
-    if they were."""
+    """Lets a step begin no earlier than that of older rows, so that sorted rows stay in order of time."""
     found, begins = rounded.copy(), np.flatnonzero(is_new_path)
     falls = np.flatnonzero((rounded[1:] < rounded[:-1]) & ~is_new_path[1:]) + 1
     for path in np.unique(np.searchsorted(begins, falls, "right") - 1):  # few, if any
@@ -265,8 +273,11 @@ def _with(block: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.
     return block.set_column(position, block.schema.field(position), values.cast(block.schema.field(position).type))
 
 
-def of_engine(arguments: Sequence[str], schema: TableSchema, keys: KeyColumns) -> Graphite:
-    """``arguments``: the section of the configuration. Raises 139 for one that is not there, 16 and 169 for columns."""
+def make_mode(arguments: Sequence[str], schema: TableSchema, keys: KeyColumns) -> Graphite:
+    """Makes the mode. ``arguments``: the section of the configuration.
+
+    Raises 139 if the section does not exist, 16 and 169 for wrong columns.
+    """
     (section,) = arguments
     rollup = keys.rollups.get(section)
     if rollup is None:

@@ -1,5 +1,7 @@
-"""MergeTree: every row stays (:class:`parts.table.merge_mode.Ordinary`). Source: ClickHouse documentation,
-"MergeTree"."""
+"""MergeTree: every row stays (:class:`parts.table.merge_mode.Ordinary`).
+
+Source: ClickHouse documentation, "MergeTree".
+"""
 
 from __future__ import annotations
 
@@ -10,4 +12,5 @@ from parts.table.table_description import TableSchema
 
 
 def make_ordinary_mode(_arguments: Sequence[str], _schema: TableSchema, _keys: KeyColumns) -> MergeMode:
+    """Returns the mode of MergeTree."""
     return ORDINARY

@@ -1,9 +1,9 @@
-"""Of the rows of a key one stays: that of the greatest version, and of those the one inserted last.
+"""ReplacingMergeTree: one row of a key stays, the last inserted one of the greatest version.
 
 Source: ClickHouse documentation, "ReplacingMergeTree".
 
-With an ``is_deleted`` column the row that stays may say that there is none. Merges keep it, for an older version may
-still come; FINAL leaves it out, and so does a merge of a whole partition that OPTIMIZE … CLEANUP asks for.
+With an ``is_deleted`` column the row that stays may mark its key as deleted. Merges keep it, because an older version
+may still come. FINAL leaves it out, and so does the merge of a whole partition by OPTIMIZE … CLEANUP.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from parts.write.block_preparation import take_rows
 
 @dataclass(frozen=True)
 class Replacing(MergeMode):
-    """``version`` and ``is_deleted`` are columns or ``""``."""
+    """The mode of ReplacingMergeTree. ``version`` and ``is_deleted`` are columns or ``""``."""
 
     version: str = ""
     is_deleted: str = ""
@@ -36,18 +36,20 @@ class Replacing(MergeMode):
         return "Replacing"
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         found = ((self.version, "version"), (self.is_deleted, "is_deleted"))
         return tuple(role for role in found if role[0])
 
     @property
-    def is_done_when_merged(self) -> bool:
+    def is_final_when_merged(self) -> bool:
         return not self.is_deleted
 
-    def for_reading(self) -> Replacing:
+    def for_final(self) -> Replacing:
+        """Returns the mode that leaves out deleted rows."""
         return replace(self, leaves_out_deleted=bool(self.is_deleted))
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Keeps one row of each key."""
         starts = np.flatnonzero(rows.key_starts)
         if not len(starts):
             return rows.block
@@ -58,12 +60,12 @@ class Replacing(MergeMode):
         return rows.block if len(stays) == rows.block.num_rows else take_rows(rows.block, stays)
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """A deleted row is above all older ones of its key, to the last of them."""
+        """Reduces a key. A deleted row replaces all older ones of its key and is removed at the end."""
         for block in MergeMode.reduce_one_key(replace(self, leaves_out_deleted=False), blocks):
             yield block.filter(pc.equal(block.column(self.is_deleted), 0)) if self.leaves_out_deleted else block
 
     def _last_of_each(self, block: pa.Table, starts: np.ndarray) -> np.ndarray:
-        """Row numbers, one for each key."""
+        """Returns the row that stays for each key."""
         rows = block.num_rows
         if not self.version or len(starts) == rows:
             return np.append(starts[1:], rows) - 1
@@ -75,6 +77,7 @@ class Replacing(MergeMode):
 
 
 def make_mode(arguments: Sequence[str], schema: TableSchema, _keys: KeyColumns) -> Replacing:
+    """Makes the mode from the version and is_deleted columns. Raises 16, 36 or 169."""
     version, is_deleted = (*arguments, "", "")[:2]
     if version:
         check_version_type("ReplacingMergeTree", find_stored_column(schema, version, "Version"))

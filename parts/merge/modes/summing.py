@@ -1,15 +1,15 @@
-"""Rows of a key become one with their numbers summed; one all of whose sums are zero goes.
+"""SummingMergeTree: the rows of a key become one with their numbers summed.
 
 Source: ClickHouse documentation, "SummingMergeTree".
 
-Summed are the columns that the engine names, or all numbers outside of the keys; columns of a type
-SimpleAggregateFunction hold what their function makes of theirs, others what the first row has. A Nested structure
-whose name ends with Map, and whose columns but the first are numbers, is a map: values of equal keys are summed,
-whether the engine names it or not.
+A row whose sums are all zero is removed. The columns that the engine names are summed, or all numbers outside of the
+keys. Columns of type SimpleAggregateFunction are aggregated by their function, and others keep the first row's value. A
+Nested structure whose name ends with Map, and whose columns except the first are numbers, is a map: values of equal
+keys are summed, whether the engine names it or not.
 
-With FINAL only the columns count that the query reads: a row goes whose sums are zero in those.
+With FINAL only the columns that the query reads count: a row whose sums are zero in those is removed.
 
-Without a sorting key (``ORDER BY tuple()``) no rows are put together: each is summed alone.
+Without a sorting key (``ORDER BY tuple()``) no rows are combined: each is summed alone.
 """
 
 from __future__ import annotations
@@ -42,11 +42,13 @@ _NUMBERS = (IntegerType, FloatType, DecimalType, BoolType)
 
 @dataclass(frozen=True)
 class Summing(MergeMode):
+    """The mode of SummingMergeTree."""
+
     named: tuple[str, ...]
-    """As the engine's arguments have them."""
+    """The columns named by the engine's arguments."""
     sums: tuple[str, ...]
     functions: tuple[tuple[str, str], ...]
-    """Columns with other functions."""
+    """(column, function) pairs of columns with other functions."""
     maps: tuple[tuple[str, ...], ...]
     has_key: bool = True
 
@@ -55,7 +57,7 @@ class Summing(MergeMode):
         return "Summing"
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         return tuple((name, "columns to sum") for name in self.named)
 
     @property
@@ -63,9 +65,11 @@ class Summing(MergeMode):
         return ()
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Sums the rows of each key and removes zero rows."""
         return self._without_zeros(self._summed(rows))
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Sums the rows of one key block by block."""
         if not self.has_key:
             yield from (self.reduce(SortedRows(block, lambda _: ())) for block in blocks)
             return
@@ -113,6 +117,7 @@ def _with(block: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 
 def make_mode(arguments: Sequence[str], schema: TableSchema, keys: KeyColumns) -> Summing:
+    """Makes the mode from the columns to sum. Raises 16 or 36."""
     stored = schema.stored
     for name in arguments:
         if name not in stored and not any(column.name.startswith(f"{name}.") for column in stored.columns):
@@ -139,7 +144,7 @@ def _is_number(type_: DataType) -> bool:
 
 
 def _maps(schema: TableSchema) -> list[tuple[str, ...]]:
-    """The columns of every structure that is a map."""
+    """Returns the columns of every structure that is a map."""
     found: dict[str, list[tuple[str, DataType]]] = {}
     for column in schema.stored.columns:
         structure, dot, _ = column.name.partition(".")

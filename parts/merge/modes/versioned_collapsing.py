@@ -1,9 +1,9 @@
-"""Rows of one version and of opposite signs cancel in pairs, in whatever order they come.
+"""VersionedCollapsingMergeTree: rows of one version with opposite signs cancel in pairs, in any order.
 
 Source: ClickHouse documentation, "VersionedCollapsingMergeTree".
 
-The version is the last column of the sorting key, so a key is one version. A row takes away the last one before it
-that is left and of the other sign, as a bracket closes the last that is open.
+The version is the last column of the sorting key, so a key has one version. A row cancels the last remaining row before
+it that has the other sign, as a bracket closes the last open one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from parts.write.block_preparation import take_rows
 
 @dataclass(frozen=True)
 class VersionedCollapsing(MergeMode):
+    """The mode of VersionedCollapsingMergeTree."""
+
     sign: str
     version: str
 
@@ -30,7 +32,7 @@ class VersionedCollapsing(MergeMode):
         return "VersionedCollapsing"
 
     @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
+    def role_columns(self) -> tuple[tuple[str, str], ...]:
         return ((self.sign, "sign"), (self.version, "version"))
 
     @property
@@ -38,6 +40,7 @@ class VersionedCollapsing(MergeMode):
         return self.version
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Cancels the rows of each key in pairs."""
         starts = np.flatnonzero(rows.key_starts)
         if not len(starts):
             return rows.block
@@ -51,7 +54,7 @@ class VersionedCollapsing(MergeMode):
 
 
 def _opened_for_good(levels: np.ndarray, steps: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The rows that step up to a level above zero below which their key does not fall any more."""
+    """Returns the rows that raise the level above zero, where their key's level does not fall below again."""
     # Each key above the last one's levels: the lowest level from a row on is then that of its own key.
     above = np.repeat(np.arange(len(starts)) * (2 * len(levels) + 1), sizes)
     lowest = np.minimum.accumulate((levels + above)[::-1])[::-1] - above
@@ -59,6 +62,7 @@ def _opened_for_good(levels: np.ndarray, steps: np.ndarray, starts: np.ndarray, 
 
 
 def make_mode(arguments: Sequence[str], schema: TableSchema, _keys: KeyColumns) -> VersionedCollapsing:
+    """Makes the mode from the sign and version columns. Raises 16 or 169."""
     sign, version = arguments
     check_column_type("VersionedCollapsingMergeTree", find_stored_column(schema, sign, "Sign"), "Sign", INT8)
     check_version_type("VersionedCollapsingMergeTree", find_stored_column(schema, version, "Version"))

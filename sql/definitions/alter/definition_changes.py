@@ -70,7 +70,7 @@ def apply_changes(
     if all(isinstance(change, LOCAL_CHANGE_TYPES) for change in changes):
         draft = _DefinitionDraft(create, description)
     else:
-        draft = _DefinitionDraft(replace(create, history=create.history.next()), description)
+        draft = _DefinitionDraft(replace(create, history=create.history.next_version()), description)
     changes = [*flatten_added_columns(changes, [column.name for column in create.columns])]
     _refuse_chains([change for change in changes if isinstance(change, RenameColumn)])
     for change in changes:

@@ -10,7 +10,7 @@ from parts.types import DataType, IntegerType, LowCardinalityType, parse_type
 
 def check_engine_column(mode: MergeMode, name: str, verb: str) -> None:
     """Refuses DROP, CLEAR or RENAME of such a column. Raises 524 (ALTER_OF_COLUMN_IS_FORBIDDEN)."""
-    for column, role in mode.roles:
+    for column, role in mode.role_columns:
         if column == name:
             raise _forbidden_error(f"Trying to ALTER {verb} {role} ({name}) column")
 
@@ -20,7 +20,7 @@ def check_engine_column_type(mode: MergeMode, name: str, former: str, given: str
 
     Returns whether the column is a version, whose type the engine allows to grow from ``former`` to ``given``.
     """
-    role = dict(mode.roles).get(name, "")
+    role = dict(mode.role_columns).get(name, "")
     old, new = parse_type(former), parse_type(given)
     if role in ("sign", "is_deleted"):
         raise _forbidden_error(f"Cannot alter {role} column {name} to type {new}, because it must have type {old}")

@@ -47,7 +47,7 @@ def _group_parts(parts: Sequence[PrunedPart], reading: FinalReading) -> Iterator
 
 def _is_already_final(pruned: PrunedPart, description: TableDescription) -> bool:
     """Returns whether a merge has already left only the rows that FINAL would."""
-    return pruned.part.name.level > 0 and description.merge_mode.is_done_when_merged
+    return pruned.part.name.level > 0 and description.merge_mode.is_final_when_merged
 
 
 def _make_source(pruned: PrunedPart, columns: Sequence[str]) -> FinalSource:
@@ -59,4 +59,5 @@ def _make_source(pruned: PrunedPart, columns: Sequence[str]) -> FinalSource:
 
 
 def _read_unchanged(source: FinalSource, columns: Sequence[str]) -> Iterator[pa.Table]:
-    return (block.select(list(columns)) for block in source.blocks([n for n in columns if n not in source.values]))
+    stored = [name for name in columns if name not in source.constant_columns]
+    return (block.select(list(columns)) for block in source.blocks(stored))

@@ -124,7 +124,7 @@ class ShortPlan:
                 return None
             undecoded = 0
             for part, pieces in found if names else ():
-                undecoded += sum(part.undecoded_bytes(names, piece.rows) for piece in pieces[:_MOST_PIECES])
+                undecoded += sum(part.count_undecoded_bytes(names, piece.rows) for piece in pieces[:_MOST_PIECES])
                 few = (
                     read_few_rows(part, names, pieces, _MOST_ROWS_READ) if undecoded <= limits.undecoded_bytes else None
                 )
@@ -207,7 +207,7 @@ def _is_short(pruned: Sequence[PrunedPart], names: Sequence[str], limits: ShortQ
             return False
         looked_at = item.row_filter.names if item.row_filter is not None else ()
         for chosen in get_row_ranges(item.uncertain_ranges, item.part.rows, item.part.granularity):
-            undecoded += item.part.undecoded_bytes(looked_at, chosen)
+            undecoded += item.part.count_undecoded_bytes(looked_at, chosen)
     return undecoded <= limits.undecoded_bytes
 
 

@@ -172,7 +172,7 @@ class ReplicatedMutations:
                     mutation=Mutation.decode(entry.text),
                     create_time=entry.create_time,
                     numbers=entry.numbers,
-                    parts_to_do=[] if is_done else entry.parts_to_do(parts),
+                    parts_to_do=[] if is_done else entry.parts_to_change(parts),
                     parts_in_progress=[e.source_parts[0] for e in running if entry.mutation_id in e.mutations],
                     is_done=is_done,
                     failure=MutationFailure() if is_done else self._failures.get_failure(entry.mutation_id),

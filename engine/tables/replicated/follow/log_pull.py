@@ -190,7 +190,7 @@ class LogPull:
             followers = OtherReplicasProgress(keeper, state.replica)
         while True:
             with state.hold_write_access() as (keeper, _):
-                behind = followers.behind(keeper)
+                behind = followers.unfinished_replicas(keeper)
             if not behind:
                 return
             status.check()

@@ -14,7 +14,7 @@ Invariants:
   that staged it has it, so it ends in some ``detached/``.
 - Some entries run in one step, so that no reader sees a part of a transaction: entries of which only a common merged
   part is left, and an entry that drops parts of another. So does a drop for which one of them waits
-  (``coordination.log.queue_rules.QueueRules.beside``).
+  (``coordination.log.queue_rules.QueueRules.entries_to_join``).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ReplaceRangeExecutor:
             state.queue.postpone(action.name, "Another entry that is one step with it may not run", pause_seconds=0.1)
             return
         state.services.failpoint("exchange.before")
-        gone = [dropped for each in group for dropped in each.entry.gone]
+        gone = [dropped for each in group for dropped in each.entry.removed_ranges]
         self._keep_detached(group, arrivals)
         # Parts may have been fetched before an entry that drops them was known. It is behind theirs in the log, because
         # a commit below the number of a drop must take another number.
@@ -128,8 +128,8 @@ class ReplaceRangeExecutor:
         dropped: list[PartName] = []
         for each in sorted(group, key=lambda action: action.name):
             if each.entry.detach:
-                keep_detached(self._state, each.entry.gone, arrivals, dropped)
-            dropped += each.entry.gone
+                keep_detached(self._state, each.entry.removed_ranges, arrivals, dropped)
+            dropped += each.entry.removed_ranges
 
     def _add_to_part_log(self, name: PartName, group: list[Action]) -> None:
         """Adds the new part to the part log."""
@@ -163,7 +163,7 @@ class ReplaceRangeExecutor:
         def ask(replica: str, staged: StagedPart) -> None:
             sources = self._find_staged_sources(keeper, action, staged, [replica])
             directory, _ = self._fetch(action, staged.part, staged, sources)
-            state.store.staged.take(action.entry.transaction, [(directory, staged.place)])
+            state.store.staged.move_in(action.entry.transaction, [(directory, staged.place)])
 
         return self._lost.find_losses(keeper, action, is_here, ask)
 
@@ -198,7 +198,7 @@ class ReplaceRangeExecutor:
         """Brings the missing parts of one entry. A covering part replaces one that nobody has any more."""
         state = self._state
         for staged in action.entry.replace_parts:
-            taker = state.queue.taken_away_later(action.name, staged.part)
+            taker = state.queue.find_later_removal(action.name, staged.part)
             if staged.part in lost or (taker is not None and not taker.detach):
                 continue
             if state.store.covering_active(staged.part) is not None or brought.covering(staged.part) is not None:
@@ -239,7 +239,7 @@ class ReplaceRangeExecutor:
                 failure = failure or error
                 continue
             key = staged.place if name == staged.part else str(name)
-            state.store.staged.take(action.entry.transaction, [(directory, key)])
+            state.store.staged.move_in(action.entry.transaction, [(directory, key)])
             return name, state.store.staged.path(action.entry.transaction, key)
         assert failure is not None
         raise failure
@@ -250,7 +250,7 @@ class ReplaceRangeExecutor:
         for name in list_detached_by_users(store.detached()):
             directory = store.path / DETACHED / str(name)
             if name.partition_id == staged.part.partition_id and self._is_same(directory, staged, every_byte=True):
-                store.staged.take(action.entry.transaction, [(directory, staged.place)])
+                store.staged.move_in(action.entry.transaction, [(directory, staged.place)])
                 return True
         return False
 
@@ -304,9 +304,11 @@ class ReplaceRangeExecutor:
     def _update_listing(self, keeper: Keeper, action: Action, arrived: list[PartName]) -> None:
         """Updates this replica's list of parts in ZooKeeper, including parts that an earlier attempt brought."""
         state, entry = self._state, action.entry
-        if entry.gone:
+        if entry.removed_ranges:
             listed = read_listed_parts(keeper, state.replica)
-            unlist_parts(keeper, state.replica, [n for n in listed if any(gone.covers(n) for gone in entry.gone)])
+            unlist_parts(
+                keeper, state.replica, [n for n in listed if any(gone.covers(n) for gone in entry.removed_ranges)]
+            )
         made = {staged.part: PartRecord(staged.content_hash, staged.rows, staged.size_bytes)
                 for staged in entry.replace_parts}  # fmt: skip
         here = {part.name for part in map(state.store.covering_active, made) if part is not None}
@@ -352,8 +354,8 @@ def keep_detached(
 
     schema = state.description.schema
     with state.store.hold([part.name for part in state.store.active() if is_taken(part.name)]) as held:
-        state.store.keep_detached(held.parts)
-    state.store.keep_detached(
+        state.store.link_to_detached(held.parts)
+    state.store.link_to_detached(
         open_part(place, name=name, table_schema=schema) for name, place in arrivals.items() if is_taken(name)
     )
     state.services.failpoint("drop.after_copy")

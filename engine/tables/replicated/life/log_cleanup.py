@@ -60,7 +60,7 @@ class LogCleanup:
     def first_pause(self) -> float:
         """Returns the pause after a start, at random so that many tables spread their cleaning."""
         least, most = self._state.definition.settings.cleanup_delay_period, self._most_seconds
-        if self._state.store.staged.transactions():
+        if self._state.store.staged.list_transactions():
             return least
         return least + (most - least) * self._state.services.random.random()
 

@@ -31,7 +31,7 @@ from coordination.keeper.interface import Keeper, KeeperError, SessionState
 from coordination.keeper.read_ahead import ReadAhead
 from coordination.nodes.active_keeper import ActiveKeeper
 from coordination.nodes.replica_activation import Activation, activate, deactivate, is_still_active
-from coordination.nodes.table_lists import metadata_missing
+from coordination.nodes.table_lists import missing_metadata_error
 from coordination.replicas.clone import needs_clone
 from coordination.replicas.log_pull import load_queue
 from coordination.replicas.table_nodes import (
@@ -50,7 +50,7 @@ from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.read.part_reader import Part
 from recovery import force_restore_flag
 from recovery.startup_plan import plan_startup
-from recovery.zookeeper_parts import read_zookeeper_parts, with_contents_elsewhere
+from recovery.zookeeper_parts import add_hashes_elsewhere, read_zookeeper_parts
 
 logger = logging.getLogger(__name__)
 
@@ -273,7 +273,7 @@ class ReplicaSession:
 
     def _make_missing_error(self, keeper: Keeper) -> UserError:
         state = self._state
-        what = metadata_missing(state.paths).message
+        what = missing_metadata_error(state.paths).message
         if keeper.exists(state.paths.replicas) is not None:
             what = f"The replica is missing in ZooKeeper: {state.replica.root}"
         advice = f"If ZooKeeper has lost it, run SYSTEM RESTORE REPLICA {state.definition.full_name}"
@@ -357,7 +357,7 @@ class ReplicaSession:
         on_disk = state.parts_on_disk()
         plan = plan_startup(
             on_disk,
-            with_contents_elsewhere(keeper, state.replica, read_zookeeper_parts(keeper, state.replica), on_disk),
+            add_hashes_elsewhere(keeper, state.replica, read_zookeeper_parts(keeper, state.replica), on_disk),
             max_ratio_of_wrong_parts=state.definition.settings.replicated_max_ratio_of_wrong_parts,
             force=forced,
         )

@@ -38,7 +38,7 @@ def make_shared_definition(description: TableDescription) -> SharedDefinition:
         "sampling_key": list(description.sampling_key.expressions),
         "index_granularity": description.settings.index_granularity,
     }
-    if roles := description.merge_mode.roles:
+    if roles := description.merge_mode.role_columns:
         metadata["merge_columns"] = [list(role) for role in roles]
     if description.settings.enable_block_number_column:
         metadata["enable_block_number_column"] = True

@@ -44,7 +44,7 @@ def apply_startup_plan(state: ReplicaState, keeper: Keeper, plan: StartupPlan) -
     """
     for name in plan.unexpected:
         logger.warning("part %s is not in ZooKeeper: moved to %s", name, state.store.detach(name, "ignored"))
-    for name in plan.differing:
+    for name in plan.different_content:
         logger.warning("part %s differs from ZooKeeper: moved to %s", name, state.store.detach(name, "broken"))
     state.store.reactivate_covered([*plan.keep, *plan.agreed])
     for part in filter(None, map(state.store.get_active, plan.agreed)):
@@ -52,7 +52,7 @@ def apply_startup_plan(state: ReplicaState, keeper: Keeper, plan: StartupPlan) -
         _list_agreed(state, keeper, part)
     for name in plan.fetch:
         logger.warning("part %s is missing on disk: it will be fetched", name)
-    unlist_parts(keeper, state.replica, plan.forget)
+    unlist_parts(keeper, state.replica, plan.unlist)
     queue_missing_fetches(keeper, state.replica, state.queue, plan.fetch)
 
 

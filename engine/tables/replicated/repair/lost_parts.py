@@ -107,9 +107,9 @@ class LostParts:
         queued = _read_entries(keeper, [paths.replica(name).queue for name in replicas])
         listings = keeper.children_many([paths.replica(name).parts for name in replicas])
         listed = (PartName.try_parse(name) for names in listings for name in names or ())
-        fetched = frozenset(part for entry in queued if not entry.source_parts for part in entry.made)
+        fetched = frozenset(part for entry in queued if not entry.source_parts for part in entry.created_parts)
         merges = tuple(entry for entry in (*logged, *queued) if entry.source_parts)
-        is_in_transaction = any(part in entry.made for entry in (*logged, *queued) if entry.transaction)
+        is_in_transaction = any(part in entry.created_parts for entry in (*logged, *queued) if entry.transaction)
         return _View(frozenset(filter(None, listed)), fetched, merges, is_in_transaction)
 
     def _remove(self, keeper: Keeper, name: str, part: PartName, view: _View, log_version: int) -> bool:

@@ -77,7 +77,7 @@ class LostTransactions:
             if not (
                 is_here(staged)
                 or listed.covering(staged.part)
-                or state.queue.taken_away_later(action.name, staged.part)
+                or state.queue.find_later_removal(action.name, staged.part)
             )
         ]
         others = read_replica_activity(keeper, state.paths)
@@ -89,7 +89,7 @@ class LostTransactions:
                 return None
         if not missing:
             return None
-        is_whole = not any(listed.covering(part) for part in entry.made)
+        is_whole = not any(listed.covering(part) for part in entry.created_parts)
         return LostTransactionParts(frozenset(staged.part for staged in missing), is_whole)
 
     def _find_listed_covers(self, keeper: Keeper, entry: LogEntry) -> PartSet:
@@ -99,7 +99,7 @@ class LostTransactions:
         found = PartSet()
         for names in keeper.children_many([paths.replica(name).parts for name in replicas]):
             for name in filter(None, map(PartName.try_parse, names or ())):
-                if found.covering(name) is None and any(name.covers(part) for part in entry.made):
+                if found.covering(name) is None and any(name.covers(part) for part in entry.created_parts):
                     found.remove_covered(name)
                     found.add(name)
         return found
@@ -129,7 +129,7 @@ class LostTransactions:
             *ops,
             SetData(state.paths.lost_part_count, str(int(count or b"0") + 1).encode(), stat.version),
         ]
-        lost = sorted(entry.made if loss.is_whole else loss.parts)
+        lost = sorted(entry.created_parts if loss.is_whole else loss.parts)
         all_ops += forget_dropped_parts_ops(keeper, state.paths, *lost)
         for part in lost:
             all_ops += record_lost_part_ops(keeper, state.paths, part)

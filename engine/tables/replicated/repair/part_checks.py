@@ -126,7 +126,7 @@ class PartChecks:
         try:
             if open_part(directory).content_hash != record.content_hash:
                 raise CorruptionError("The copy is not what ZooKeeper says", part=str(part.name))
-            return state.store.replace(part, directory, "broken")
+            return state.store.replace_with_copy(part, directory, "broken")
         except UserError:  # it was merged away meanwhile
             return "nowhere: it was merged away"
         finally:

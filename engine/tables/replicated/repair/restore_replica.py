@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from coordination.keeper.interface import Keeper, NoNode
-from coordination.nodes.replica_activation import read_addresses, read_replica_activity, remove_former
+from coordination.nodes.replica_activation import end_former_activation, read_addresses, read_replica_activity
 from coordination.replicas.table_nodes import create_table_or_replica, drop_replica
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.replica_state import ReplicaState, make_part_record
@@ -100,7 +100,7 @@ class Restoring:
             raise UserError("BAD_ARGUMENTS", f"Replica must be readonly: {name} is not, there is nothing to restore")
         keeper.sync(table.root)
         restore.clear_retired(keeper, table)
-        hosts = restore.host_versions(keeper, table)
+        hosts = restore.read_host_versions(keeper, table)
         # Ask for the replica first: if others have removed it, the table is seen as they made it.
         host, mark, root, restored = keeper.exists_many([replica.host, replica.restoring, table.root, table.restored])
         if mark is not None and host is not None:
@@ -109,7 +109,7 @@ class Restoring:
         may_be_past = host is not None or (root is not None and restored is None)
         if may_be_past and self._find_forgotten(keeper):
             adds_all = True
-            remove_former(keeper, replica, state.identity())  # a session may have come back with the snapshot
+            end_former_activation(keeper, replica, state.identity())  # a session may have come back with the snapshot
             active = sorted(name for name, is_active in read_replica_activity(keeper, table).items() if is_active)
             if active and waits_for_sessions:
                 raise ConflictError("KEEPER_EXCEPTION", f"The sessions of {', '.join(active)} have not ended yet")

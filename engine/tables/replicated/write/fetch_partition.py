@@ -17,7 +17,7 @@ from coordination.nodes.replica_activation import find_part_holders, read_addres
 from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError, UserError
-from parts.common.part_name import PartName, not_covered
+from parts.common.part_name import PartName, select_not_covered
 from parts.common.query_status import QueryStatus
 from parts.store.detached_parts import list_detached_by_users
 
@@ -71,7 +71,7 @@ class PartitionFetcher:
             with store.lock:
                 self._require_absent(wanted)
                 for name, directory in fetched:
-                    store.detached_parts.take(directory, name=str(name))
+                    store.detached_parts.move_in(directory, name=str(name))
                 store.detached_parts.sync()
 
     def _fetch_one(self, keeper: Keeper, table: TablePaths, name: PartName, status: QueryStatus) -> Path:
@@ -116,4 +116,4 @@ def _parts_of(keeper: Keeper, table: TablePaths, partition_id: str) -> list[Part
     names = [name for name in listed if name.partition_id == partition_id]
     if not names:
         raise UserError("PARTITION_DOESNT_EXIST", f"Partition {partition_id} of {table.root} does not exist")
-    return not_covered(names)
+    return select_not_covered(names)

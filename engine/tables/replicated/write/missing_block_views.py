@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from coordination.inserts.block_views import MissingViews, find_missing, views_have
+from coordination.inserts.block_views import MissingViews, find_missing_views, views_have
 from coordination.keeper.interface import Keeper
-from coordination.nodes.replica_activation import VIEWS, Activation, replica_without
+from coordination.nodes.replica_activation import FEATURE_VIEWS, Activation, find_replica_without
 from engine.tables.replicated.replica_state import ReplicaState
 
 
@@ -23,7 +23,7 @@ class ReplicatedBlockViews:
         with self._state.hold_write_access() as (keeper, activation):
             if not self._is_understood(keeper, activation):
                 return None
-            return find_missing(keeper, self._state.paths, block_ids)
+            return find_missing_views(keeper, self._state.paths, block_ids)
 
     def views_have(self, tokens: Mapping[str, str], views: Collection[str]) -> None:
         """Records that the views have the blocks now."""
@@ -31,6 +31,9 @@ class ReplicatedBlockViews:
             views_have(keeper, self._state.paths, tokens, views)
 
     def _is_understood(self, keeper: Keeper, activation: Activation) -> bool:
-        if self._understood is not activation and replica_without(keeper, self._state.paths, VIEWS) is None:
+        if (
+            self._understood is not activation
+            and find_replica_without(keeper, self._state.paths, FEATURE_VIEWS) is None
+        ):
             self._understood = activation
         return self._understood is activation

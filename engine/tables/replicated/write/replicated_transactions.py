@@ -78,7 +78,7 @@ class ReplicatedTransactions:
             transaction = open_transaction(keeper, state.paths, options.transaction)
             if not parts:
                 return InsertOutcome()
-            state.store.staged.take(
+            state.store.staged.move_in(
                 transaction.name, [(part.directory, place) for part, place in zip(parts, places, strict=True)]
             )
             for part in parts:
@@ -207,7 +207,7 @@ class ReplicatedTransactions:
         for found in read_transactions(keeper, state.paths):
             if found.state is not TransactionState.OPEN:
                 continue
-            here = set(state.store.staged.places(found.name))
+            here = set(state.store.staged.list_places(found.name))
             records = read_staged_parts(keeper, state.paths, found.name, found.keys).values()
             lost = [record for record in records if record.replica == state.replica.name and record.place not in here]
             if lost:
@@ -224,7 +224,7 @@ class ReplicatedTransactions:
             keeper, state.replica, [str(part.name) for part in state.store.active()]
         )  # for example those of a clone
         changed = clean_transactions(keeper, state.paths)
-        for name in state.store.staged.transactions():
+        for name in state.store.staged.list_transactions():
             found = read_transaction(keeper, state.paths, name)
             if found is not None and found.state is TransactionState.OPEN:
                 continue
@@ -232,4 +232,4 @@ class ReplicatedTransactions:
                 self._pull(keeper)
             if not state.queue.is_queued(name):
                 state.store.staged.remove(name)
-        return bool(changed or state.store.staged.transactions())
+        return bool(changed or state.store.staged.list_transactions())
