@@ -81,11 +81,12 @@ mutants: check-tools $(VENV)/.dev ## Every bug that was put in on purpose (tests
 fuzz: check-tools $(VENV)/.dev ## Hostile statements, bodies and requests, and random queries beside ClickHouse; FUZZ=100000 for more of each
 	$(BIN)/python -m tests.fuzz all $(FUZZ) $(FUZZ_SEED)
 
-lint: check-tools $(VENV)/.dev ## ruff, mypy, the layering contracts, the size of modules
+lint: check-tools $(VENV)/.dev ## ruff, mypy, the layering contracts, docstrings, the size of modules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.docstrings
 	@find $(PACKAGES) -name '*.py' -exec wc -l {} + | awk '$$2 != "total" && $$1 > 400 { print $$2 ": " $$1 " lines: a module has one idea, and 400 lines at most"; bad = 1 } END { exit bad }'
 
 format: $(VENV)/.dev ## Format the code

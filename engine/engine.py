@@ -60,10 +60,11 @@ class Engine(StatementRunner):
         self._on_stop = ExitStack()
 
     def start(self, *, in_background: bool = False) -> None:
-        """Loads every table. ZooKeeper may be away: replicated tables then start read-only. ``in_background``: so they
-        do anyway, and become writable by themselves soon after this returns.
+        """Loads every table and starts background work.
 
-        On failure everything is stopped again. Raises 76 when another process has the directory.
+        Replicated tables start read-only while ZooKeeper is away. With ``in_background`` they always do, and become
+        writable soon after this returns. On failure everything is stopped again. Raises 76 when another process has the
+        directory.
         """
         configure_allocators()
         try:
@@ -156,14 +157,17 @@ class Engine(StatementRunner):
 
 
 def make_spill_directory(config: Config, owner: str = "") -> Path:
-    """Where queries put what does not fit into memory; ``owner`` is one of several processes."""
+    """Returns the directory where queries put what does not fit into memory.
+
+    ``owner`` names one of several processes.
+    """
     directory = config.temporary_path / f"spill{owner and '-'}{owner}"
     make_directories(directory)
     return directory
 
 
 def remove_spill_directories(config: Config, owner: str = "*") -> None:
-    """What processes left that were killed: of one, or of all."""
+    """Removes what killed processes have spilled: one owner's, or everything."""
     for directory in config.temporary_path.glob(f"spill-{owner}"):
         shutil.rmtree(directory, ignore_errors=True)
     if owner == "*":

@@ -48,11 +48,18 @@ def faults(node: _Documented, text: str) -> Iterator[str]:
         yield f"the first line has {len(first)} characters, at most {MOST_CHARACTERS}"
     if not isinstance(node, ast.Module) and _OPENINGS.match(first):
         yield f"it opens with {first.split()[0]!r}: say first what the thing does"
-    for sentence in _SENTENCE_END.split(" ".join(text.split())):
+    for sentence in _sentences(text):
         if len(sentence.split()) > MOST_WORDS:
             yield f"a sentence has {len(sentence.split())} words, at most {MOST_WORDS}: {sentence[:60]} …"
     if found := _WORDS_TO_AVOID.search(text):
         yield f"the word {found.group()!r}"
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Yields the sentences, without tables and the examples of a command's help (after a backspace)."""
+    for paragraph in text.split("\n\n"):
+        if not paragraph.lstrip("\n ").startswith(("===", "\b")):
+            yield from _SENTENCE_END.split(" ".join(paragraph.split()))
 
 
 def look(files: Iterator[Path]) -> tuple[list[Finding], int, int]:

@@ -212,7 +212,7 @@ def set_settings(statement: SetSettings, context: Context) -> QueryResult:
 
 
 def resolve_setting_changes(statement: SetSettings, config: Config) -> dict[str, SettingValue | None]:
-    """What SET changes, by canonical names: ``profile`` stands for the settings of a profile."""
+    """Returns the settings that SET changes, by canonical names; ``profile`` stands for its settings."""
     changes: dict[str, SettingValue | None] = {}
     for name, value in statement.settings.items():
         changes.update(config.profile(str(value)) if name == "profile" else parse_settings({name: value}))

@@ -1,7 +1,7 @@
 """Measures what statements and background work on a replicated table cost.
 
 It counts requests to ZooKeeper and CPU time, on simulated servers without faults, whose background tasks run when they
-are due. Every request to a node of the table counts, whoever made it, one for each path of a pipeline.
+are due. Every request to a node of the table counts, no matter which task made it, one for each path of a pipeline.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _REMOVE_ATTEMPTS = 10
 
 
 class TableCatalog(Protocol):
-    """What knows of all tables of the server, and keeps their definitions."""
+    """The owner of all tables of the server and of their definitions."""
 
     def define(self, database: str, create: CreateTable) -> TableDefinition:
         """Raises what contradicts itself in the statement."""
@@ -65,13 +65,19 @@ class TableCatalog(Protocol):
         """Raises ``UserError`` 81 (UNKNOWN_DATABASE)."""
 
     def redefine(self, table: Table, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
-        """Gives the table what ``change`` makes of its definition of the moment, unless that is ``None``, on disk too;
-        ``False``: not now, another statement changes tables."""
+        """Changes the table's definition, on disk too.
+
+        ``change`` gets the present definition and returns the new one, or ``None`` to keep it. Returns ``False`` if
+        another statement is changing tables.
+        """
 
 
 def load_parts(store: PartStore, definition: TableDefinition) -> None:
-    """Finds the table's parts on disk. Raises ``UserError`` 231 when more are broken than the settings allow. Which
-    parts are a replica's own ZooKeeper says."""
+    """Finds the table's parts on disk.
+
+    ZooKeeper says which parts belong to a replica. Raises ``UserError`` 231 when more parts are broken than the
+    settings allow.
+    """
     report = store.load() if definition.is_replicated else store.load(lambda part: misfit(part, definition.description))
     settings = definition.settings
     for name, error in report.broken:
@@ -116,8 +122,10 @@ class Table(ABC):
         return self.definition.description
 
     def description_of(self, version: int) -> TableDescription:
-        """As the table was when something began that goes on: this server remembers the last changes. Raises 517, and
-        369 for what is to come."""
+        """Returns the description that the table had at a metadata version.
+
+        The server remembers the last changes. Raises 517 for an older version, 369 for one that is still to come.
+        """
         now = self.description
         if version > now.metadata_version:
             name = self.definition.full_name
@@ -142,11 +150,11 @@ class Table(ABC):
 
     @property
     def replication(self) -> Replica | None:
-        """What only replicated tables can be asked."""
+        """The replica of a replicated table; ``None`` for others."""
         return None
 
     def create(self) -> None:  # noqa: B027  (most tables have nothing to do)
-        """What CREATE TABLE does beyond :meth:`start`, before it."""
+        """Makes what CREATE TABLE needs before :meth:`start`."""
 
     def require(self, ability: str) -> None:  # noqa: B027  (tables of parts have all)
         """Raises 48 for ``partitioning``, ``mutations`` or ``check``, if tables of this kind do not have it."""
@@ -176,7 +184,11 @@ class Table(ABC):
         self._tasks.clear()
 
     def load_parts(self) -> None:
-        """Raises ``UserError`` 231 when more parts are broken than the settings allow."""
+        """Finds the table's parts on disk.
+
+        ZooKeeper says which parts belong to a replica. Raises ``UserError`` 231 when more parts are broken than the
+        settings allow.
+        """
         load_parts(self.store, self.definition)
 
     def make_task(self, name: str, step: Callable[[], float]) -> BackgroundTask:
@@ -201,7 +213,10 @@ class Table(ABC):
         return None
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
-        """The active parts, held until released. ``sequential_consistency`` matters to replicated tables alone."""
+        """Returns the active parts, held until released.
+
+        ``sequential_consistency`` matters to replicated tables alone.
+        """
         return self.store.snapshot()
 
     def hold(self, names: Sequence[PartName]) -> PartsSnapshot:
@@ -209,7 +224,10 @@ class Table(ABC):
         return self.store.hold(names)
 
     def scan_records(self, *, is_alone: bool) -> ScanRecords:
-        """Where executions of scans agree on what they read. ``is_alone``: they read from this server only."""
+        """The records by which executions of a scan agree on what they read.
+
+        ``is_alone``: they read from this server only.
+        """
         return self._scan_records
 
     @property
@@ -229,11 +247,14 @@ class Table(ABC):
 
     @abstractmethod
     def history(self) -> BlockHistory:
-        """What may be read in the order of blocks."""
+        """The table's blocks in their order, for streams."""
 
     @abstractmethod
     def snapshot_of_blocks(self, wanted: WantedBlocks) -> PartsSnapshot:
-        """Active parts, all of the wanted blocks among them, held until released. Raises 33 (CANNOT_READ_ALL_DATA)."""
+        """Returns active parts that contain all wanted blocks, held until released.
+
+        Raises 33 (CANNOT_READ_ALL_DATA).
+        """
 
     @abstractmethod
     def report_corruption(self, error: CorruptionError) -> None:
@@ -249,8 +270,10 @@ class Table(ABC):
 
     @contextmanager
     def altering(self, new: TableDefinition) -> Iterator[None]:
-        """Takes the definition when the block, which writes it down, ends well. Raises when rows that are there do not
-        convert to its types. Readers and INSERTs that have begun go on with the old one."""
+        """Takes the new definition when the block, which writes it down, ends without an error.
+
+        Raises when existing rows do not convert to its types. Running queries and INSERTs go on with the old one.
+        """
         checked: set[PartName] = set()
         while unchecked := self._unchecked(checked):
             for part in unchecked:
@@ -270,11 +293,16 @@ class Table(ABC):
         """Raises what would make :meth:`drop` fail, while the table still works."""
 
     def leave_replicas(self) -> None:  # noqa: B027  (most tables have none)
-        """The first half of DROP, which may fail: other replicas need not count on this one. The table does not run."""
+        """Tells other replicas not to count on this one: the first half of DROP, which may fail.
+
+        The table does not run.
+        """
 
     def drop(self) -> None:
-        """Deletes the data; queries that read it get a moment to end. The table has been stopped. Raises ``OSError``
-        when something stays."""
+        """Deletes the data; queries that read it get a moment to end.
+
+        The table has been stopped. Raises ``OSError`` when something stays.
+        """
         monotonic, never = self.services.monotonic, threading.Event()
         deadline = monotonic() + _DROP_WAIT_SECONDS
         while self.store.is_read() and monotonic() < deadline:
@@ -282,9 +310,10 @@ class Table(ABC):
         self.remove_directory()
 
     def remove_directory(self) -> None:
-        """With all that is in it: parts, ``detached/``, ``staged/``, and what belongs to the replica.
+        """Removes the table's directory with parts, ``detached/``, ``staged/`` and the replica's files.
 
-        Raises ``OSError`` when something stays."""
+        Raises ``OSError`` when something stays.
+        """
         path, never = self.definition.data_path, threading.Event()
         for _ in range(_REMOVE_ATTEMPTS):  # a step that still ends may write a file meanwhile
             if path.is_dir():

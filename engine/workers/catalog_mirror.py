@@ -1,4 +1,4 @@
-"""The catalog and the parts as a worker sees them: what the replica process published, and files that both read.
+"""The catalog and the parts as a worker sees them, from what the replica process publishes.
 
 A statement reads new changes when it looks for a table and when it takes a snapshot, so it sees what was acknowledged
 before. A snapshot notes in the shared page which changes it has; the replica process keeps parts that left later.
@@ -42,7 +42,7 @@ _LITTLE_BYTES = 4096  # some dozen changes of parts
 
 
 class ReplicaProcessCalls(Protocol):
-    """What a worker asks of the replica process for its tables."""
+    """The calls of a worker to the replica process about its tables."""
 
     def create_table(self, database: str, create: CreateTable) -> bool:
         """Whether a table was made."""
@@ -54,7 +54,7 @@ class ReplicaProcessCalls(Protocol):
         """Commits the parts."""
 
     def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> PendingInsert | None:
-        """For parts that are written meanwhile, the first of them in the partition. ``None``: it is not worth it."""
+        """Takes a block number for parts that are still being written; ``None`` if that is not worth it."""
 
     def block_memory(self, uid: int) -> BlockMemory:
         """The memory of a table that remembers the blocks of its INSERTs."""
@@ -82,7 +82,7 @@ class PendingInsert(Protocol):
 
 
 class CatalogMirror:
-    """What one worker knows of the replica process's tables."""
+    """One worker's knowledge of the replica process's tables."""
 
     def __init__(
         self,
@@ -117,7 +117,10 @@ class CatalogMirror:
                 self._apply(records)
 
     def begin_reading(self) -> int:
-        """What is active now stays on disk until :meth:`end_reading` with the number. The lock is held."""
+        """Keeps what is active now on disk until :meth:`end_reading` with the returned number.
+
+        The caller holds the lock.
+        """
         # Noted before the look at the news: either the replica process sees the note, or this sees its news.
         number = self._published.number
         self._note(number, 1)
@@ -237,7 +240,7 @@ class WorkerTable(Table):
             return known.under(schema)
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
-        """What forbids the INSERT is found by the replica process, at its commit; most of it here, before any work."""
+        """Starts an INSERT; most of what forbids it is found here, the rest by the commit."""
         if not self.definition.engine.keeps_rows:
             return NullInsert(self, options)
         delay_insert(self, options, may_wait=False)
@@ -289,7 +292,10 @@ class _Insert(InsertSink):
         self._begun: PendingInsert | None = None
 
     def announce(self, partition_id: str) -> None:
-        """The round trip for a block number passes while the part is written. Merges would wait for a slow client."""
+        """Asks for a block number while the part is written.
+
+        The number blocks merges, so a slow client gets it only at the commit.
+        """
         options = self.options
         if self.table.definition.is_replicated and options.is_whole and not options.transaction and not options.quorum:
             self._begun = self.table.prepare_commit(partition_id, options)

@@ -1,4 +1,4 @@
-"""A worker: serves HTTP, parses, plans, runs SELECT over the files of the replica process, writes the parts of INSERTs.
+"""A worker process: serves HTTP, plans, runs SELECT over the files, writes the parts of INSERTs.
 
 It owns nothing that another process could not make anew. The replica process carries out what changes the server: whole
 statements (``StatementKind.runs_in_owner``), commits of the parts that the worker wrote, and rows of ``system`` tables
@@ -67,7 +67,7 @@ _TOLD_HERE = {table.name for table in (*built_in_objects.TABLES, *settings.TABLE
 
 @dataclass(frozen=True)
 class InheritedResources:
-    """What all processes of a server have from before the first fork."""
+    """The resources that all processes of a server have from before the first fork."""
 
     config: Config
     page: SharedPage
@@ -259,7 +259,7 @@ class Worker:
 def run_worker(
     common: InheritedResources, number: int, control: socket.socket, door: socket.socket, questions: socket.socket
 ) -> None:
-    """In the child that the nursery forked; returns when the worker is to end."""
+    """Runs a worker in the child that the fork server made; returns when the worker is to end."""
     set_process_name(f"pando worker {number}")
     wall = int(common.config.memory_limit_bytes * _WALL_SHARE) + _WALL_SLACK_BYTES
     _, most = resource.getrlimit(resource.RLIMIT_DATA)

@@ -14,10 +14,10 @@ from sql.run.block_expressions import compile_expressions
 
 
 def cast_default(values: pa.ChunkedArray, source: DataType, target: DataType, options: FormatOptions) -> pa.Array:
-    """``values`` (storage of ``source``) in the storage of ``target``. What values that are given would be refused for
-    is as CAST makes it: out of the range it wraps around or stops at the border, a text may become NULL.
+    """Casts the values of a default from the storage of ``source`` to that of ``target``.
 
-    Raises ``BadValueError`` and ``UserError`` for what CAST refuses too.
+    Values that an INSERT would be refused for are cast as CAST does it: numbers wrap around or stop at the border, a
+    text may become NULL. Raises ``BadValueError`` and ``UserError`` for what CAST refuses too.
     """
     try:
         return check_range(cast_array(values, source, target, options), target)

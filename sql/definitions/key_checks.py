@@ -32,10 +32,13 @@ class Keyed(Protocol):
 def check_new_keys(
     definition: Keyed, former: Keyed | None = None, *, may_repeat: bool = False, may_aggregate: bool = False
 ) -> None:
-    """Raises 36 and 44 for an expression of the sorting or partition key that ``former`` has not and that is not for a
-    key, 59 for a new table's sampling key that is no unsigned number, 549 for a column of the sorting key that merges
-    would change. ``may_repeat``: the sorting key may have an expression twice. ``may_aggregate``: it may have a column
-    of SimpleAggregateFunction."""
+    """Checks the keys of a new or altered table.
+
+    Only expressions that ``former`` lacks are checked. Raises 36 and 44 for one that may not be in a sorting or
+    partition key, and 59 for a new table's sampling key that is no unsigned number. Raises 549 for a column of the
+    sorting key that merges would change, unless ``may_aggregate``. With ``may_repeat`` the sorting key may have an
+    expression twice.
+    """
     new, old = definition.description, former.description if former else None
     takes_null = definition.settings.allow_nullable_key
     _check(new.sorting_key, old.sorting_key if old else None, "Sorting key", takes_null=takes_null)

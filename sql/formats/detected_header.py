@@ -1,4 +1,4 @@
-"""Whether the first rows of plain CSV or TabSeparated are a header (``input_format_csv_detect_header`` and its twin).
+"""Detects a header in plain CSV or TabSeparated (``input_format_csv_detect_header`` and its twin).
 
 As in ClickHouse the first row is a header if each of its fields is a column's name, or each column's name is one of its
 fields. Upper and lower case differ. The row behind it tells types if each of its fields is a type.

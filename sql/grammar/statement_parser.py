@@ -1,4 +1,4 @@
-"""From text to statements: ClickHouse's statement grammar by recursive descent over a lazy token stream.
+"""ClickHouse's statement grammar: recursive descent over a lazy token stream.
 
 Queries and expressions are not understood here; they are sliced from the text as written, for ``queries`` and
 ``expressions``. What ClickHouse has and Pando has not is refused by name (48); what neither has is a syntax error (62).
@@ -63,10 +63,10 @@ _EXPLAIN_KINDS = (
 
 
 def parse_statements(text: str | bytes, status: QueryStatus | None = None) -> list[ParsedStatement]:
-    """All statements of the text, separated by ``;``. Raises ``UserError`` 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED), and
-    what :meth:`QueryStatus.check` raises.
+    """Parses all statements of the text, separated by ``;``.
 
     The data of ``INSERT … FORMAT x`` runs to the end of the text; that of VALUES to the next ``;`` outside quotes.
+    Raises ``UserError`` 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED), and what :meth:`QueryStatus.check` raises.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
@@ -93,12 +93,11 @@ def parse_statement(text: str | bytes) -> ParsedStatement:
 
 
 def parse_insert_head(prefix: bytes, *, complete: bool = False) -> tuple[Insert | None, int] | None:
-    """Splits a body that begins with ``INSERT … FORMAT x`` or ``INSERT … VALUES`` into the statement and its data.
+    """Splits a body that begins with an INSERT with inline data into statement and data.
 
-    Returns the statement (with empty ``inline_data``) and the byte offset where its data begins; ``(None, 0)`` when the
-    text is anything else and has to be read whole and given to
-    :func:`parse_statements`; ``None`` when more bytes are needed
-    to tell. ``complete`` says that ``prefix`` is all there is.
+    Returns the statement, with empty ``inline_data``, and the byte offset where its data begins. Returns ``(None, 0)``
+    if the text is anything else and must be read whole and given to :func:`parse_statements`. Returns ``None`` if more
+    bytes are needed to tell. ``complete`` says that ``prefix`` is all there is.
     """
     return insert.parse_insert_head(prefix, complete=complete)
 

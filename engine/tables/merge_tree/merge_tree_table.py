@@ -117,7 +117,7 @@ class MergeTreeTable(Table):
             return min(self._pending, default=self._last_block_number + 1)
 
     def report_corruption(self, error: CorruptionError) -> None:
-        """There is no other copy: the part stays where it is, and every read of it fails, until the user decides."""
+        """Leaves the part where it is: there is no other copy, and its reads fail until the user decides."""
         logger.error("table %s: %s", self.definition.full_name, error)
         if (name := PartName.try_parse(error.part or "")) is not None:
             self.store.note_check(name, str(error))
@@ -215,8 +215,10 @@ class MergeTreeTable(Table):
             self._history.note_dropped(last)
 
     def wait_for_pending(self, status: QueryStatus) -> None:
-        """For the INSERTs that have numbers and are about to commit: what comes later has larger numbers than what is
-        dropped, and a reader in the order of blocks can tell them apart."""
+        """Waits for INSERTs that have block numbers and are about to commit.
+
+        Later INSERTs get larger numbers than what is dropped, so a reader in the order of blocks can tell them apart.
+        """
         with self._lock:
             pending = set(self._pending)
         while pending:
@@ -368,8 +370,11 @@ class MergeTreeTable(Table):
             self._busy.update(names)
 
     def commit_instead(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
-        """The sources may have been truncated meanwhile: their rows must not come back, not even after a crash here.
-        So the part gets its name, by which a restart would find it, only while they cannot be."""
+        """Commits a merged or mutated part in place of its sources.
+
+        The sources may have been truncated meanwhile; their rows must not come back, not even after a crash here. So
+        the part gets its name, by which a restart would find it, only while they cannot be truncated.
+        """
         try:
             with self.store.lock:
                 if not all(self.store.get_active(name) is not None for name in names):

@@ -197,13 +197,16 @@ class ReplicatedTable(Table):
         self.session.drop_replica()
 
     def undo_create(self) -> None:
-        """Without ZooKeeper the replica's nodes stay: a CREATE on the same path of this server takes them over."""
+        """Removes what a failed CREATE has made.
+
+        Without ZooKeeper the replica's nodes stay; a CREATE on the same path of this server takes them over.
+        """
         with suppress(PandoError):
             self.session.undo_create()
         super().undo_create()
 
     def renamed(self, new: TableRef) -> CreateTable:
-        """It keeps its place in ZooKeeper, also where the old name was part of the path."""
+        """Returns the definition under another name; the place in ZooKeeper stays as it was."""
         create = expand_table_macros(
             self.definition.create,
             database=self.definition.database,
@@ -219,7 +222,7 @@ class ReplicatedTable(Table):
 
     @contextmanager
     def altering(self, new: TableDefinition) -> Iterator[None]:
-        """What is in ZooKeeper is decided: whoever wrote it has looked whether rows convert."""
+        """Takes a definition that ZooKeeper has already decided, without looking whether rows convert."""
         with self.store.lock:
             yield
             self.set_definition(new)
@@ -347,7 +350,10 @@ class ReplicatedTable(Table):
         self.stopped.refuse(StoppableAction.SENDS, "Transferring part to replica was cancelled")
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
-        """Takes the parts out of ZooKeeper first, then off the disk; a crash in between leaves only disk space."""
+        """Takes the parts out of ZooKeeper, then off the disk.
+
+        A crash in between leaves only disk space in use.
+        """
         self.housekeeping.delete_outdated(parts)
 
     # -- merging, waiting ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""``Null``: takes any rows and has none; and tables whose rows are those of others, which have none of their own."""
+"""``Null``, which takes rows and keeps none, and tables that read and write other tables."""
 
 from __future__ import annotations
 

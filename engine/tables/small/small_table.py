@@ -31,8 +31,11 @@ _BROKEN = "broken-on-start"
 
 
 def require_whole(definition: TableDefinition) -> None:
-    """A log is read whole or not at all, as in ClickHouse. Raises ``CorruptionError`` 246 (CORRUPTED_DATA) while a part
-    that a start found broken lies in ``detached/``: these tables have no command that would bring it back."""
+    """Raises ``CorruptionError`` 246 (CORRUPTED_DATA) if a Log table lacks a part.
+
+    A log is read whole or not at all, as in ClickHouse. A start moves a broken part to ``detached/``, and these tables
+    have no command that would bring it back.
+    """
     if definition.engine_name in _LOGS:
         try:
             found = sorted((definition.data_path / DETACHED).glob(f"{_BROKEN}_*"))

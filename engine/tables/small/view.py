@@ -21,7 +21,7 @@ class ViewTable(SmallTable):
 
 @dataclass(frozen=True)
 class NotLoaded:
-    """A table that is on disk, and that the server could not load. ``reason`` says why, and names the file."""
+    """A table on disk that the server could not load; ``reason`` says why and names the file."""
 
     database: str
     name: str
@@ -41,7 +41,7 @@ class NotLoaded:
 
 
 class DatabaseTables(dict[str, Table]):
-    """The tables of a database by name, and again those that are materialized views: every INSERT asks for them."""
+    """The tables of a database by name, and its materialized views, which every INSERT asks for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,10 @@ class DatabaseTables(dict[str, Table]):
 
 
 def find_dependent_views(databases: Iterable[DatabaseTables], table: Table) -> list[Table]:
-    """In the order of their names: that of their commits. Without those that are still to replace others."""
+    """Returns the views of a table in the order of their names, in which they commit.
+
+    Views that are still to replace others are left out.
+    """
     place = (table.definition.database, table.definition.name)
     views = [view for tables in databases for view in list(tables.materialized.values())]
     found = [view for view in views if view.definition.view_source == place and not view.definition.create.is_scratch]

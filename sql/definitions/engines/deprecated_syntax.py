@@ -28,7 +28,10 @@ def is_merge_tree(create: CreateTable) -> bool:
 
 
 def check_syntax(create: CreateTable) -> None:
-    """Raises 42 for arguments of the merge mode without any clause: then they would be of the deprecated syntax."""
+    """Raises 42 for arguments of the merge mode without any clause.
+
+    They would be of the deprecated syntax.
+    """
     assert create.engine is not None
     if list_mode_arguments(create.engine) and not has_clauses(create):
         raise UserError(
@@ -61,7 +64,10 @@ def list_deprecated_keys(create: CreateTable) -> tuple[str, ...]:
 
 
 def convert_deprecated_syntax(create: CreateTable, types: Mapping[str, str]) -> CreateTable:
-    """The same table in the modern syntax; a modern definition is returned as it is. ``types`` are those of columns."""
+    """Returns the table in the modern syntax, in which it may be already.
+
+    ``types`` are the types of the columns by name.
+    """
     keys = list_deprecated_keys(create)
     if not keys:
         return create
@@ -99,7 +105,7 @@ def _granularity(text: str, engine: str) -> int:
 
 
 def list_mode_arguments(engine: EngineClause) -> tuple[str, ...]:
-    """Those of the merge mode. A replicated table may leave out its place in ZooKeeper."""
+    """Returns the arguments of the merge mode, without a replica's place in ZooKeeper."""
     if engine.name.startswith("Replicated") and has_replica_location(engine):
         return engine.arguments[2:]
     return engine.arguments

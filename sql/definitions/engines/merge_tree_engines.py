@@ -71,8 +71,10 @@ def _describe(create: CreateTable, schema: TableSchema, defaults: ServerDefaults
 
 
 def list_mode_columns(engine: EngineClause) -> tuple[str, ...]:
-    """The columns, or the section of the configuration, that the arguments of the merge mode name, behind a replicated
-    engine's path and replica name."""
+    """Returns the columns that the arguments of the merge mode name.
+
+    For GraphiteMergeTree it is the section of the configuration.
+    """
     mode = find_merge_mode(engine.name)
     if mode.takes_section:
         return (_section(engine),)

@@ -1,4 +1,4 @@
-"""The keys of a MergeTree table: ORDER BY, PRIMARY KEY, PARTITION BY and SAMPLE BY, compiled and checked."""
+"""The keys of a MergeTree table: ORDER BY, PRIMARY KEY, PARTITION BY and SAMPLE BY."""
 
 from __future__ import annotations
 

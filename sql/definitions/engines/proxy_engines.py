@@ -50,7 +50,7 @@ class DistributedArguments:
 
     @classmethod
     def of(cls, create: CreateTable) -> DistributedArguments:
-        """Of a definition that was made here."""
+        """Reads the arguments of a definition whose names are resolved."""
         assert create.engine is not None
         cluster, database, table, *others = create.engine.arguments
         return cls(unquote_string(cluster), unquote_string(database), unquote_string(table), *others[:1])
@@ -66,7 +66,7 @@ class MergeArguments:
 
     @classmethod
     def of(cls, create: CreateTable) -> MergeArguments:
-        """Of a definition that was made here."""
+        """Reads the arguments of a definition whose names are resolved."""
         assert create.engine is not None
         database, tables = create.engine.arguments
         pattern = _pattern(parse_expression(database))
@@ -114,7 +114,10 @@ def _check_clauses(create: CreateTable) -> None:
 
 
 def resolve_engine_arguments(create: CreateTable, database: str) -> CreateTable:
-    """With the names among the engine's arguments as texts; ``database`` is the session's. Raises 36."""
+    """Returns the table with the names among its engine's arguments as texts.
+
+    ``database`` is the session's. Raises 36.
+    """
     assert create.engine is not None
     engine = create.engine
     count = 3 if engine.name == "Distributed" else 2
@@ -141,8 +144,10 @@ def _name(text: str, database: str) -> str:
 
 @dataclass(frozen=True)
 class ShardingKey:
-    """An integer of every row. What is random in it is drawn from the rows themselves: rows that are sent again go
-    where they went."""
+    """An integer of every row that decides the row's shard.
+
+    What is random in it is drawn from the rows themselves: rows that are sent again go where they went.
+    """
 
     node: Node
     compiled: CompiledExpression
@@ -162,7 +167,7 @@ class ShardingKey:
         return cls(node, compiled, bool(calls))
 
     def slots(self, block: pa.Table, total_weight: int, seed: int = 0) -> np.ndarray:
-        """Of every row a number below the total weight."""
+        """Returns for every row a number below the total weight."""
         if self.is_random:
             chance = np.random.default_rng(seed).integers(0, 1 << 32, block.num_rows, dtype=np.uint32)
             block = block.append_column(_CHANCE, pa.array(chance))
@@ -175,7 +180,7 @@ class ShardingKey:
 
 
 def assign_slots_to_shards(weights: Sequence[int]) -> np.ndarray:
-    """By slot the position of the shard."""
+    """Returns for each slot the position of its shard; a shard has as many slots as its weight."""
     return np.repeat(np.arange(len(weights)), weights)
 
 

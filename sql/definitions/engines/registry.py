@@ -53,7 +53,10 @@ _OTHERS_OF_CLICKHOUSE = frozenset(
 
 
 def find_engine(create: CreateTable) -> TableEngine:
-    """Returns the engine of a table or view. Raises 119 without one, 48 for another of ClickHouse's, 56 for others."""
+    """Returns the engine of a table or view.
+
+    Raises 119 without one, 48 for another engine of ClickHouse, 56 for others.
+    """
     if create.view is not None:
         return MATERIALIZED_VIEW if create.view.is_materialized else VIEW
     if create.engine is None:

@@ -20,7 +20,7 @@ DEFAULT_ZOOKEEPER = "default"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLocation:
-    """Where a replicated table lives in ZooKeeper, macros substituted."""
+    """The place of a replica in ZooKeeper, with macros substituted."""
 
     zookeeper_path: str
     replica_name: str
@@ -103,7 +103,10 @@ def expand_table_macros(
     default_path: str = "/clickhouse/tables/{uuid}/{shard}",
     default_name: str = "{replica}",
 ) -> CreateTable:
-    """The same table with ``{database}`` and ``{table}`` spelled out in its place in ZooKeeper, for a rename."""
+    """Returns the table with ``{database}`` and ``{table}`` written out in its place in ZooKeeper.
+
+    A rename needs it.
+    """
     if create.engine is None:
         return create
     given = create.engine.arguments[:2] if has_replica_location(create.engine) else ()

@@ -65,8 +65,11 @@ def _check(create: CreateTable) -> None:
 
 
 def describe_small_table(create: CreateTable, schema: TableSchema, _: ServerDefaults) -> TableDescription:
-    """What memory holds is nobody's after the server's end, so it is not synced; a merged block goes at once; and no
-    number of blocks keeps an INSERT out."""
+    """Describes a table without keys.
+
+    Memory is lost with the server, so it is not synced. A merged block is deleted at once, and no number of blocks
+    keeps an INSERT out.
+    """
     assert create.engine is not None
     is_durable = create.engine.name in _LOGS
     settings = replace(

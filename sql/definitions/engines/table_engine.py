@@ -1,7 +1,7 @@
-"""What a table engine is: one object says all that Pando asks of it.
+"""A table engine as one object that says all Pando asks of it.
 
-A new engine is a module of this folder with its object, a line in ``registry``, and, unless it stores rows as one of
-the others does, a class of table (``engine.table_engines``).
+A new engine is a module of this folder with its object, and a line in ``registry``. If no other engine stores rows as
+it does, it needs a class of table too (``engine.table_engines``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMMENT_CHANGES = (CommentColumn, ModifyComment)
 
 @dataclass(frozen=True, slots=True)
 class ServerDefaults:
-    """What the configuration of a server adds to a definition."""
+    """The parts of a definition that come from the server's configuration."""
 
     settings: MergeTreeSettings = field(default_factory=MergeTreeSettings)
     rollups: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))

@@ -42,8 +42,10 @@ def type_default(type_: DataType, rows: int) -> pa.ChunkedArray:
 
 
 def column_default(type_: DataType, rows: int) -> pa.ChunkedArray:
-    """``rows`` times what a column without DEFAULT has that an INSERT does not name: of Date32 its first day, as in
-    ClickHouse, not the epoch."""
+    """Returns ``rows`` times the value of a column without DEFAULT that an INSERT does not name.
+
+    For Date32 it is its first day, as in ClickHouse, not the epoch.
+    """
     return pa.chunked_array([_defaults(type_, rows, _FIRST_DAY)])
 
 

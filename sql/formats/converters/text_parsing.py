@@ -79,7 +79,10 @@ def parse_texts(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.
 
 
 def refuse_blanks(texts: pa.Array, type_: DataType) -> None:
-    """Raises :class:`BadValueError` for a number or date with a blank before or behind it: CSV alone takes it."""
+    """Raises :class:`BadValueError` for a number or date with a blank around it.
+
+    CSV alone takes it.
+    """
     if isinstance(strip_nullable(type_), _WITHOUT_BLANKS) and may_contain(texts, " "):
         bad = pc.or_(pc.starts_with(texts, " "), pc.ends_with(texts, " "))
         _fail_first(texts, bad, lambda index, text: parse_error(index, text, type_))

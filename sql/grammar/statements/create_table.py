@@ -1,4 +1,4 @@
-"""CREATE and ATTACH of tables and databases, in the modern and the deprecated syntax of the MergeTree engines."""
+"""CREATE and ATTACH of tables and databases, in the modern and the deprecated syntax."""
 
 from __future__ import annotations
 

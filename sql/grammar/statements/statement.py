@@ -1,6 +1,7 @@
-"""The statements Pando understands, as plain data. ``parser.parse_statements`` makes them; the engine runs them.
+"""The statements that Pando understands, as plain data.
 
-Text that is kept as SQL (queries, expressions) is ClickHouse SQL as the user wrote it.
+``statement_parser.parse_statements`` makes them; the engine runs them. Text that is kept as SQL (queries, expressions)
+is ClickHouse SQL as the user wrote it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ class EngineClause:
 
 @dataclass(frozen=True, slots=True)
 class ViewClause:
-    """What makes a table a view of its ``as_select``. A materialized one keeps the rows in the table ``target``, or in
-    one of its own, which is named by ``uuid``."""
+    """The clause that makes a table a view of its ``as_select``.
+
+    A materialized view keeps the rows in the table ``target``, or in one of its own, which is named by ``uuid``.
+    """
 
     is_materialized: bool = False
     target: TableRef | None = None
@@ -237,7 +240,7 @@ class OptimizeTable:
 
 @dataclass(frozen=True, slots=True)
 class CheckTable:
-    """``CHECK TABLE``: of the whole table, of a partition (as in :class:`OptimizeTable`) or of the part so named."""
+    """``CHECK TABLE`` of a table, a partition (as in :class:`OptimizeTable`) or a part."""
 
     table: TableRef
     partition: str | None = None
@@ -247,8 +250,11 @@ class CheckTable:
 
 @dataclass(frozen=True, slots=True)
 class SystemCommand:
-    """``SYSTEM <command> [table]``: ``command`` is upper case with single spaces (``SYNC REPLICA``). ``argument``: its
-    mode, the names of FLUSH LOGS, or that of UNFREEZE."""
+    """``SYSTEM <command> [table]``.
+
+    ``command`` is upper case with single spaces (``SYNC REPLICA``). ``argument`` is its mode, the names of FLUSH LOGS,
+    or the name of UNFREEZE.
+    """
 
     command: str
     table: TableRef | None = None
@@ -258,7 +264,7 @@ class SystemCommand:
 
 @dataclass(frozen=True, slots=True)
 class DropReplica:
-    """``SYSTEM DROP REPLICA``: of one table, of a database, of the table at ``zookeeper_path``, or of every table here.
+    """``SYSTEM DROP REPLICA`` of a table, a database, a path in ZooKeeper, or all tables here.
 
     At most one of the three is given.
     """
@@ -318,7 +324,10 @@ class RollbackTransaction:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """Any query that returns rows. ``query`` is without the trailing FORMAT and SETTINGS of the outermost level."""
+    """Any query that returns rows.
+
+    ``query`` is without the FORMAT and SETTINGS at its end.
+    """
 
     query: str
     settings: dict[str, SettingLiteral] = field(default_factory=dict)
@@ -340,7 +349,10 @@ class KillQuery:
 
 @dataclass(frozen=True, slots=True)
 class KillMutation:
-    """Ends the mutations in ``system.mutations`` for which the condition holds; ``is_test``: only says which."""
+    """``KILL MUTATION`` of the rows of ``system.mutations`` for which the condition holds.
+
+    ``is_test``: it only tells which.
+    """
 
     condition: str
     is_test: bool = False
@@ -358,8 +370,10 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class OnCluster:
-    """The cluster on whose servers a statement is to be carried out, and the statement's text without that clause,
-    FORMAT and SETTINGS."""
+    """The cluster of a statement with ON CLUSTER, and the statement's text without that clause.
+
+    The text has no FORMAT and SETTINGS either.
+    """
 
     cluster: str
     text: str

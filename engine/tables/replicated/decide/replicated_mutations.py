@@ -107,7 +107,10 @@ class ReplicatedMutations:
     # -- statements -----------------------------------------------------------------------------------------------
 
     def add(self, mutation: Mutation, options: MutationOptions) -> str:
-        """Also raises 36 for what may differ between replicas, 48 beside replicas of an older version, 242, 999."""
+        """Adds a mutation to ZooKeeper and returns its name.
+
+        Raises 36 for what may differ between replicas, 48 beside replicas of an older version, 242 and 999.
+        """
         if not options.may_differ and (what := mutation.find_nondeterminism()):
             raise _make_determinism_error(what)
         for _ in range(_ATTEMPTS):
