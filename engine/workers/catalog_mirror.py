@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
 
 from engine.catalog.catalog import Catalog
 from engine.server.config import Config
@@ -28,6 +27,7 @@ from engine.tables.stopped_actions import StoppableAction
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from engine.workers.catalog_publication import PublishedChanges, Record
+from engine.workers.replica_process_calls import PendingInsert, ReplicaProcessCalls
 from engine.workers.shared_page import NO_READER, SharedPage
 from parts.common.errors import CorruptionError, UserError
 from parts.common.part_name import PartName
@@ -39,46 +39,6 @@ from sql.relations import PartsSnapshot
 from sql.settings.merge_tree_settings import MergeTreeSettings, build_merge_tree_settings
 
 _LITTLE_BYTES = 4096  # some dozen changes of parts
-
-
-class ReplicaProcessCalls(Protocol):
-    """The calls of a worker to the replica process about its tables."""
-
-    def create_table(self, database: str, create: CreateTable) -> bool:
-        """Whether a table was made."""
-
-    def change_catalog(self, method: str, *arguments: object) -> Any:
-        """A method of the catalog, with its result."""
-
-    def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
-        """Commits the parts."""
-
-    def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> PendingInsert | None:
-        """Takes a block number for parts that are still being written; ``None`` if that is not worth it."""
-
-    def block_memory(self, uid: int) -> BlockMemory:
-        """The memory of a table that remembers the blocks of its INSERTs."""
-
-    def hold(
-        self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
-    ) -> tuple[int, list[str]]:
-        """Holds the named parts, or all readable ones. Returns a number for :meth:`let_go`, and what stays."""
-
-    def let_go(self, number: int) -> None: ...
-
-    def report_corruption(self, uid: int, error: CorruptionError) -> None: ...
-
-    def opened_part(self, uid: int, name: str) -> Part | None:
-        """The part as the replica process knows it; ``None``: it is not there any more."""
-
-
-class PendingInsert(Protocol):
-    """Ends with one call of either."""
-
-    def commit(self, parts: Sequence[TemporaryPart]) -> InsertOutcome: ...
-
-    @property
-    def give_up(self) -> Callable[[], None]: ...
 
 
 class CatalogMirror:

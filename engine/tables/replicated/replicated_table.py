@@ -197,10 +197,7 @@ class ReplicatedTable(Table):
         self.session.drop_replica()
 
     def undo_create(self) -> None:
-        """Removes what a failed CREATE has made.
-
-        Without ZooKeeper the replica's nodes stay; a CREATE on the same path of this server takes them over.
-        """
+        """Removes what a failed CREATE has made; without ZooKeeper the replica's nodes stay."""
         with suppress(PandoError):
             self.session.undo_create()
         super().undo_create()
@@ -350,10 +347,7 @@ class ReplicatedTable(Table):
         self.stopped.refuse(StoppableAction.SENDS, "Transferring part to replica was cancelled")
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
-        """Takes the parts out of ZooKeeper, then off the disk.
-
-        A crash in between leaves only disk space in use.
-        """
+        """Takes the parts out of ZooKeeper, then off the disk."""
         self.housekeeping.delete_outdated(parts)
 
     # -- merging, waiting ---------------------------------------------------------------------------------------
