@@ -20,6 +20,7 @@ _RECORDED = {document: recorded(recording(document).read_text(encoding="utf-8"))
 _LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.spark
 @pytest.mark.timeout(900)

@@ -51,7 +51,7 @@ class FakePart:
     def rows(self) -> int:
         return self.marks * self.granularity - 1
 
-    def bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
+    def estimate_bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
         return np.asarray(granules) * self.granularity * float(self.row_bytes * len(columns))
 
 
