@@ -44,7 +44,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | check-tools
 demo: check-tools $(VENV)/.demo ## Three replicas, real flights, a kill, merges, SQL and Spark; about two minutes
 	@$(BIN)/python -m demo
 
-test: check-tools $(VENV)/.dev lint ## Lint, types, layering, and the tests that guard what Pando promises (about ten minutes)
+test: check-tools $(VENV)/.dev lint ## Lint, types, layering, and the tests that guard what Pando promises (about a quarter of an hour)
 	$(PYTEST) -m "not long"
 
 test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about half an hour)
