@@ -64,7 +64,7 @@ LOADS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one load against one server. Latencies in ms."""
+    """The result of one load against one server. Latencies are in milliseconds."""
 
     per_second: float
     p50: float

@@ -1,7 +1,7 @@
-"""How many rows ``numbers`` and its kin may make: ``max_rows_to_read`` and its kin count for them too.
+"""Limits of reading for table functions that make rows: ``numbers``, ``zeros``, ``generate_series``.
 
-As in ClickHouse rows are counted in blocks of ``max_block_size``: ``break`` leaves out what comes behind the block that
-reaches a limit. With ``throw`` a query fails when it takes more rows than that block's.
+As in ClickHouse, rows are counted in blocks of ``max_block_size``. With ``break`` the rows end with the block that
+reaches a limit. With ``throw`` the query fails when it reads a row behind that block.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from sql.typing.typed_expressions import string_literal
 
 @dataclass(frozen=True, slots=True)
 class GeneratedRows:
-    """``rows`` are made; beyond ``most`` of them the query fails with ``error``."""
+    """The number of rows to make; a query that reads more than ``most`` fails with ``error``."""
 
     rows: int
     most: int
     error: str = ""
 
     def check(self, start: int, step: int) -> Fragment:
-        """A WHERE over DuckDB's ``range`` that raises the error, if there may be one."""
+        """Returns a WHERE over DuckDB's ``range`` that raises the error; empty if no limit can be exceeded."""
         if self.most >= self.rows:
             return EMPTY
         return fragment("WHERE CASE WHEN range >= {} THEN error({}) ELSE true END", start + self.most * step,
@@ -30,7 +30,7 @@ class GeneratedRows:
 
 
 def generated_rows(rows: int, row_bytes: int, settings: Settings) -> GeneratedRows:
-    """``rows`` of ``row_bytes`` each under the limits of the settings."""
+    """Applies the limits of the settings to ``rows`` of ``row_bytes`` each."""
     most, error = rows, ""
     for suffix in ("", "_leaf"):
         throws = getattr(settings, f"read_overflow_mode{suffix}") == "throw"

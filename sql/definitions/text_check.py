@@ -1,4 +1,4 @@
-"""Whether the texts that are to be stored are valid UTF-8."""
+"""Checks that texts to be stored are valid UTF-8."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sql.grammar.text_escapes import is_valid_utf8
 
 
 def check_text(values: pa.ChunkedArray, column: Column, first_row: int) -> None:
-    """117 for a String that is not UTF-8, naming column and row."""
+    """Raises 117 for a String that is not UTF-8, naming column and row."""
     if not isinstance(strip_nullable(column.type), StringType):
         return
     row = first_row

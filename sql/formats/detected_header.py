@@ -16,13 +16,13 @@ from sql.formats.streams.row_chunks import MAX_HEADER_BYTES
 
 
 def tells_names(fields: Sequence[str], columns: Sequence[Column]) -> bool:
-    """Whether the fields of the first row are names of the columns."""
+    """Returns whether the fields of the first row name the columns."""
     names, found = {column.name for column in columns}, set(fields)
     return found <= names or names <= found
 
 
 def tells_types(fields: Sequence[str]) -> bool:
-    """Whether each of the fields is a type."""
+    """Returns whether each of the fields is a type."""
     try:
         for field in fields:
             parse_type(field)
@@ -32,7 +32,7 @@ def tells_types(fields: Sequence[str]) -> bool:
 
 
 def peek_row(stream: BinaryIO, data: bytes, end_of: Callable[[bytes], int]) -> tuple[bytes, int]:
-    """``data`` with what was read behind it, and the place where its first row ends.
+    """Returns ``data``, with more of the stream behind it if needed, and where its first row ends.
 
     ``end_of`` finds the line feed that ends it. The place is -1 if the row is longer than a header may be.
     """
