@@ -11,7 +11,6 @@ Its limits of time and memory are checked before it runs.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from engine.front.prometheus_metrics import Metrics
 from engine.queries.session import Session
 from engine.queries.settings_constraints import check_settings_change
 from parts.common.errors import PandoError
+from parts.common.lru_cache import LruCache
 from sql.formats.format_options import FormatOptions
 from sql.formats.registry import find_format
 from sql.settings.session_settings import (
@@ -74,7 +74,7 @@ class ShortAnswers:
         self._metrics = metrics
         self._has_free_slot = has_free_slot
         self._common_head = b"".join(name + b": " + value + b"\r\n" for name, value in common_headers)
-        self._cached_sessions: OrderedDict[tuple[object, ...], _CachedSession | None] = OrderedDict()
+        self._cached_sessions: LruCache[tuple[object, ...], _CachedSession | None] = LruCache(_MOST_KNOWN)
 
     def answer(self, scope: Mapping[str, Any], body: bytes) -> tuple[bytes, bytes] | None:
         """Returns header lines and body of a 200, or ``None`` if the request must take the normal way."""
@@ -144,14 +144,7 @@ class ShortAnswers:
         )
         version = request.client_protocol_version
         key = (request.credentials.user, request.profile, request.is_read_only, version, given)
-        if key in self._cached_sessions:
-            self._cached_sessions.move_to_end(key)
-            return self._cached_sessions[key]
-        cached = self._make_cached_session(request, profile, readonly)
-        self._cached_sessions[key] = cached
-        if len(self._cached_sessions) > _MOST_KNOWN:
-            self._cached_sessions.popitem(last=False)
-        return cached
+        return self._cached_sessions.get(key, lambda: self._make_cached_session(request, profile, readonly))
 
     def _make_cached_session(self, request: QueryRequest, profile: str, readonly: int) -> _CachedSession | None:
         """Builds the session's settings as ``engine.front.http.query_exchange`` does.
