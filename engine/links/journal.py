@@ -49,7 +49,15 @@ from engine.links.journal_files import (
     start_segment,
     write_all,
 )
-from engine.links.journal_reading import JournalPage, Segment, SegmentIndex, find_known, read_page, summarize
+from engine.links.journal_reading import (
+    IndexHolder,
+    JournalPage,
+    Segment,
+    SegmentIndex,
+    find_known,
+    read_page,
+    summarize,
+)
 from engine.links.journal_segment import (
     HEADER_BYTES,
     MAX_ZXID,
@@ -199,8 +207,8 @@ class Journal:
         """Shows readers the records, which are durable behind what ``segment`` has."""
         place = segment.summary.size_bytes
         for record in run:
-            if segment.index is not None:
-                segment.index.add(place, record.zxid)
+            if segment.holder.index is not None:
+                segment.holder.index.add(place, record.zxid)
             place += record.size
         zxids = [record.zxid for record in run]
         facts = summarize(segment.header.number, place, zxids, segment.summary)
@@ -222,7 +230,7 @@ class Journal:
         self._close()
         self._descriptor = descriptor
         empty = SegmentSummary(header.number, HEADER_BYTES)
-        self._publish_run(Segment(self._folder, header, empty, SegmentIndex()), run, older)
+        self._publish_run(Segment(self._folder, header, empty, IndexHolder(SegmentIndex())), run, older)
 
     def trim(self, position: int) -> int:
         """Deletes the segments whose records are all at or below ``position``, but never the newest.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from engine.links.journal_reading import Segment, SegmentIndex, read_bytes, summarize
+from engine.links.journal_reading import IndexHolder, Segment, SegmentIndex, read_bytes, summarize
 from engine.links.journal_segment import (
     DRAFT_PREFIX,
     HEADER_BYTES,
@@ -22,7 +22,7 @@ from engine.links.journal_segment import (
     encode_record,
     find_end,
     parse_segment_number,
-    read_records,
+    read_zxids,
 )
 from parts.format.hashed_file import sync_descriptor, sync_directory
 
@@ -86,10 +86,10 @@ def _scan_newest(folder: Path, header: SegmentHeader) -> Segment:
     end = find_end(data, path.name, header.named_bytes)
     index = SegmentIndex()
     zxids = []
-    for offset, record in read_records(data[HEADER_BYTES:end], path.name, HEADER_BYTES):
-        index.add(offset, record.zxid)
-        zxids.append(record.zxid)
-    return Segment(folder, header, summarize(header.number, end, zxids), index)
+    for offset, zxid in read_zxids(data[HEADER_BYTES:end], path.name, HEADER_BYTES):
+        index.add(offset, zxid)
+        zxids.append(zxid)
+    return Segment(folder, header, summarize(header.number, end, zxids), IndexHolder(index))
 
 
 def open_newest(segment: Segment) -> tuple[int, int]:

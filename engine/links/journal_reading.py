@@ -8,49 +8,69 @@ while another thread appends.
 from __future__ import annotations
 
 import errno
+import heapq
 import os
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.links.journal_segment import (
     HEADER_BYTES,
+    MAX_ZXID,
     NO_SEGMENT,
     JournalRecord,
     SegmentHeader,
     SegmentSummary,
     read_records,
+    read_zxids,
 )
 from parts.common.errors import CorruptionError
 
-_INDEX_BYTES = 16 * 1024
+_CHUNK_BYTES = 32 * 1024
 _DAMAGED = (errno.EIO, errno.EREMOTEIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA)
 
 
-class SegmentIndex:
-    """Finds the offset from which on a segment must be read.
+class Chunk(NamedTuple):
+    """A run of records of a segment, and their smallest and largest zxid."""
 
-    One thread adds records; others may look offsets up meanwhile.
-    """
+    smallest: int
+    largest: int
+    begin: int
+    end: int
+
+
+class SegmentIndex:
+    """The chunks of a segment. One thread adds records; others may list chunks meanwhile."""
 
     def __init__(self) -> None:
-        self._offsets = array("Q", [HEADER_BYTES])
-        self._largest = array("Q", [0])
-        """For each offset the largest zxid before it: these never decrease."""
-        self._newest = 0
+        self._begins, self._smallest, self._largest = array("Q"), array("Q"), array("Q")
 
     def add(self, offset: int, zxid: int) -> None:
         """Adds the record at ``offset``, which lies behind all others."""
-        if offset - self._offsets[-1] >= _INDEX_BYTES:
-            self._offsets.append(offset)
-            self._largest.append(self._newest)
-        self._newest = max(self._newest, zxid)
+        if not self._begins or offset - self._begins[-1] >= _CHUNK_BYTES:
+            self._smallest.append(zxid)
+            self._largest.append(zxid)
+            self._begins.append(offset)  # last: whoever sees it sees the rest
+        else:
+            self._smallest[-1] = min(self._smallest[-1], zxid)
+            self._largest[-1] = max(self._largest[-1], zxid)
 
-    def find_start(self, zxid: int) -> int:
-        """Returns an offset before which no record has a larger zxid."""
-        return self._offsets[bisect_right(self._largest, zxid) - 1]
+    def list_chunks(self, size_bytes: int) -> list[Chunk]:
+        """Lists the chunks of the first ``size_bytes`` bytes of the segment."""
+        begins = list(self._begins)
+        ends = [*begins[1:], size_bytes]
+        chunks = zip(self._smallest, self._largest, begins, ends, strict=False)
+        return [Chunk(small, large, begin, min(end, size_bytes)) for small, large, begin, end in chunks]
+
+
+@dataclass(slots=True)
+class IndexHolder:
+    """The index of a segment, once somebody has needed it."""
+
+    index: SegmentIndex | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +80,7 @@ class Segment:
     folder: Path
     header: SegmentHeader
     summary: SegmentSummary
-    index: SegmentIndex | None = field(default=None, compare=False)
+    holder: IndexHolder = field(default_factory=IndexHolder, compare=False)
 
     @property
     def path(self) -> Path:
@@ -71,14 +91,26 @@ class Segment:
         """The position of the segment after this one."""
         return max(self.header.position, self.summary.largest)
 
-    def read(self, after: int = 0) -> Iterator[JournalRecord]:
-        """Yields the records with a larger zxid than ``after``, in the order in which they were appended.
+    def list_chunks(self) -> list[Chunk]:
+        """Lists the chunks. The first call may read the segment.
 
         Raises ``CorruptionError`` that names segment and offset, and ``FileNotFoundError``.
         """
-        start = HEADER_BYTES if self.index is None else self.index.find_start(after)
-        data = read_bytes(self.path, start, self.summary.size_bytes)
-        return (record for _, record in read_records(data, self.path.name, start) if record.zxid > after)
+        size = self.summary.size_bytes
+        if self.holder.index is None:
+            index = SegmentIndex()
+            data = read_bytes(self.path, HEADER_BYTES, size)
+            for offset, zxid in read_zxids(data, self.path.name, HEADER_BYTES):
+                index.add(offset, zxid)
+            self.holder.index = index
+        return self.holder.index.list_chunks(size)
+
+    def read(self, chunk: Chunk) -> Iterator[JournalRecord]:
+        """Yields the records of a chunk, in the order in which they were appended.
+
+        Raises as :meth:`list_chunks`.
+        """
+        return read_records(read_bytes(self.path, chunk.begin, chunk.end), self.path.name, chunk.begin)
 
 
 def read_bytes(path: Path, begin: int, end: int) -> bytes:
@@ -127,32 +159,38 @@ class JournalPage:
 def read_page(segments: Sequence[Segment], after: int, limit_bytes: int) -> JournalPage:
     """Returns the records that follow ``after``: at most ``limit_bytes``, but at least those of one zxid.
 
-    Holds one segment and twice the page in memory. All records of one zxid are on one page.
+    All records of one zxid are on one page. Chunks are read in the order of their smallest zxids, until no further one
+    can hold a record of the page. So a page and a chunk are in memory, or a segment that has no index yet.
     """
-    waiting = sorted(
-        (segment for segment in segments if segment.summary.largest > after),
-        key=lambda segment: (segment.summary.smallest, segment.header.number),
-    )
+    waiting: list[tuple[int, int, int, Segment, Chunk | None]] = []
+    for segment in segments:
+        if segment.summary.largest > after:
+            waiting.append((segment.summary.smallest, segment.header.number, 0, segment, None))
+    heapq.heapify(waiting)
     found: list[_Placed] = []
-    is_cut = False
-    for place, segment in enumerate(waiting):
-        last = found[-1][0] if is_cut else None
-        number = segment.header.number
-        more = [(r.zxid, number, r) for r in segment.read(after) if last is None or r.zxid <= last]
-        found, was_cut = _cut([*found, *more], limit_bytes)
-        is_cut = is_cut or was_cut
-        following = waiting[place + 1].summary.smallest if place + 1 < len(waiting) else None
-        if is_cut and (following is None or found[-1][0] < following):
-            break
-    return JournalPage(tuple(record for _, _, record in found), not is_cut)
+    last = MAX_ZXID
+    while waiting and waiting[0][0] <= last:
+        _, number, _, segment, chunk = heapq.heappop(waiting)
+        if chunk is None:
+            for each in segment.list_chunks():
+                if each.largest > after:
+                    heapq.heappush(waiting, (each.smallest, number, each.begin, segment, each))
+            continue
+        place = (number, chunk.begin)
+        found += [(r.zxid, place, r) for r in segment.read(chunk) if after < r.zxid <= last]
+        last = min(last, _cut(found, limit_bytes))
+    return JournalPage(tuple(record for _, _, record in found), last == MAX_ZXID)
 
 
-_Placed = tuple[int, int, JournalRecord]
-"""Zxid, number of the segment, record."""
+_Placed = tuple[int, tuple[int, int], JournalRecord]
+"""Zxid, number of the segment and begin of the chunk, record."""
 
 
-def _cut(records: list[_Placed], limit_bytes: int) -> tuple[list[_Placed], bool]:
-    """Returns the first records in the order of their zxids that fit, and whether there are more."""
+def _cut(records: list[_Placed], limit_bytes: int) -> int:
+    """Sorts the records by zxid and removes the last ones that do not fit.
+
+    Returns the largest zxid that may still come onto the page.
+    """
     records.sort(key=lambda placed: placed[:2])
     size, end = 0, 0
     for place, (zxid, _, record) in enumerate(records):
@@ -160,17 +198,26 @@ def _cut(records: list[_Placed], limit_bytes: int) -> tuple[list[_Placed], bool]
         if place and zxid != records[place - 1][0]:
             end = place
         if size > limit_bytes and end:
-            return records[:end], True
-    return records, False
+            last = records[end][0] - 1
+            del records[end:]
+            return last
+    return MAX_ZXID
 
 
 def find_known(segments: Iterable[Segment], keys: Collection[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Returns which of the keys the segments have. Reads only segments that may have some, one at a time."""
+    """Returns which of the keys the segments have. Reads only chunks that may have some, one at a time."""
     found: set[tuple[int, str]] = set()
+    zxids = sorted({zxid for zxid, _ in keys})
     for segment in segments:
         facts = segment.summary
-        possible = {key for key in keys if facts.records and facts.smallest <= key[0] <= facts.largest}
-        if possible:
-            smallest = min(zxid for zxid, _ in possible)
-            found |= possible & {record.key for record in segment.read(smallest - 1)}
+        if facts.records and _has_between(zxids, facts.smallest, facts.largest):
+            for chunk in segment.list_chunks():
+                if _has_between(zxids, chunk.smallest, chunk.largest):
+                    found.update(record.key for record in segment.read(chunk))
+                    found.intersection_update(keys)
     return found
+
+
+def _has_between(numbers: Sequence[int], smallest: int, largest: int) -> bool:
+    place = bisect_left(numbers, smallest)
+    return place < len(numbers) and numbers[place] <= largest

@@ -67,6 +67,7 @@ HEADER_BYTES = _HEADER.size
 _MARK = b"PLJR"
 _RECORD = struct.Struct("<Q4sIQQQIHBB")
 _RECORD_BYTES = _RECORD.size
+_ZXID, _ZXID_OFFSET = struct.Struct("<Q"), 24
 _ALIGNMENT = 8
 _NAME = re.compile(r"segment_([0-9]{10,20})_(0|[1-9][0-9]{0,18})")
 
@@ -92,12 +93,6 @@ class JournalRecord:
     content: bytes
     commit_time_ms: int
     """ZooKeeper's time of the commit, in milliseconds since 1970."""
-
-    def __post_init__(self) -> None:
-        assert 0 < self.zxid <= MAX_ZXID
-        assert 0 <= self.commit_time_ms <= MAX_ZXID
-        assert len(self.content) <= MAX_CONTENT_BYTES
-        assert len(self.name.encode()) <= MAX_NAME_BYTES
 
     @property
     def key(self) -> tuple[int, str]:
@@ -177,27 +172,38 @@ def encode_record(record: JournalRecord, durable_bytes: int) -> bytes:
 
     ``durable_bytes``: how much of the segment is durable before the record is written.
     """
-    name, content = record.name.encode(), record.content
-    size = record.size
+    name, content, size = record.name.encode(), record.content, record.size
+    assert 0 < record.zxid <= MAX_ZXID
+    assert 0 <= record.commit_time_ms <= MAX_ZXID
+    assert len(content) <= MAX_CONTENT_BYTES
+    assert len(name) <= MAX_NAME_BYTES
     fields = (size, durable_bytes, record.zxid, record.commit_time_ms, len(content), len(name), record.kind, 0)
     data = _RECORD.pack(0, _MARK, *fields) + name + content
     rest = data[8:] + bytes(size - len(data))
     return xxhash.xxh3_64_intdigest(rest).to_bytes(8, "little") + rest
 
 
-def read_records(data: bytes, file: str, place: int) -> Iterator[tuple[int, JournalRecord]]:
-    """Yields (offset in the segment, record) of bytes that hold whole records.
+def read_records(data: bytes, file: str, place: int) -> Iterator[JournalRecord]:
+    """Yields the records of bytes that hold whole ones.
 
     ``place`` is their offset in the segment. Raises ``CorruptionError`` that names segment and offset.
     """
+    for offset, _ in read_zxids(data, file, place):
+        try:
+            yield _decode_record(data, offset - place, file, offset)
+        except UnicodeDecodeError as error:
+            raise CorruptionError(f"Name of a znode cannot be read ({error})", file=file, offset=offset) from None
+
+
+def read_zxids(data: bytes, file: str, place: int) -> Iterator[tuple[int, int]]:
+    """Yields (offset in the segment, zxid) of the records, as :func:`read_records` reads them."""
     offset = 0
     while offset < len(data):
         try:
             size, _ = _check_record(data, offset)
-            record = _decode_record(data, offset, file, place + offset)
         except ValueError as error:
             raise CorruptionError(f"{error}", file=file, offset=place + offset) from None
-        yield place + offset, record
+        yield place + offset, _ZXID.unpack_from(data, offset + _ZXID_OFFSET)[0]
         offset += size
 
 

@@ -90,8 +90,6 @@ class Outbox:
         self._released = 0
         self._trimmed = 0
         self._lost: BlockRange | None = None
-        self._counted: set[tuple[int, PartName]] = set()
-        """Blocks that stand in ``_lost`` and are still here, since their removal failed."""
 
     def load(self) -> None:
         """Counts what is on the disk, and removes what a crash left. To be called once, before anything else."""
@@ -105,8 +103,6 @@ class Outbox:
         self._sync()  # the blocks of a killed server count from here on
         with suppress(FileNotFoundError):
             self._trimmed, self._lost = _decode_trimmed((self._folder / _TRIMMED).read_bytes())
-        if (lost := self._lost) is not None:
-            self._counted = {key for key in self._blocks if lost.first <= key[0] <= min(lost.last, self._trimmed)}
 
     # -- blocks that come -----------------------------------------------------------------------------------------
 
@@ -196,15 +192,17 @@ class Outbox:
     def trim(self, limits: RetentionLimits) -> BlockRange | None:
         """Gives up the blocks that the limits say (:mod:`engine.links.outbox_retention`).
 
-        Returns the range of those that a link still needs, which is not to be forgotten: it must be told.
+        Returns the range of those that a link still needs: it must be told. A block between positions that were told
+        before, whose removal failed or which was kept again, is not told twice.
         """
         with self._trimming:
             gone, released = self._select_expired(limits)
             if not gone:
                 return None
-            lost = describe_range([block for block in gone if block.zxid > released and block.key not in self._counted])
+            told = self._lost
+            needed = [block for block in gone if block.zxid > released and not (told and block.zxid in told)]
+            lost = describe_range(needed)
             with self._lock:
-                self._counted.update(block.key for block in gone)
                 self._trimmed = max(self._trimmed, gone[-1].zxid)
                 self._lost = lost.join(self._lost) if lost is not None else self._lost
             try:
@@ -249,7 +247,6 @@ class Outbox:
             if self._blocks.pop(block.key, None) is not None:
                 self._order.remove(block)
                 self._size_bytes -= block.size_bytes
-                self._counted.discard(block.key)
 
     def check_removable(self) -> None:
         """Raises ``UserError`` 392 (QUERY_IS_PROHIBITED) if a link still needs blocks."""
@@ -269,7 +266,7 @@ class Outbox:
         with self._trimming:
             with self._lock:
                 self._blocks, self._order, self._size_bytes = {}, [], 0
-                self._trimmed, self._lost, self._counted = 0, None, set()
+                self._trimmed, self._lost = 0, None
             if self._folder.exists():
                 shutil.rmtree(self._folder)
                 sync_directory(self._folder.parent)

@@ -65,6 +65,9 @@ class BlockRange:
     blocks: int
     size_bytes: int
 
+    def __contains__(self, zxid: int) -> bool:
+        return self.first <= zxid <= self.last
+
     def join(self, other: BlockRange | None) -> BlockRange:
         """Returns the range of both, which share no block."""
         if other is None:
@@ -98,11 +101,8 @@ def count_expired(
     a block gives back to the disk; it is called only while the disk is too full.
     """
     most = _count_before_newest(blocks)
-    count = _count_by_age_and_size(blocks[:most], blocks[most:], limits, now_ms, released)
-    missing = limits.min_free_bytes - free_bytes
-    if missing > 0:
-        count = max(count, _count_by_disk(blocks[:most], missing, get_freed_bytes))
-    return count
+    count = _count_by_disk(blocks[:most], limits.min_free_bytes - free_bytes, get_freed_bytes)
+    return count + _count_by_age_and_size(blocks[count:], most - count, limits, now_ms, released)
 
 
 def _count_before_newest(blocks: Sequence[OutboxBlock]) -> int:
@@ -113,17 +113,18 @@ def _count_before_newest(blocks: Sequence[OutboxBlock]) -> int:
 
 
 def _count_by_age_and_size(
-    blocks: Sequence[OutboxBlock], kept: Sequence[OutboxBlock], limits: RetentionLimits, now_ms: int, released: int
+    blocks: Sequence[OutboxBlock], most: int, limits: RetentionLimits, now_ms: int, released: int
 ) -> int:
-    left = sum(block.size_bytes for block in (*blocks, *kept)) if limits.max_bytes else 0
-    for count, block in enumerate(blocks):
+    """Returns how many blocks go, at most ``most``."""
+    left = sum(block.size_bytes for block in blocks) if limits.max_bytes else 0
+    for count, block in enumerate(blocks[:most]):
         age_ms = now_ms - block.commit_time_ms
         is_old = limits.max_seconds > limits.min_seconds and age_ms > limits.max_seconds * _MS
         is_too_much = 0 < limits.max_bytes < left
         if age_ms < limits.min_seconds * _MS or not (block.zxid <= released or is_old or is_too_much):
             return count
         left -= block.size_bytes
-    return len(blocks)
+    return most
 
 
 def _count_by_disk(blocks: Sequence[OutboxBlock], missing: int, get_freed_bytes: Callable[[OutboxBlock], int]) -> int:

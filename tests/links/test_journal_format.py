@@ -63,7 +63,7 @@ def test_a_record_as_its_description_says() -> None:
 @given(st.lists(ANY_RECORD, max_size=5))
 def test_records_round_trip(records: list[JournalRecord]) -> None:
     data = b"".join(encode_record(each, 0) for each in records)
-    assert [each for _, each in read_records(data, "segment", 0)] == records
+    assert list(read_records(data, "segment", 0)) == records
     assert len(data) == sum(each.size for each in records)
     assert find_end(bytes(HEADER_BYTES) + data, "segment", HEADER_BYTES) == HEADER_BYTES + len(data)
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from engine.links.journal import JOURNAL_FOLDER, Journal
 from engine.links.outbox import OUTBOX_FOLDER, Outbox
 from engine.links.outbox_retention import BlockRange, RetentionLimits
 from parts.common.errors import CorruptionError, UnavailableError, UserError
 from parts.read.part_reader import open_part
 from tests.links.parts import GIB, Surroundings, link_part, make_part, name, verify
+from tests.parts.stores import LIFETIME, Clock, add_active, new_store
 
 NO_WAIT = RetentionLimits(min_seconds=0)
 
@@ -52,6 +54,28 @@ def test_a_block_outlives_its_part(table: Path, world: Surroundings) -> None:
     again = world.outbox(table / OUTBOX_FOLDER)
     assert again.find(7, part) == block
     assert again.get_statistics() == outbox.get_statistics()
+
+
+def test_merges_in_the_table_leave_the_blocks(table: Path, world: Surroundings) -> None:
+    """The store deletes merged parts, and a start of the table passes over journal and outbox."""
+    clock = Clock()
+    store = new_store(table, clock)
+    outbox = world.outbox(table / OUTBOX_FOLDER)
+    Journal(table / JOURNAL_FOLDER).begin_anew(5)
+    for n in (1, 2):
+        part = add_active(store, f"p_{n}_{n}_0")
+        outbox.keep(part.path, part.name, n, world.now_ms(), content_hash=part.content_hash)
+    add_active(store, "p_1_2_1")
+    clock.now += 2 * LIFETIME
+    assert len(store.delete(store.list_deletable())) == 2
+    again = new_store(table)
+    report = again.load()
+    assert [str(part.name) for part in report.parts] == ["p_1_2_1"]
+    assert not report.broken
+    assert [error for _, error in world.outbox(table / OUTBOX_FOLDER).check()] == [None, None]
+    journal = Journal(table / JOURNAL_FOLDER)
+    journal.load()
+    assert journal.first_position == 5
 
 
 def test_a_block_is_kept_once(table: Path, world: Surroundings) -> None:

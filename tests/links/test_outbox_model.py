@@ -36,7 +36,8 @@ class OutboxBesideList(RuleBasedStateMachine):
         self.outbox = self.world.outbox(self.home / OUTBOX_FOLDER)
         self.blocks: dict[int, tuple[str, int, bool]] = {}
         """By position: part, time of the commit, whether the table has it no more."""
-        self.released = self.lost = self.trimmed = 0
+        self.released = self.trimmed = 0
+        self.lost: tuple[int, int] | None = None
 
     def teardown(self) -> None:
         shutil.rmtree(self.home)
@@ -64,6 +65,8 @@ class OutboxBesideList(RuleBasedStateMachine):
     def release(self, position: int) -> None:
         self.outbox.release(position)
         self.released = max(self.released, position)
+        if self.lost is not None and self.lost[1] <= self.released:
+            self.lost = None
 
     @rule(limits=LIMITS, is_full=st.booleans())
     def trim(self, limits: RetentionLimits, is_full: bool) -> None:
@@ -77,10 +80,12 @@ class OutboxBesideList(RuleBasedStateMachine):
         gone = before[: len(before) - len(left)]
         assert left == before[len(gone) :]
         assert bool(left) == bool(before)
-        told = [position for position in gone if position > self.released]
+        known = range(self.lost[0], self.lost[1] + 1) if self.lost is not None else ()
+        told = [position for position in gone if position > self.released and position not in known]
         assert (lost.blocks if lost is not None else 0) == len(told)
         if lost is not None:
             assert (lost.first, lost.last, lost.size_bytes) == (told[0], told[-1], len(told) * self.size)
+            self.lost = (min([*known, told[0]]), max([*known, told[-1]]))
         is_free = not (limits.min_free_bytes and is_full)
         for position in gone:
             part, time_ms, _ = self.blocks.pop(position)
@@ -112,6 +117,7 @@ class OutboxBesideList(RuleBasedStateMachine):
         assert (facts.blocks, facts.size_bytes) == (len(known), len(known) * self.size)
         assert facts.needed_blocks == sum(position > self.released for position in known)
         assert facts.trimmed_position == self.trimmed
+        assert (None if facts.lost is None else (facts.lost.first, facts.lost.last)) == self.lost
         folder = self.home / OUTBOX_FOLDER
         names = [each.name for each in folder.iterdir()] if folder.exists() else []
         assert len([each for each in names if each != "trimmed"]) == len(known)
