@@ -35,7 +35,7 @@ import threading
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from engine.links.outbox_retention import BlockRange, OutboxBlock, RetentionLimits, count_expired, describe_range
@@ -81,7 +81,7 @@ class Outbox:
         self._sync = SharedSync(folder)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        """Guards the fields below. Nobody reads or writes files under it."""
+        """Guards the fields below, and that a block in them has its folder. No file is read or written under it."""
         self._trimming = threading.Lock()
         """Held while blocks are removed."""
         self._blocks: dict[tuple[int, PartName], OutboxBlock] = {}
@@ -98,8 +98,8 @@ class Outbox:
         for entry in sorted(self._folder.iterdir()):
             if entry.name.startswith((_DRAFT, _GONE)):
                 shutil.rmtree(entry, ignore_errors=True)
-            elif (block := _describe_block(entry)) is not None:
-                self._add(block)
+            elif (block := _describe_block(entry)) is not None and not self._add(block):
+                shutil.rmtree(entry, ignore_errors=True)  # the same block under another time
         self._sync()  # the blocks of a killed server count from here on
         with suppress(FileNotFoundError):
             self._trimmed, self._lost = _decode_trimmed((self._folder / _TRIMMED).read_bytes())
@@ -135,16 +135,18 @@ class Outbox:
             if error.errno not in _EXISTS:
                 raise
         self._sync()  # also for a block of another thread, or of an attempt that failed here
-        return self._add(OutboxBlock(block.zxid, block.part, block.commit_time_ms, block.size_bytes, folder))
+        with self._lock:
+            if not folder.exists():  # another thread kept it, and it was given up meanwhile
+                return False
+            return self._add(replace(block, folder=folder))
 
     def _add(self, block: OutboxBlock) -> bool:
-        with self._lock:
-            if block.key in self._blocks:
-                return False
-            self._blocks[block.key] = block
-            insort(self._order, block, key=lambda each: each.key)
-            self._size_bytes += block.size_bytes
-            return True
+        if block.key in self._blocks:
+            return False
+        self._blocks[block.key] = block
+        insort(self._order, block, key=lambda each: each.key)
+        self._size_bytes += block.size_bytes
+        return True
 
     # -- blocks that are asked for --------------------------------------------------------------------------------
 
@@ -232,10 +234,11 @@ class Outbox:
         try:
             for block in blocks:
                 place = self._folder / f"{_GONE}{next(self._numbers)}_{block.part}"
-                with suppress(FileNotFoundError):
-                    os.rename(block.folder, place)
-                    places.append(place)
-                self._forget(block)
+                with self._lock:
+                    with suppress(FileNotFoundError):
+                        os.rename(block.folder, place)
+                        places.append(place)
+                    self._forget(block)
         finally:
             if places:
                 self._sync()  # before the first file goes: a power cut must not leave half a block under its name
@@ -243,10 +246,9 @@ class Outbox:
                     shutil.rmtree(place, ignore_errors=True)
 
     def _forget(self, block: OutboxBlock) -> None:
-        with self._lock:
-            if self._blocks.pop(block.key, None) is not None:
-                self._order.remove(block)
-                self._size_bytes -= block.size_bytes
+        if self._blocks.pop(block.key, None) is not None:
+            self._order.remove(block)
+            self._size_bytes -= block.size_bytes
 
     def check_removable(self) -> None:
         """Raises ``UserError`` 392 (QUERY_IS_PROHIBITED) if a link still needs blocks."""

@@ -12,6 +12,7 @@ from engine.links.journal import JOURNAL_FOLDER, Journal
 from engine.links.outbox import OUTBOX_FOLDER, Outbox
 from engine.links.outbox_retention import BlockRange, RetentionLimits
 from parts.common.errors import CorruptionError, UnavailableError, UserError
+from parts.format.hashed_file import replace_sync
 from parts.read.part_reader import open_part
 from tests.links.parts import GIB, Surroundings, link_part, make_part, name, verify
 from tests.parts.stores import LIFETIME, Clock, add_active, new_store
@@ -242,6 +243,7 @@ def test_a_start_removes_what_a_crash_left(table: Path, world: Surroundings) -> 
     fill(outbox, table, world, 2)
     for leftover in ("tmp_1_p_3_3_0", "gone_1_p_4_4_0"):
         link_part(table / "p_1_1_0", table / OUTBOX_FOLDER / leftover)
+    link_part(table / "p_1_1_0", table / OUTBOX_FOLDER / "10-5-p_1_1_0")
     (table / OUTBOX_FOLDER / "notes of somebody").mkdir()
     again = world.outbox(table / OUTBOX_FOLDER)
     assert positions(again) == [10, 20]
@@ -258,3 +260,46 @@ def test_a_damaged_note_is_told(table: Path, world: Surroundings) -> None:
     (table / OUTBOX_FOLDER / "trimmed").write_bytes(b"{}")
     with pytest.raises(CorruptionError, match="trimmed cannot be read"):
         world.outbox(table / OUTBOX_FOLDER)
+
+
+def test_blocks_come_and_go_in_several_threads(table: Path, world: Surroundings) -> None:
+    """Writers, a trimmer and a checker at a time; then the figures are those of the disk."""
+    outbox = world.outbox(table / OUTBOX_FOLDER)
+    template = make_part(table, "template_0_0_0")
+    problems: list[str] = []
+    is_over = threading.Event()
+
+    def write(first: int) -> None:
+        for n in range(first, 120, 3):
+            part = f"p_{n}_{n}_0"
+            try:
+                outbox.keep(link_part(template, table / part), name(part), n, world.now_ms())
+            except Exception as error:
+                problems.append(f"keep {n}: {error!r}")
+
+    def check() -> None:
+        while not is_over.is_set():
+            problems.extend(f"check {block.zxid}: {error}" for block, error in outbox.check() if error is not None)
+
+    def trim() -> None:
+        while not is_over.is_set():
+            facts = outbox.get_statistics()
+            outbox.release(facts.last_position - 20)
+            outbox.trim(NO_WAIT)
+
+    others = [threading.Thread(target=check), threading.Thread(target=trim)]
+    writers = [threading.Thread(target=write, args=(first,)) for first in (1, 2, 3)]
+    with replace_sync(lambda descriptor: None):
+        for thread in (*others, *writers):
+            thread.start()
+        for thread in writers:
+            thread.join()
+        is_over.set()
+        for thread in others:
+            thread.join()
+    assert not problems
+    again = world.outbox(table / OUTBOX_FOLDER)
+    again.release(outbox.get_statistics().last_position)
+    outbox.release(again.get_statistics().last_position)
+    assert again.get_statistics() == outbox.get_statistics()
+    assert again.get_statistics().last_position == 119
