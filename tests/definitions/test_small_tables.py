@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.tables.merge_tree.merge_tree_table import MergeTreeTable
+from engine.tables.merge_tree.local_table import LocalTable
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import PandoError
 from tests.definitions.conftest import Both
@@ -131,7 +131,8 @@ def test_order_outlives_merges(local: Local) -> None:
             local.run(f"INSERT INTO t_{engine} SELECT number + {first} FROM numbers({size})")
             first += size
         table = local.engine.catalog.table("default", f"t_{engine}")
-        MergeTreeTable.optimize(table, OptimizeOptions(final=True))  # type: ignore[arg-type]
+        assert isinstance(table, LocalTable)
+        table.merge_now(OptimizeOptions(final=True))
         assert [row for (row,) in local.run(f"SELECT n FROM t_{engine}")] == list(range(first))
         table.clean_up_step()
         assert [part.name for part, _ in table.store.list_parts()] == [part.name for part in table.store.active()]

@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.format.hashed_file import HashedFile, sync_directory, sync_files
+from sql.relations import PartsSnapshot
 
 _FILE = "block_history.json"
 _VERSION = 1
@@ -59,6 +61,19 @@ class WantedBlocks:
         """Tells whether the part may hold wanted blocks, judged by its name."""
         after, until = self.of(part.partition_id)
         return part.min_block <= until and part.max_block > after
+
+
+class TableBlocks(Protocol):
+    """The blocks of one table in their order, as streams read them."""
+
+    def history(self) -> BlockHistory:
+        """Returns which blocks can be read."""
+
+    def snapshot_of_blocks(self, wanted: WantedBlocks) -> PartsSnapshot:
+        """Returns active parts that contain all wanted blocks, held until released.
+
+        Raises 33 (CANNOT_READ_ALL_DATA).
+        """
 
 
 def require_block_numbers(definition: TableDefinition) -> None:
@@ -120,7 +135,7 @@ class MergeTreeBlockHistory:
         found = self._found()
         return found.dropped if found is not None else {}
 
-    def note_dropped(self, dropped: Mapping[str, int]) -> None:
+    def record_dropped(self, dropped: Mapping[str, int]) -> None:
         """Records dropped block numbers; they are durable when this returns."""
         known = self.read()
         last = {partition: max(number, known.dropped.get(partition, -1)) for partition, number in dropped.items()}

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from coordination.inserts.block_views import BlockNode
 from engine.tables.capabilities.table_transactions import TableTransactions
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.insert_sink import InsertOutcome, PartSink, TemporaryPart
 from engine.tables.merge_tree.deduplication_log import RecentBlocks
 from engine.tables.part_log import PartEventType
 from engine.tables.statement_options import InsertOptions
@@ -35,7 +35,7 @@ class BlockNumbers(TableData, Protocol):
         """Makes the table look for merges soon."""
 
 
-class MergeTreeInsert(InsertSink):
+class MergeTreeInsert(PartSink):
     """An INSERT that commits all its parts at once in memory. Each is on disk under its final name before."""
 
     table: BlockNumbers

@@ -69,13 +69,13 @@ class BlockNumbers(TableData, Protocol):
     def first_pending(self) -> int:
         """Returns a number smaller than those of all blocks that are being committed or will come."""
 
-    def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
+    def reserve_parts(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
         """Keeps the parts from being merged within the block.
 
         Raises ``ConflictError`` if one is being merged already.
         """
 
-    def commit_instead(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
+    def replace_parts(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
         """Replaces the parts by the one in ``directory``. Raises ``ConflictError`` if one of them is gone."""
 
     def report_corruption(self, error: CorruptionError) -> None:
@@ -234,7 +234,7 @@ class MergeTreeMutations:
                 delay = min(delay or waiting[0].retry_at - now, waiting[0].retry_at - now)
                 continue
             try:
-                with self._table.kept_from_merges([name]):
+                with self._table.reserve_parts([name]):
                     self._mutate(name, waiting)
                 return 0.0
             except ConflictError as conflict:  # the part is being merged, or was dropped
@@ -286,7 +286,7 @@ class MergeTreeMutations:
             if any(kept.is_killed for kept in mutations):
                 self._table.store.drop_temporary(directory)
                 raise CancelledError(f"Mutation of part {name} was killed")
-            self._table.commit_instead(directory, result, [name])
+            self._table.replace_parts(directory, result, [name])
 
     def _run_mutations(self, source: Part, mutations: Sequence[StoredMutation], result: PartName) -> Path:
         table = self._table

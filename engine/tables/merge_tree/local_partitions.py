@@ -38,10 +38,10 @@ class BlockNumbers(TableData, Protocol):
     def wait_for_pending(self, status: QueryStatus) -> None:
         """Waits for INSERTs that have numbers, so that later rows have larger numbers than the dropped ones."""
 
-    def note_dropped(self, names: Iterable[PartName]) -> None:
+    def record_dropped_blocks(self, names: Iterable[PartName]) -> None:
         """Records that the parts are dropped; called before they are removed."""
 
-    def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
+    def reserve_parts(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
         """Keeps the parts from being merged within the block.
 
         Raises ``ConflictError`` if one is being merged already.
@@ -56,7 +56,7 @@ class MergeTreePartitions:
 
     def __init__(self, table: BlockNumbers, transactions: TableTransactions) -> None:
         self._table = table
-        self._store = table.store
+        self.store = table.store
         self.attaching = PartAttacher(table, transactions)
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
@@ -67,15 +67,15 @@ class MergeTreePartitions:
 
         with self._table.recent_blocks.deduplicating():
             self._table.wait_for_pending(status or QueryStatus())
-            with self._store.lock:
-                self._drop([part.name for part in self._store.active() if is_meant(part.name)], detach)
+            with self.store.lock:
+                self._drop([part.name for part in self.store.active() if is_meant(part.name)], detach)
             self._table.recent_blocks.forget(is_meant)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Drops or detaches one part. Raises 232 (NO_SUCH_DATA_PART)."""
         with self._table.recent_blocks.deduplicating():
-            with self._store.lock:
-                if self._store.get_active(name) is None:
+            with self.store.lock:
+                if self.store.get_active(name) is None:
                     raise UserError("NO_SUCH_DATA_PART", f"No part {name} in committed state")
                 self._drop([name], detach)
             self._table.recent_blocks.forget(name.covers)
@@ -87,7 +87,7 @@ class MergeTreePartitions:
             attach(parts, ())
             names = [part.name for part in parts]
             with report_as_unfinished("The rows are in the other table"), self._table.recent_blocks.deduplicating():
-                with self._store.lock:
+                with self.store.lock:
                     self._drop(names, detach=False)
                 covers = CoveringNames(names)
                 self._table.recent_blocks.forget(lambda gone: any(covers.find_covering(gone)))
@@ -98,7 +98,7 @@ class MergeTreePartitions:
 
     def forget(self, partition_id: str, status: QueryStatus) -> None:
         """Raises 716 for a partition that is not empty, otherwise 48."""
-        if any(part.name.partition_id == partition_id for part in self._store.active()):
+        if any(part.name.partition_id == partition_id for part in self.store.active()):
             raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is not empty.")
         raise UserError("NOT_IMPLEMENTED", "FORGET PARTITION is for replicated tables: others keep nothing of one")
 
@@ -107,15 +107,15 @@ class MergeTreePartitions:
         """Yields the parts of a partition, kept from merges. Waits for running merges first."""
         while True:
             status.check()
-            names = {part.name for part in self._store.active() if part.name.partition_id == partition_id}
+            names = {part.name for part in self.store.active() if part.name.partition_id == partition_id}
             with ExitStack() as stack:
                 try:
-                    stack.enter_context(self._table.kept_from_merges(list(names)))
+                    stack.enter_context(self._table.reserve_parts(list(names)))
                 except ConflictError:
                     if self._table.services.wait(self._table.is_stopping, _MERGE_POLL_SECONDS):
                         raise
                     continue
-                held = stack.enter_context(self._store.snapshot())
+                held = stack.enter_context(self.store.snapshot())
                 parts = [part for part in held.parts if part.name in names]
                 if len(parts) == len(names):
                     yield parts
@@ -125,6 +125,6 @@ class MergeTreePartitions:
         """Drops the parts. After an error nothing is dropped, but copies of some may be in ``detached/``."""
         if detach:
             chosen = set(names)
-            self._store.link_to_detached([part for part in self._store.active() if part.name in chosen])
-        self._table.note_dropped(names)
-        self._store.drop_active(names)
+            self.store.link_to_detached([part for part in self.store.active() if part.name in chosen])
+        self._table.record_dropped_blocks(names)
+        self.store.drop_active(names)

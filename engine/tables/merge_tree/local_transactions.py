@@ -71,7 +71,7 @@ class BlockNumbers(Protocol):
     def wait_for_pending(self, status: QueryStatus) -> None:
         """Waits for INSERTs that have numbers, so that later rows have larger numbers than the dropped ones."""
 
-    def note_dropped(self, names: Iterable[PartName]) -> None:
+    def record_dropped_blocks(self, names: Iterable[PartName]) -> None:
         """Records that the parts are dropped; called before they are removed."""
 
     def wake_merges(self) -> None:
@@ -176,7 +176,7 @@ class MergeTreeTransactions:
 
             self._table.services.failpoint("transaction.before_exchange")
             with store.lock:
-                self._table.note_dropped(part.name for part in store.active() if is_leaving(part.name))
+                self._table.record_dropped_blocks(part.name for part in store.active() if is_leaving(part.name))
                 store.exchange(arrivals, is_leaving, notes)
         if request.overwrite is not Overwrite.NOTHING:
             self._forget_blocks()

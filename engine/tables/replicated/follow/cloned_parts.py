@@ -23,7 +23,7 @@ CLONED = "clone"
 """The reason in the names of such directories."""
 
 
-class OwnCopies:
+class ClonedParts:
     """The copies in ``detached/`` of one table.
 
     After a crash the directory is in ``detached/``, or the part is active, or both.

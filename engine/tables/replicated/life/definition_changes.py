@@ -81,18 +81,18 @@ class DefinitionChanges:
         self,
         state: ReplicaState,
         define: Callable[[CreateTable], TableDefinition],
-        redefine: Callable[[Callable[[TableDefinition], CreateTable | None]], bool],
+        change_definition: Callable[[Callable[[TableDefinition], CreateTable | None]], bool],
         on_change: Callable[[], None],
         sync: Callable[[float, QueryStatus, SyncMode], None],
     ) -> None:
-        """``redefine``:
+        """``change_definition``: see :meth:`engine.tables.owned_table.TableCatalog.change_definition`.
 
-        see :meth:`engine.tables.table.TableCatalog.redefine`. ``on_change`` is called after it. ``sync`` waits until
+        ``on_change`` is called after it. ``sync`` waits until
         the queue has executed what is in the log.
         """
         self._state = state
         self._define = define
-        self._redefine = redefine
+        self._change_definition = change_definition
         self._on_change = on_change
         self._sync = sync
         self.task = state.make_task("take over the definition", self.step)
@@ -153,7 +153,7 @@ class DefinitionChanges:
                 return None  # another thread has adopted this version, or a later one
             return found.over(now.create)
 
-        if not self._redefine(change):
+        if not self._change_definition(change):
             raise UnavailableError("TIMEOUT_EXCEEDED", "Another statement changes the tables of this server; later")
         logger.info("table %s has version %s of its definition", state.definition.full_name, version)
         self._on_change()
