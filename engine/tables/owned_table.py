@@ -65,8 +65,25 @@ class OwnedTable(Table):
 
     home: TableCatalog
     """Set by the catalog."""
+
     store: PartStore | None = None
     """The parts of a table that has any."""
+    checked_store: PartStore | None = None
+    """The parts that CHECK TABLE reads."""
+    partitions: TablePartitions | None = None
+    """Commands on partitions and parts."""
+    mutations: TableMutations | None = None
+    """Changes of rows that are there."""
+    transactions: TableTransactions | None = None
+    """Inserts that become visible together."""
+    blocks: TableBlocks | None = None
+    """The table's blocks in their order, for streams."""
+    replication: Replica | None = None
+    """The replica of a replicated table."""
+    truncate: Callable[[QueryStatus], None] | None = None
+    """Removes all rows that are there now. What has to be waited for ends with the status."""
+    optimize: Callable[[OptimizeOptions], None] | None = None
+    """Merges now. Raises 388 (CANNOT_ASSIGN_OPTIMIZE) if nothing is to be done and ``throw_if_noop``."""
 
     def __init__(self, definition: TableDefinition, services: TableServices) -> None:
         super().__init__(definition, services)
@@ -74,48 +91,6 @@ class OwnedTable(Table):
         self.stopped = StoppedActions()
         self._scan_records = FileScanRecords(definition.data_path / _SCANS, services.new_uuid)
         self._tasks: list[tuple[BackgroundPool, BackgroundTask]] = []
-
-    # -- capabilities -------------------------------------------------------------------------------------------
-
-    @property
-    def checked_store(self) -> PartStore | None:
-        """The parts that CHECK TABLE reads."""
-        return None
-
-    @property
-    def truncate(self) -> Callable[[QueryStatus], None] | None:
-        """Removes all rows that are there now. What has to be waited for ends with the status."""
-        return None
-
-    @property
-    def partitions(self) -> TablePartitions | None:
-        """Commands on partitions and parts."""
-        return None
-
-    @property
-    def mutations(self) -> TableMutations | None:
-        """Changes of rows that are there."""
-        return None
-
-    @property
-    def optimize(self) -> Callable[[OptimizeOptions], None] | None:
-        """Merges now. Raises 388 (CANNOT_ASSIGN_OPTIMIZE) if nothing is to be done and ``throw_if_noop``."""
-        return None
-
-    @property
-    def transactions(self) -> TableTransactions | None:
-        """Inserts that become visible together."""
-        return None
-
-    @property
-    def blocks(self) -> TableBlocks | None:
-        """The table's blocks in their order, for streams."""
-        return None
-
-    @property
-    def replication(self) -> Replica | None:
-        """The replica of a replicated table."""
-        return None
 
     def active_parts(self) -> Sequence[Part]:
         """Returns the parts that queries read now, as far as there are any."""

@@ -23,7 +23,6 @@ from pathlib import Path
 from engine.tables.capabilities.block_history import (
     MergeTreeBlockHistory,
 )
-from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.disk_reservations import FREE_TO_SOURCE_RATIO
 from engine.tables.insert_delay import delay_insert
 from engine.tables.merge_tree.deduplication_log import RecentBlocks
@@ -60,6 +59,8 @@ class LocalTable(PartsTable):
     It offers transactions and TRUNCATE; its kinds say what else statements may do.
     """
 
+    transactions: MergeTreeTransactions
+
     def start(self) -> None:
         self._lock = threading.Lock()
         self._busy: set[PartName] = set()
@@ -67,13 +68,13 @@ class LocalTable(PartsTable):
         """The block numbers of INSERTs that are about to commit."""
         self._expiring = TtlMergeSelector(self)
         self.recent_blocks = RecentBlocks(lambda: self.definition.settings.non_replicated_deduplication_window)
-        self._transactions = MergeTreeTransactions(self, self._forget_blocks)
-        self._partitions = MergeTreePartitions(self, self._transactions)
+        self.transactions = MergeTreeTransactions(self, self._forget_blocks)
+        self._partitions = MergeTreePartitions(self, self.transactions)
         self._mutate_task = self.make_task("mutate", self._mutate_step)
         self._mutations = MergeTreeMutations(self, self.home.find, self._mutate_task.wake)
         super().start()
         for name in self.store.attaching.transactions():
-            self.store.attaching.end(name, is_attached=bool(self._transactions.settle(name)))
+            self.store.attaching.end(name, is_attached=bool(self.transactions.settle(name)))
         self._block_history = MergeTreeBlockHistory(self.definition.data_path, self.services.new_uuid)
         numbers = [part.name.max_block for part, _ in self.store.list_parts()]
         numbers += [part.name.mutation for part, _ in self.store.list_parts()]
@@ -167,11 +168,6 @@ class LocalTable(PartsTable):
         self._merge_task.wake()
         self._mutate_task.wake()
 
-    @property
-    def transactions(self) -> TableTransactions:
-        """The table's transactions."""
-        return self._transactions
-
     @contextlib.contextmanager
     def altering(self, new: TableDefinition) -> Iterator[None]:
         self._mutations.refuse_conflicting_columns(
@@ -189,7 +185,7 @@ class LocalTable(PartsTable):
 
     def clean_up_step(self) -> float:
         self._mutations.clean_up()
-        self._transactions.clean_up(self.services.monotonic())
+        self.transactions.clean_up(self.services.monotonic())
         return super().clean_up_step()
 
     def truncate(self, status: QueryStatus | None = None) -> None:

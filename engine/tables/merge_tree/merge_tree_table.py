@@ -11,32 +11,22 @@ from engine.tables.merge_tree.local_mutations import MergeTreeMutations
 from engine.tables.merge_tree.local_partitions import MergeTreePartitions
 from engine.tables.merge_tree.local_table import LocalTable
 from engine.tables.statement_options import OptimizeOptions
-from parts.store.part_store import PartStore
 from sql.relations import PartsSnapshot
 
 
 class MergeTreeTable(LocalTable):
     """A ``MergeTree`` table, or one of its family, without replicas."""
 
-    @property
-    def checked_store(self) -> PartStore:
-        """The table's parts."""
-        return self.store
+    partitions: MergeTreePartitions
+    mutations: MergeTreeMutations
+    blocks: MergeTreeTable
 
-    @property
-    def partitions(self) -> MergeTreePartitions:
-        """The partition commands of the table."""
-        return self._partitions
-
-    @property
-    def mutations(self) -> MergeTreeMutations:
-        """The mutations of the table."""
-        return self._mutations
-
-    @property
-    def blocks(self) -> MergeTreeTable:
-        """The table's blocks, by :meth:`history` and :meth:`snapshot_of_blocks`."""
-        return self
+    def start(self) -> None:
+        """Loads the parts and starts background work."""
+        super().start()
+        self.partitions, self.mutations, self.checked_store, self.blocks = (
+            self._partitions, self._mutations, self.store, self,
+        )  # fmt: skip
 
     @property
     def block_memory(self) -> BlockMemory | None:

@@ -16,12 +16,8 @@ from coordination.log.replication_queue import ReplicationQueue
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.reads.scan_records import KeeperScanRecords
 from engine.interserver.replication import Replication
-from engine.tables.capabilities.block_history import TableBlocks
 from engine.tables.capabilities.block_memory import BlockMemory
 from engine.tables.capabilities.scan_records import ScanRecords
-from engine.tables.capabilities.table_mutations import TableMutations
-from engine.tables.capabilities.table_partitions import TablePartitions
-from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.insert_delay import delay_insert
 from engine.tables.parts_table import PartsTable
 from engine.tables.replicated.block_history import ReplicatedBlockHistory
@@ -60,7 +56,6 @@ from parts.read.part_reader import Part
 from parts.store.part_states import (
     Snapshot,
 )
-from parts.store.part_store import PartStore
 from sql.definitions.engines.replica_location import expand_table_macros
 from sql.grammar.clause_types import (
     TableRef,
@@ -80,6 +75,12 @@ _WOKEN_SECONDS = 60.0
 class ReplicatedTable(PartsTable):
     """One replica: a :class:`Replica` for statements, a :class:`PartProvider` for other servers."""
 
+    replication: ReplicatedTable
+    partitions: ReplicatedPartitions
+    mutations: ReplicatedMutations
+    transactions: ReplicatedTransactions
+    blocks: ReplicatedBlockHistory
+
     def __init__(self, definition: TableDefinition, services: TableServices, replication: Replication) -> None:
         super().__init__(definition, services)
         state = ReplicaState(
@@ -87,20 +88,27 @@ class ReplicatedTable(PartsTable):
         )
         self.state = state
         self._told_refusal = ""
+        self.replication, self.checked_store = self, self.store
         self.log_pull = LogPull(state, self.wake_execution, self._note_logged)
         fetcher = PartFetcher(state)
         self._send_throttle = services.throttle(lambda: self.definition.settings.max_replicated_sends_network_bandwidth)
-        self._blocks = ReplicatedBlockHistory(state, self.log_pull.pull, self.wake_execution)
+        self.blocks = ReplicatedBlockHistory(state, self.log_pull.pull, self.wake_execution)
         self.part_checks = PartChecks(state, fetcher.fetch)
         self.failed_quorums = FailedQuorums(state, self.log_pull.pull)
         give_up = LostParts(state, self.log_pull.pull).give_up
         exchanges = ReplaceRangeExecutor(state, fetcher, LostTransactions(state, self.log_pull.pull))
         mutated_parts = MutatePartExecutor(
-            state, lambda database, name: self.home.find(database, name), lambda: self._mutations.note_made()
+            state, lambda database, name: self.home.find(database, name), lambda: self.mutations.note_made()
         )
         self.queue_steps = QueueExecutor(
-            state, fetcher, exchanges, mutated_parts, ClonedParts(state), give_up, self.part_checks.report_corruption
-        )
+            state,
+            fetcher,
+            exchanges,
+            mutated_parts,
+            ClonedParts(self.store),
+            give_up,
+            self.part_checks.report_corruption,
+        )  # fmt: skip
         self.definitions = DefinitionChanges(
             state,
             lambda create: self.home.define(self.definition.database, create),
@@ -108,28 +116,22 @@ class ReplicatedTable(PartsTable):
             self.wake_execution,
             self.log_pull.sync,
         )
-        self._transactions = ReplicatedTransactions(
+        self.transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
         )
-        self.housekeeping = LogCleanup(state, self._transactions.clean_up)
+        self.housekeeping = LogCleanup(state, self.transactions.clean_up)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
         self.queue.on_ready, self.queue.on_finish = self.wake_execution, self.merge_steps.note_change
-        self._mutations = ReplicatedMutations(
-            state, self.log_pull, self.definitions, mutated_parts, self.wake_execution
-        )
+        self.mutations = ReplicatedMutations(state, self.log_pull, self.definitions, mutated_parts, self.wake_execution)
         self._block_views = ReplicatedBlockViews(state)
-        self._partitions = ReplicatedPartitions(
-            state, self.log_pull, self._transactions, PartitionFetcher(state, fetcher)
+        self.partitions = ReplicatedPartitions(
+            state, self.log_pull, self.transactions, PartitionFetcher(self.store, services, self.is_stopping, fetcher)
         )
         self._restore = ReplicaRestore(state, self.definitions, self.restart)
         self.session = ReplicaSession(
             state, self.definitions, self._restore, self.failed_quorums.take_back,
-            self._transactions.check_disk, self.log_pull.begin, self._on_writable,
+            self.transactions.check_disk, self.log_pull.begin, self._on_writable,
         )  # fmt: skip
-
-    @property
-    def replication(self) -> ReplicatedTable:
-        return self
 
     @property
     def paths(self) -> TablePaths:
@@ -176,7 +178,7 @@ class ReplicatedTable(PartsTable):
         housekeeping = self.services.housekeeping
         idle = _WOKEN_SECONDS if shared.are_sessions_begun_later else 0.0
         first_pause = idle or min(self.session.step(), _FIRST_LOOK_SECONDS)
-        for satellite in (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self._mutations):
+        for satellite in (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self.mutations):
             self.run_in_background(housekeeping, satellite.task, idle)
         for task in (self.part_checks.task, *self.queue_steps.tasks):
             self.run_in_background(self.services.workers, task, idle)
@@ -248,7 +250,7 @@ class ReplicatedTable(PartsTable):
         return self.state.is_cancelled()
 
     def _wake_all(self) -> None:
-        satellites = (self.log_pull, self.part_checks, self.failed_quorums, self.definitions, self._mutations)
+        satellites = (self.log_pull, self.part_checks, self.failed_quorums, self.definitions, self.mutations)
         for task in (*(satellite.task for satellite in satellites), *self.queue_steps.tasks):
             task.wake()
         self.merge_steps.note_change()
@@ -260,7 +262,7 @@ class ReplicatedTable(PartsTable):
 
     def _on_writable(self) -> None:
         """Also in the session of before: what was known of its mutations is forgotten."""
-        self._mutations.note_news()
+        self.mutations.note_news()
         self._wake_all()
 
     def wake_execution(self) -> None:
@@ -272,27 +274,11 @@ class ReplicatedTable(PartsTable):
         delay_insert(self, options)
         if options.transaction:
             self.housekeeping.note_work()  # of what is staged the log does not tell
-        return ReplicatedInsert(self.state, options, self._transactions.stage)
+        return ReplicatedInsert(self.state, options, self.transactions.stage)
 
     @property
     def block_memory(self) -> BlockMemory:
         return self._block_views
-
-    @property
-    def transactions(self) -> TableTransactions:
-        return self._transactions
-
-    @property
-    def checked_store(self) -> PartStore:
-        return self.store
-
-    @property
-    def partitions(self) -> TablePartitions:
-        return self._partitions
-
-    @property
-    def mutations(self) -> TableMutations:
-        return self._mutations
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
         self._tell_of_refusal()
@@ -305,10 +291,6 @@ class ReplicatedTable(PartsTable):
             if self._told_refusal:
                 name = self.definition.full_name
                 logger.warning("a SELECT reads table %s, which may lack rows: %s", name, self._told_refusal)
-
-    @property
-    def blocks(self) -> TableBlocks:
-        return self._blocks
 
     def scan_records(self, *, is_alone: bool) -> ScanRecords:
         """Raises 225 when there is no ZooKeeper to agree in."""
@@ -358,7 +340,7 @@ class ReplicatedTable(PartsTable):
         self.merge_steps.optimize(options)
 
     def truncate(self, status: QueryStatus | None = None) -> None:
-        self._partitions.drop(None, status=status)
+        self.partitions.drop(None, status=status)
 
     def stopped_changed(self) -> None:
         self._wake_all()

@@ -11,7 +11,6 @@ from engine.tables.table_definition import TableDefinition
 from parts.common.errors import CorruptionError
 from parts.common.query_status import QueryStatus
 from parts.store.detached_parts import DETACHED
-from parts.store.part_store import PartStore
 from sql.relations import PartsSnapshot
 
 _LOGS = ("Log", "TinyLog", "StripeLog")
@@ -42,10 +41,10 @@ def require_whole(definition: TableDefinition) -> None:
 class LogTable(LocalTable):
     """A table of the Log family."""
 
-    @property
-    def checked_store(self) -> PartStore:
-        """The table's parts."""
-        return self.store
+    def start(self) -> None:
+        """Loads the parts and starts background work."""
+        super().start()
+        self.checked_store = self.store
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
         """Returns the active parts. Raises 246 (CORRUPTED_DATA) if one is missing."""

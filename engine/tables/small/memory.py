@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.merge_tree.local_insert import MergeTreeInsert
-from engine.tables.merge_tree.local_mutations import MergeTreeMutations
 from engine.tables.merge_tree.local_table import LocalTable
 from engine.tables.statement_options import InsertOptions
 from parts.common.part_name import PartName
@@ -18,10 +17,10 @@ from sql.definitions.engines.small_engines import SmallTableSettings
 class MemoryTable(LocalTable):
     """A ``Memory`` table."""
 
-    @property
-    def mutations(self) -> MergeTreeMutations:
-        """The mutations of the table."""
-        return self._mutations
+    def start(self) -> None:
+        """Starts background work."""
+        super().start()
+        self.mutations = self._mutations
 
     def begin_insert(self, options: InsertOptions) -> MergeTreeInsert:
         """Starts one INSERT, whose commit drops the blocks that are too many."""
