@@ -20,11 +20,11 @@ from engine.catalog.database_tables import DatabaseTables, NotLoaded
 from engine.catalog.databases import Databases
 from engine.catalog.definition_files import DefinitionDirectory, DetachedTable
 from engine.catalog.kept_definitions import KeptDefinitions
-from engine.server.durable_texts import remove_durably
 from engine.tables.owned_table import OwnedTable
 from engine.tables.replica_conversion import Conversion
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UnavailableError, convert_resource_error
+from parts.format.durable_files import remove_durably
 from parts.merge.modes.graphite import Rollups
 from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings

@@ -12,9 +12,8 @@ import select
 import socket
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 from engine.catalog.kept_definitions import KeptDefinitions
 from engine.server.config import Config
@@ -25,6 +24,7 @@ from engine.tables.table_definition import TableDefinition
 from engine.workers.channel import Channel
 from engine.workers.fork_server import ForkServer, set_process_name
 from parts.common.errors import CancelledError, PandoError, UnavailableError, convert_resource_error
+from parts.common.lru_cache import LruCache
 from parts.common.process_memory import configure_allocators, release_memory
 from parts.merge import MergeProgress
 
@@ -169,14 +169,9 @@ class _Tables:
 
     def __init__(self, config: Config) -> None:
         self._definitions = KeptDefinitions.of(config)
-        self._known: OrderedDict[Any, TableDefinition] = OrderedDict()
+        self._known: LruCache[tuple[Path, str], TableDefinition] = LruCache(_TABLES_KEPT)
 
     def definition(self, order: MergeOrder | MutationOrder | MutationReadTable) -> TableDefinition:
         """Returns the order's table definition, compiled once."""
         key = (order.data_path, repr(order.create))
-        if key not in self._known:
-            self._known[key] = self._definitions.compile(order.database, order.create)
-        self._known.move_to_end(key)
-        while len(self._known) > _TABLES_KEPT:
-            self._known.popitem(last=False)
-        return self._known[key]
+        return self._known.get(key, lambda: self._definitions.compile(order.database, order.create))

@@ -22,6 +22,7 @@ from parts.types import (
     ArrayType,
     BoolType,
     DataType,
+    DateTime64Type,
     DecimalType,
     EnumType,
     LowCardinalityType,
@@ -291,7 +292,8 @@ def _keeps_low_cardinality(args: Sequence[Typed], result: DataType) -> bool:
         return False
     bare = strip_nullable(result)
     return not isinstance(
-        bare, (ArrayType, MapType, TupleType, DecimalType, EnumType, BoolType, LambdaType, NothingType)
+        bare,
+        (ArrayType, MapType, TupleType, DecimalType, EnumType, BoolType, DateTime64Type, LambdaType, NothingType),
     )
 
 

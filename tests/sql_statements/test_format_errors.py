@@ -40,6 +40,7 @@ CASES: list[tuple[str, dict[str, str], bytes, int, list[str]]] = [
     ("JSONEachRow", AB, b'{"a":1,"b":"x"}\n{"a":"abc"}\n', 27, ["'abc'", "row 2, column a"]),
     ("JSONEachRow", AB, b'{"a":1,"b":"x"}\n{"a":300}\n', 321, ["300", "row 2"]),
     ("JSONEachRow", AB, b'{"a":1}\n{"a":1.5}\n', 27, ["'1.5'", "row 2"]),
+    ("JSONEachRow", AB, b'{"a":1}\n{"a":2.}\n', 27, ["row 2"]),
     ("JSONEachRow", AB, b'{"a":1}\n{"a":2,}\n', 27, ["row 2"]),
     ("JSONEachRow", AB, b'{"a":1}\n[1]\n', 27, ["expected an object", "row 2"]),
     ("JSONEachRow", AB, b'{"a":1,"b":"\xff"}\n', 117, ["UTF-8", "row 1"]),

@@ -29,6 +29,8 @@ def one_by_one(text: str, brackets: str, separators: str) -> list[str] | None:
         if depth < 0 or depth > MAX_DEPTH:
             return None
         if depth == 0 and piece in separators:
+            if piece != (separators[len(elements) % 2 - 1] if len(separators) > 1 else separators):
+                return None
             elements.append(text[start : match.start()].strip())
             start = match.end()
     if position != end or depth != 0:
@@ -61,6 +63,7 @@ LISTS = st.tuples(st.sampled_from(["[", "{", "(", " [", "\u00a0("]), TEXTS, st.s
 @example(["[1]", None, "[]", "[ ]", "['a''b', 'it\\'s, [x', [1,[2]]]"], ("[]", ","))
 @example(["(1,)", "()", "(,)"], ("()", ","))
 @example(["{'a':1,'b':{1:2}}", "{}"], ("{}", ",:"))
+@example(["{'a':1,'b':2}", "{'a',2}", "{'a':1:'b',2}"], ("{}", ",:"))
 @example(["[1,,2]"], ("[]", ","))
 @example(["['\\\\', 1]", "[\\', 2]"], ("[]", ","))
 @example(["[\\\\'],']", "[\\\\\\'],']"], ("[]", ","))

@@ -31,8 +31,9 @@ class NotAListError(Exception):
 def split_elements(texts: pa.Array, brackets: str, separators: str) -> tuple[np.ndarray, pa.Array]:
     """Returns offsets (int32) and elements of ``[a, b]``, without the blanks around them; null has none.
 
-    A comma may stand behind the last element of a tuple. Raises :class:`NotAListError` for the first text that is not
-    of this form, lacks an element, or has brackets deeper than :data:`MAX_DEPTH` in it.
+    Two separators take turns: ``",:"`` is a map, whose first separator is the colon. A comma may stand behind the last
+    element of a tuple. Raises :class:`NotAListError` for the first text that is not of this form, lacks an element, or
+    has brackets deeper than :data:`MAX_DEPTH` in it.
     """
     rows = np.flatnonzero(np.asarray(pc.is_valid(texts)))
     data, offsets = _bytes_of(_trim(texts.drop_null() if texts.null_count else texts))
@@ -42,7 +43,10 @@ def split_elements(texts: pa.Array, brackets: str, separators: str) -> tuple[np.
         raise NotAListError(int(rows[lists]))
     bounds = np.flatnonzero(marks)
     kinds = marks[bounds]
-    counts = np.diff(np.append(np.flatnonzero(kinds == _OPEN), len(bounds))) - 1
+    openings = np.flatnonzero(kinds == _OPEN)
+    counts = np.diff(np.append(openings, len(bounds))) - 1
+    if len(separators) > 1:
+        _check_turns(data[bounds], openings, counts, separators.encode(), rows)
     ends = np.cumsum(np.diff(bounds)[kinds[:-1] != _CLOSE] - 1)
     elements = _trim(_make_texts(data[marks == 0], ends))
     counts, elements = _drop_empty_last(counts, elements, rows, may_end_in_comma=brackets == "()")
@@ -108,6 +112,19 @@ def _find_marks(data: np.ndarray, offsets: np.ndarray, brackets: bytes, separato
     is_list[np.searchsorted(firsts, np.flatnonzero(is_bad)[:1], side="right") - 1] = False
     marks[begins], marks[ends] = _OPEN, _CLOSE
     return marks, len(is_list) if is_list.all() else int(is_list.argmin())
+
+
+def _check_turns(
+    marks: np.ndarray, openings: np.ndarray, counts: np.ndarray, separators: bytes, rows: np.ndarray
+) -> None:
+    """Raises for the first list in which the two separators do not take turns; its brackets are not looked at."""
+    list_of_mark = np.repeat(np.arange(len(openings)), counts + 1)
+    place = np.arange(len(marks)) - openings[list_of_mark]
+    is_inner = (place > 0) & (place < counts[list_of_mark])
+    expected = np.where(place % 2 == 1, separators[1], separators[0])
+    wrong = np.flatnonzero(is_inner & (marks != expected))
+    if len(wrong):
+        raise NotAListError(int(rows[list_of_mark[wrong[0]]]))
 
 
 def _drop_empty_last(

@@ -12,7 +12,7 @@ _STRING_OR_NUMBER = re.compile(
 
 
 def normalize_numbers(text: str) -> str:
-    """Returns the text with these numbers as ``0.1``, ``1``, ``1`` and ``1``.
+    """Returns the text with these numbers as ``0.1``, ``1.0``, ``1`` and ``1``: an integer has no point.
 
     Most texts have none and are returned as they are.
     """
@@ -26,5 +26,5 @@ def _normalize_number(match: re.Match[str]) -> str:
     if sign is None:
         return match.group()
     digits = (whole or "").lstrip("0") or "0"
-    fraction = behind or alone
+    fraction = alone if behind is None else behind or "0"
     return ("-" if sign == "-" else "") + digits + (f".{fraction}" if fraction else "") + exponent

@@ -18,6 +18,7 @@ from parts.types import (
     DateType,
     DecimalType,
     FloatType,
+    StringType,
     strip_nullable,
 )
 from sql.functions.dates.date_kernels import add_units_in_scan
@@ -54,6 +55,14 @@ def add_default_unit(value: Typed, number: Typed, sign: int, call: Call) -> Type
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"A {number.type} cannot be added to a {value.type}: convert it")
     unit = "Day" if isinstance(value.type, (DateType, Date32Type)) else "Second"
     return _add_count(call, value, number, truncate_number(number), unit, sign)
+
+
+def as_time(value: Typed, call: Call) -> Typed | None:
+    """Returns a date or time as it is, a String read as DateTime64(3), and ``None`` for another type."""
+    if isinstance(value.type, StringType):
+        type_ = DateTime64Type(3)
+        return Typed(cast_to(value, type_, call.environment.zone), type_)
+    return value if is_date_or_time(value.type) else None
 
 
 def truncate_number(number: Typed) -> Fragment:
@@ -170,7 +179,9 @@ def subtract_dates(call: Call, left: Typed, right: Typed) -> Typed:
 
 def _build_add(unit: str, sign: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        value = _time_argument(call, 0, reads_text=True) if len(call.args) == 2 else _with_zone_argument(call)
+        value = as_time(call.args[0], call) if len(call.args) == 2 else _with_zone_argument(call)
+        if value is None:
+            raise call.wrong_type(0, "Date or DateTime")
         if not is_number(call.args[1].type):
             raise call.wrong_type(1, "a number")
         return _add_count(call, value, call.args[1], truncate_number(call.args[1]), unit, sign)
@@ -193,11 +204,8 @@ def _with_zone_argument(call: Call) -> Typed:
     raise call.wrong_type(0, "DateTime")
 
 
-def _time_argument(call: Call, position: int, *, reads_text: bool = False) -> Typed:
+def _time_argument(call: Call, position: int) -> Typed:
     value = call.args[position]
-    if reads_text and is_string(value.type):
-        type_ = DateTime64Type(3)
-        return Typed(cast_to(value, type_, call.environment.zone), type_)
     if not is_date_or_time(value.type):
         raise call.wrong_type(position, "Date or DateTime")
     return value

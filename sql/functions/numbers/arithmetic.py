@@ -21,7 +21,7 @@ from parts.types import (
     IPv4Type,
     TupleType,
 )
-from sql.functions.dates.date_arithmetic import add_default_unit, add_interval, subtract_dates
+from sql.functions.dates.date_arithmetic import add_default_unit, add_interval, as_time, subtract_dates
 from sql.functions.registry import Build, Call, function
 from sql.typing.duckdb.macro_weights import define_macros
 from sql.typing.duckdb.sql_fragments import EMPTY, WRITE_ONCE, Fragment, IntegerSum, Summands, fragment, join_fragments
@@ -212,8 +212,8 @@ def add(call: Call) -> Typed:
     """Compiles ``a + b`` of numbers, or of a date and an interval or number. Raises ``UserError`` 43, 48."""
     left, right = call.args
     for value, other in ((left, right), (right, left)):
-        if isinstance(other.type, IntervalType) and is_date_or_time(value.type):
-            return add_interval(call, value, other, 1)
+        if isinstance(other.type, IntervalType) and (time := as_time(value, call)):
+            return add_interval(call, time, other, 1)
         if is_date_or_time(value.type) and is_number(other.type):
             return add_default_unit(value, other, 1, call)
     if isinstance(left.type, TupleType) and isinstance(right.type, TupleType):
@@ -226,9 +226,9 @@ def add(call: Call) -> Typed:
 def subtract(call: Call) -> Typed:
     """Compiles ``a - b`` of numbers or dates. Raises ``UserError`` 43."""
     left, right = call.args
+    if isinstance(right.type, IntervalType) and (time := as_time(left, call)):
+        return add_interval(call, time, right, -1)
     if is_date_or_time(left.type):
-        if isinstance(right.type, IntervalType):
-            return add_interval(call, left, right, -1)
         if is_date_or_time(right.type):
             return subtract_dates(call, left, right)
         if is_number(right.type):

@@ -38,3 +38,4 @@ SELECT t, toStartOfHour(t) - t, toStartOfDay(t) - t, addDays(t, 1) - t, addDays(
 SELECT t, toStartOfDay(t), toDateTime(toDate(t), 'America/Sao_Paulo') - t, toStartOfHour(t) - t, date_trunc('day', t) - t FROM (SELECT toDateTime(1541290000 + number * 1800, 'America/Sao_Paulo') AS t FROM numbers(20))
 SELECT t, toStartOfDay(t) - t, toDateTime(toDate(t), 'America/Havana') - t, toStartOfHour(t) - t FROM (SELECT toDateTime(1699156800 + number * 1800, 'America/Havana') AS t FROM numbers(20))
 SELECT count() FROM (SELECT toDateTime(1698533400 + number * 900, 'Europe/Berlin') AS t FROM numbers(20)) WHERE t = '2023-10-29 02:30:00'
+SELECT materialize('2020-01-31') + INTERVAL 1 MONTH AS a, toTypeName(a), INTERVAL 2 HOUR + '2020-01-01 01:02:03.5', toNullable('2020-01-01') - INTERVAL 1 SECOND AS b, toTypeName(b), toTypeName(materialize(toLowCardinality('2020-01-01')) + INTERVAL 1 DAY)
