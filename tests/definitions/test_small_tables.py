@@ -133,7 +133,7 @@ def test_order_outlives_merges(local: Local) -> None:
             first += size
         table = local.engine.catalog.table("default", f"t_{engine}")
         assert isinstance(table, LocalTable)
-        table.merge_now(OptimizeOptions(final=True))
+        table._merges.optimize(OptimizeOptions(final=True))
         assert [row for (row,) in local.run(f"SELECT n FROM t_{engine}")] == list(range(first))
         table.clean_up_step()
         assert [part.name for part, _ in table.store.list_parts()] == [part.name for part in table.store.active()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -134,12 +134,18 @@ class MergeTreeBlockHistory:
         found = self._found()
         return found.dropped if found is not None else {}
 
-    def record_dropped(self, dropped: Mapping[str, int]) -> None:
-        """Records dropped block numbers; they are durable when this returns."""
+    def record_dropped(self, names: Iterable[PartName]) -> None:
+        """Records that the parts are dropped, before they go; it is durable when this returns."""
+        last: dict[str, int] = {}
+        for name in names:
+            last[name.partition_id] = max(name.max_block, last.get(name.partition_id, 0))
+        if not last:
+            return
         known = self.read()
-        last = {partition: max(number, known.dropped.get(partition, -1)) for partition, number in dropped.items()}
+        for partition_id, number in known.dropped.items():
+            last[partition_id] = max(number, last.get(partition_id, -1))
         with self._lock:
-            self._write(BlockHistory(known.identity, dropped={**known.dropped, **last}))
+            self._write(BlockHistory(known.identity, dropped=last))
 
     def _found(self) -> BlockHistory | None:
         try:

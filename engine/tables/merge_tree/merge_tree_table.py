@@ -35,11 +35,11 @@ class MergeTreeTable(LocalTable):
 
     def optimize(self, options: OptimizeOptions) -> None:
         """Merges now."""
-        self.merge_now(options)
+        self._merges.optimize(options)
 
     def history(self) -> BlockHistory:
         """Later numbers than those of now are larger."""
-        first_open = self.first_pending()
+        first_open = self.numbers.first_pending()
         known = self._block_history.read()
         decided: dict[str, int] = {}
         for part in self.store.active():

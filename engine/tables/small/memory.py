@@ -32,8 +32,10 @@ class MemoryTable(LocalTable):
         assert isinstance(settings, SmallTableSettings)
         return settings
 
-    def _merge_selected(self) -> bool:
-        return not self._limits.limits and super()._merge_selected()  # else the oldest block goes whole
+    @property
+    def merges_in_background(self) -> bool:
+        """Tells whether parts are merged: not where the oldest block goes whole."""
+        return not self._limits.limits
 
     def drop_surplus(self) -> None:
         """Drops the oldest blocks while there is more than the most to keep, if no less than the least stays."""
