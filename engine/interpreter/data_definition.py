@@ -109,12 +109,12 @@ def _replace_table(database: str, create: CreateTable, statement: CreateTable, c
     catalog, name = context.server.catalog, create.table.table
     if statement.must_exist:
         catalog.table(database, name)
-    scratch = catalog.create_unnamed_table(database, create)
+    unnamed = catalog.create_unnamed_table(database, create)
     try:
-        _fill(catalog.table(database, scratch), statement, context)
-        catalog.replace_table(database, scratch, name)
+        _fill(catalog.table(database, unnamed), statement, context)
+        catalog.replace_table(database, unnamed, name)
     except BaseException:
-        catalog.discard_table(database, scratch)
+        catalog.discard_table(database, unnamed)
         raise
 
 

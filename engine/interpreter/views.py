@@ -78,8 +78,8 @@ def _replace(database: str, create: CreateTable, selected: Selected, context: Co
         _create(create, selected, context, lambda view: made.append(catalog.create_unnamed_table(database, view)))
         catalog.replace_table(database, made[0], create.table.table)
     except BaseException:
-        for scratch in made:
-            catalog.discard_table(database, scratch)
+        for unnamed in made:
+            catalog.discard_table(database, unnamed)
         raise
 
 
