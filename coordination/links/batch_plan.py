@@ -202,7 +202,7 @@ def plan_batch(
         _make_entry(renumbered, drops, parts, target) if changes else None,
         tuple(mutation for change in renumbered for mutation in change.mutations),
         definitions[-1] if definitions else None,
-        _net_block_ids(renumbered, drops),
+        net_block_ids(renumbered),
         drops,
     )
 
@@ -257,12 +257,10 @@ def _make_entry(
     )
 
 
-def _net_block_ids(changes: Sequence[Change], drops: Mapping[str, int]) -> dict[str, PartName]:
-    """Returns the part of each id. The last block of an id has it, in the order of numbers."""
-    blocks = [
-        block
-        for change in changes
-        for block in change.blocks
-        if block.block_id and not block.is_lost and block.number >= drops.get(block.partition_id, 0)
-    ]
+def net_block_ids(changes: Sequence[Change]) -> dict[str, PartName]:
+    """Returns the part of each id that a batch's changes leave. The block with the largest number has it.
+
+    ``changes`` are as the batch's entry names them: without the blocks that it drops again.
+    """
+    blocks = [block for change in changes for block in change.blocks if block.block_id and not block.is_lost]
     return {block.block_id: block.part for block in sorted(blocks, key=lambda block: block.number)}
