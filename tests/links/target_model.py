@@ -29,6 +29,13 @@ class ModelTarget:
     def applied(self, origin: Origin) -> int:
         return VersionVector.parse(self.vector).applied(origin)
 
+    def begin(self, origin: Origin) -> int:
+        entry = VersionVector.parse(self.vector).entries.get(origin)
+        return entry.begin if entry is not None else 0
+
+    def is_stopped(self, changes: Sequence[Change]) -> bool:
+        return admit_changes(VersionVector.parse(self.vector), self.origin, changes).stop is not None
+
     def take(self, changes: Sequence[Change], end: Position) -> BatchPlan:
         """Admits and commits the changes. Raises ``AssertionError`` for a stop: no model makes one."""
         admission = admit_changes(VersionVector.parse(self.vector), self.origin, changes)
