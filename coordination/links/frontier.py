@@ -149,8 +149,7 @@ class _Undecided:
             waits_for_all = self.is_ordered or (partition_id, number) in mutated
             lowest = (self.any_kind if waits_for_all else self.command).get(partition_id)
             if lowest is not None and lowest < number:
-                text = f"block number {lowest} of partition {partition_id} is not decided, and {number} is committed"
-                yield _Hold(change.place, text)
+                yield _Hold(change.place, f"block number {lowest} of partition {partition_id} is not decided")
 
 
 def _lowest(locks: Iterable[Lock]) -> dict[str, int]:
