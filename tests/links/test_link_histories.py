@@ -17,7 +17,7 @@ from coordination.links.change import Change
 from tests.links.link_model import PROGRAMS, Run, find_violation, run_choices
 from tests.links.source_model import Reader
 
-_CHOICES = st.lists(st.integers(0, 9_999), max_size=80)
+_CHOICES = st.lists(st.integers(0, 9_999), min_size=30, max_size=90)
 _ORDER = Reader.ORDER
 
 
