@@ -69,7 +69,9 @@ def make_batch_commit(
     sets_ids: bool = True,
     limit_bytes: int = MAX_REQUEST_BYTES,
 ) -> BatchCommit:
-    """Returns the multi. ``sets_ids`` is false for a list, whose ids are set after the commit (``batch_list``)."""
+    """Returns the multi. ``sets_ids`` is false where block ids do not travel, and for a list, whose ids are set
+    after its commit (``batch_list``).
+    """
     moved: list[Op] = [SetData(table.link_vector, plan.vector.to_bytes(), reads.vector_version)]
     if plan.entry is None:
         return BatchCommit((*moved, *along), None)

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordination.links.change import Block, Change, Definition, Drop, Mutation
-from coordination.links.positions import Origin, Position
+from coordination.links.positions import MAX_ZXID, Origin, Position
 from coordination.log.log_entry import LogEntry, StagedPart
 from parts.common.errors import CorruptionError, UserError
 from parts.common.part_name import PartName
@@ -58,7 +58,7 @@ def read_carried_changes(entry: LogEntry, place: int) -> list[Change]:
         origins = list(map(Origin.parse, document["origins"]))
         parts = {staged.part: staged for staged in entry.replace_parts}
         return [_from_list(items, place, origins, parts) for items in document["changes"]]
-    except (ValueError, KeyError, TypeError, IndexError, UserError, AssertionError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, UserError) as error:
         raise CorruptionError(f"Cannot read the changes of a batch: {error!r}", name="CORRUPTED_DATA") from error
 
 
@@ -66,6 +66,8 @@ def _from_list(
     items: Sequence[Any], place: int, origins: Sequence[Origin], parts: Mapping[PartName, StagedPart]
 ) -> Change:
     origin, zxid, commit_ms, previous, blocks, drops, mutations, definitions = items[:8]
+    if origin < 0 or not 0 <= previous < zxid <= MAX_ZXID:
+        raise ValueError(f"origin {origin}, zxid {zxid} after {previous}")
     return Change(
         Position(origins[origin], int(zxid)),
         place,

@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 
@@ -90,24 +90,26 @@ def build_changes(
     after: int = 0,
     previous: int = 0,
     failed: Collection[PartName] = (),
-    lost: Sequence[PartName] = (),
+    lost: Collection[PartName] = (),
 ) -> list[Change]:
     """Returns the changes behind the place ``after``, in the order of their places.
 
     ``own``: the origin of the table's own changes; ``previous``: the zxid of the last of them that was sent up to
-    ``after``. ``failed``: parts whose quorum failed; ``lost``: parts that were given up, perhaps merged ones.
+    ``after``. ``failed``: parts whose quorum failed. ``lost``: blocks of which no rows are left anywhere. (That a merged
+    part was given up does not say so: some of its sources may be left.)
 
     Raises ``UserError`` 48 for a command that has no place in the order of blocks.
     """
     ordered = sorted((record for record in records if record.zxid > after), key=lambda record: record.zxid)
     changes: list[Change] = []
+    refused, gone = frozenset(failed), frozenset(lost)
     for zxid, together in groupby(ordered, key=lambda record: record.zxid):
         group = list(together)
         batches = [r.entry for r in group if isinstance(r, LogRecord) and is_batch(r.entry)]
         if batches:  # its mutations and definitions have the same zxid, and are in the entry
             changes += chain.from_iterable(read_carried_changes(entry, zxid) for entry in batches)
             continue
-        change = _own_change(Position(own, zxid), group, previous, frozenset(failed), lost)
+        change = _own_change(Position(own, zxid), group, previous, refused, gone)
         if change is not None:
             changes.append(change)
             previous = zxid
@@ -115,7 +117,7 @@ def build_changes(
 
 
 def _own_change(
-    position: Position, group: Sequence[Record], previous: int, failed: frozenset[PartName], lost: Sequence[PartName]
+    position: Position, group: Sequence[Record], previous: int, failed: Set[PartName], lost: Set[PartName]
 ) -> Change | None:
     """Returns the change of the records of one zxid; ``None`` if they change no rows."""
     change = Change(position, position.zxid, min(record.created_ms for record in group), previous)
@@ -134,7 +136,7 @@ def _with_mutation(change: Change, mutation: MutationEntry) -> Change:
     return replace(change, mutations=(*change.mutations, added))
 
 
-def _with_entry(change: Change, entry: LogEntry, failed: frozenset[PartName], lost: Sequence[PartName]) -> Change:
+def _with_entry(change: Change, entry: LogEntry, failed: Set[PartName], lost: Set[PartName]) -> Change:
     if entry.type is EntryType.DROP_PART:
         raise UserError(
             "NOT_IMPLEMENTED",
@@ -142,11 +144,7 @@ def _with_entry(change: Change, entry: LogEntry, failed: frozenset[PartName], lo
             "Start behind it, or with a bootstrap",
         )
     drops = [Drop(gone.partition_id, gone.max_block + 1) for gone in entry.removed_ranges]
-    blocks = [
-        replace(block, is_lost=any(cover.covers(block.part) for cover in lost))
-        for block in _entry_blocks(entry)
-        if block.part not in failed
-    ]
+    blocks = [replace(block, is_lost=block.part in lost) for block in _entry_blocks(entry) if block.part not in failed]
     return replace(change, blocks=(*change.blocks, *blocks), drops=(*change.drops, *drops))
 
 

@@ -33,14 +33,26 @@ def find_cuts(changes: Sequence[Change], after: int, *, is_ordered: bool) -> lis
 
     ``after`` must be a cut. All numbers below those of the changes must be decided, where it matters: see ``frontier``.
     """
-    closed = _join([span for items in _by_partition(changes).values() for span in _inversions(items, is_ordered)])
-    starts = [start for start, _ in closed]
-    cuts = []
-    for place in sorted({change.place for change in changes if change.place > after}):
-        at = bisect_right(starts, place) - 1
-        if at < 0 or place >= closed[at][1]:
-            cuts.append(place)
-    return cuts
+    closed = _closed_spans(changes, is_ordered)
+    places = sorted({change.place for change in changes if change.place > after})
+    return [place for place in places if not _is_closed(closed, place)]
+
+
+def is_cut(changes: Sequence[Change], place: int, *, is_ordered: bool) -> bool:
+    """Tells whether a link may begin at the place, which need not be that of a change.
+
+    ``changes`` are those before and behind it, up to a frontier.
+    """
+    return not _is_closed(_closed_spans(changes, is_ordered), place)
+
+
+def _closed_spans(changes: Iterable[Change], is_ordered: bool) -> list[tuple[int, int]]:
+    return _join([span for items in _by_partition(changes).values() for span in _inversions(items, is_ordered)])
+
+
+def _is_closed(closed: Sequence[tuple[int, int]], place: int) -> bool:
+    at = bisect_right(closed, place, key=lambda span: span[0]) - 1
+    return at >= 0 and place < closed[at][1]
 
 
 def _by_partition(changes: Iterable[Change]) -> dict[str, list[_Numbered]]:

@@ -73,10 +73,11 @@ class Observation:
     first: Reading
     locks: tuple[Lock, ...]
     open_quorums: frozenset[PartName]
+    """All parts that wait, those of transactions too."""
     failed_quorums: frozenset[PartName]
     second: Reading
     lost: tuple[PartName, ...] = ()
-    """Parts that were given up."""
+    """Blocks of which no rows are left anywhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,17 @@ class VersionVector:
             )
         return self._with(position.origin, VectorEntry(position.zxid, begin=position.zxid))
 
+    def begin_with(self, source: VersionVector) -> VersionVector:
+        """Returns the vector of a table that takes all that the source's table gets from now on, and nothing before.
+
+        ``source`` has the source's own origin too. Origins that this table has already stay as they are.
+        """
+        vector = self
+        for position in source:
+            if position.origin not in vector.entries:
+                vector = vector.begin_at(position)
+        return vector
+
     def advance(self, position: Position) -> VersionVector:
         """Returns the vector with the origin's changes applied up to the position.
 

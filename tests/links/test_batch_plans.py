@@ -95,7 +95,12 @@ def test_the_changes_of_a_batch_are_read_back_as_what_they_were() -> None:
 def test_a_damaged_batch_is_refused() -> None:
     planned = plan([make_change(1, make_block(1))])
     assert planned.entry is not None
-    for damaged in (replace(planned.entry, replace_parts=()), replace(planned.entry, extra=(("link", {}),))):
+    told = {"origins": [str(WEST)], "changes": [[-1, 1, 1, 0, [], [], [], []]]}
+    late = {"origins": [str(WEST)], "changes": [[0, 1, 1, 1, [], [], [], []]]}
+    for damaged in (
+        replace(planned.entry, replace_parts=()),
+        *(replace(planned.entry, extra=(("link", document),)) for document in ({}, told, late, [])),
+    ):
         with pytest.raises(CorruptionError, match="Cannot read the changes"):
             read_carried_changes(damaged, 1)
 

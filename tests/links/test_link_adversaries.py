@@ -8,7 +8,7 @@ import pytest
 
 from coordination.links.change import Change
 from coordination.links.change_stream import LogRecord, MutationRecord, Reading, build_changes
-from coordination.links.cuts import find_cuts
+from coordination.links.cuts import find_cuts, is_cut
 from coordination.links.frontier import Frontier, Lock, LockKind, Observation, find_frontier, select_undecided
 from coordination.links.gap_check import (
     BehindFork,
@@ -201,12 +201,18 @@ def test_a_dropped_part_cannot_be_passed() -> None:
 
 
 def test_a_lost_block_keeps_its_place_and_its_rows_are_counted() -> None:
-    changes = build_changes(reading(insert(1, 1), insert(2, 2), insert(3, 9)), WEST, lost=[PartName("p", 1, 4, 2)])
+    lost = [PartName("p", 2, 2, 0), PartName("p", 3, 8, 2)]
+    changes = build_changes(reading(insert(1, 1), insert(2, 2), insert(3, 3)), WEST, lost=lost)
     assert [(change.previous, change.rows, change.blocks[0].is_lost) for change in changes] == [
-        (0, 0, True),
+        (0, 1, False),
         (1, 0, True),
         (2, 1, False),
-    ]
+    ], "of a merged part that was given up, sources may be left"
+
+
+def test_a_link_begins_at_cuts_alone() -> None:
+    changes = build_changes(reading(insert(3, 3), mutation(6, 2), insert(9, 4)), WEST)
+    assert [place for place in range(11) if not is_cut(changes, place, is_ordered=False)] == [3, 4, 5]
 
 
 # --- gaps, forks, other tables ---------------------------------------------------------------------------------

@@ -116,6 +116,12 @@ def test_a_forgotten_origin_covers_whatever_still_comes() -> None:
     assert VersionVector().advance(Position(WEST, 9)).join(vector).covers(Position(WEST, 1_000))
 
 
+def test_a_link_that_begins_now_begins_in_every_origin_of_the_source() -> None:
+    source = VersionVector().advance(Position(WEST, 9)).advance(Position(EAST, 4))
+    vector = VersionVector().advance(Position(WEST, 3)).begin_with(source)
+    assert vector.entries == {WEST: VectorEntry(3), EAST: VectorEntry(4, begin=4)}
+
+
 def test_two_vectors_with_other_beginnings_differ() -> None:
     late = VersionVector().begin_at(Position(WEST, 4)).advance(Position(WEST, 9))
     assert late != VersionVector().advance(Position(WEST, 9))
