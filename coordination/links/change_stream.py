@@ -95,8 +95,8 @@ def build_changes(
     """Returns the changes behind the place ``after``, in the order of their places.
 
     ``own``: the origin of the table's own changes; ``previous``: the zxid of the last of them that was sent up to
-    ``after``. ``failed``: parts whose quorum failed. ``lost``: blocks of which no rows are left anywhere. (That a merged
-    part was given up does not say so: some of its sources may be left.)
+    ``after``. ``failed``: parts whose quorum failed. ``lost``: blocks of which no rows are left anywhere; some may be
+    left of a merged part that was given up.
 
     Raises ``UserError`` 48 for a command that has no place in the order of blocks.
     """
