@@ -44,15 +44,15 @@ def make_change(
     )
 
 
-def plan(changes: list[Change], first: int = 100, vector: VersionVector | None = None) -> BatchPlan:
-    """A plan at a target whose next number is ``first`` in every partition."""
+def plan(changes: list[Change], first: int = 100, firsts: dict[str, int] | None = None) -> BatchPlan:
+    """A plan at a target whose next numbers are ``firsts``, or ``first`` in every partition."""
     staged = {
         (change.position, block.part): StagedPart(block.part, block.content_hash, "t1", "place", block.rows, 10)
         for change, block in surviving_blocks(changes)
     }
-    vector = vector or VersionVector()
+    vector = VersionVector()
     for change in changes:
         vector = vector.advance(change.position)
     end = Position(WEST, max(change.place for change in changes))
-    firsts = dict.fromkeys(count_numbers(changes), first)
+    firsts = firsts or dict.fromkeys(count_numbers(changes), first)
     return plan_batch(changes, firsts, vector, end, Target("t1", 2.0, "batch", staged))

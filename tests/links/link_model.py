@@ -35,6 +35,7 @@ PROGRAMS = (
     "QQM",
     "IMID",
     "JTMDR",
+    "JKT",
 )
 
 

@@ -1,7 +1,8 @@
 """A source table by brute force: operations take numbers in one step and commit in a later one, and a reader reads.
 
 Kinds of operations: I an INSERT, Q one with a quorum, J an INSERT of two partitions in two multis, T a transaction of
-two partitions, M a mutation of all partitions, D a drop of the first partition, R a replacement in it, A an ALTER.
+two partitions, M a mutation of all partitions, D a drop of the first partition, K a drop of all in one multi, R a
+replacement in the first, A an ALTER.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _TAKES = {
     "T": [("p", BLOCK), ("q", BLOCK)],
     "M": [("p", MUTATION), ("q", MUTATION)],
     "D": [("p", DROP)],
+    "K": [("p", DROP), ("q", DROP)],
     "R": [("p", DROP), ("p", BLOCK)],
     "A": [],
 }
@@ -134,8 +136,9 @@ class Source:
         elif kind in "TR":
             staged = tuple(StagedPart(part, operation.name, "r1", str(part), 1, 10) for part in parts)
             entry = LogEntry(EntryType.REPLACE_RANGE, None, 1.0, "r1", drop_ranges=drops, replace_parts=staged)
-        elif kind == "D":
-            entry = LogEntry(EntryType.DROP_RANGE, drops[0], 1.0, "r1")
+        elif kind in "DK":
+            *others, entry = (LogEntry(EntryType.DROP_RANGE, gone, 1.0, "r1") for gone in drops)
+            self.log += [LogRecord(zxid, time_ms, other) for other in others]
         elif kind == "M":
             numbers = {p: n for p, n, _ in used}
             id_ = f"{len(self.mutations):010d}"

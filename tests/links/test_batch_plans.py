@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from coordination.inserts.block_ids import select_block_ids_of_partitions
-from coordination.inserts.block_numbers import allocate_block_number, read_committing_numbers
+from coordination.inserts.block_numbers import BlockLock, allocate_block_number, read_committing_numbers
 from coordination.inserts.partition_nodes import PartitionNode, find_partitions
 from coordination.keeper.interface import BadVersion, Create, MultiFailed, SetData
 from coordination.keeper.memory_keeper import MemoryEnsemble, MemoryKeeper
@@ -214,7 +217,7 @@ class Table:
         committing = read_committing_numbers(self.keeper, TABLE, list(counts))
         names = self.keeper.children(TABLE.blocks)
         ids = {name: PartName.parse(self.keeper.get(TABLE.block(name))[0].decode()) for name in names}
-        planned = plan(changes, first=max(first.values(), default=0))
+        planned = plan(changes, firsts=first)
         versions = [self.keeper.get(path)[1].version for path in (TABLE.mutations, TABLE.block_numbers, TABLE.columns)]
         vector = self.keeper.get(TABLE.link_vector)[1].version
         return planned, TargetReads(vector, tuple(locks), committing, guards, ids, *versions)  # type: ignore[arg-type]
@@ -300,3 +303,44 @@ def test_ids_that_do_not_fit_are_left_to_the_replicas() -> None:
     assert some.size_bytes <= all_of.size_bytes - 500
     table.keeper.multi(some.ops)
     assert 0 < len(table.ids()) < 40
+
+
+_ITEMS = st.lists(
+    st.tuples(st.sampled_from("bbbdm"), st.sampled_from("pq"), st.integers(0, 3)), min_size=1, max_size=12
+)
+
+
+@given(_ITEMS, st.randoms(use_true_random=False), st.lists(st.integers(0, 3), unique=True))
+@settings(max_examples=150, deadline=None)
+def test_any_batch_is_one_multi_and_leaves_the_ids_that_its_changes_leave(
+    items: list[tuple[str, str, int]], chance: Random, existing: list[int]
+) -> None:
+    """Numbers and commits are in orders of their own. The ids are those of the changes in the order of numbers."""
+    table = Table()
+    for number in existing:
+        table.insert("p", f"p_{number}")
+    waiting = [allocate_block_number(table.keeper, TABLE, partition_id) for partition_id in "pq"]
+    numbers = list(range(1, len(items) + 1))
+    chance.shuffle(numbers)
+    changes = []
+    for zxid, (number, (kind, partition_id, id_)) in enumerate(zip(numbers, items, strict=True), 1):
+        block = make_block(number, partition_id, block_id=f"{partition_id}_{id_}")
+        drops = [(partition_id, number)] if kind == "d" else []
+        mutations = [("UPDATE", {partition_id: number})] if kind == "m" else []
+        changes.append(make_change(zxid, *([block] if kind == "b" else []), drops=drops, mutations=mutations))
+    want = set(table.ids())
+    for _, (kind, partition_id, id_) in sorted(zip(numbers, items, strict=True)):
+        if kind == "d":
+            want = {name for name in want if not name.startswith(partition_id)}
+        elif kind == "b":
+            want.add(f"{partition_id}_{id_}")
+    commit = table.commit(changes)
+    assert commit.entry is not None
+    parts = {str(staged.part): staged.content_hash for staged in commit.entry.replace_parts}
+    ids = table.ids()
+    assert set(ids) == want
+    assert {part for part in ids.values() if int(part.split("_")[1]) > len(existing)} <= set(parts)
+    commands = {partition_id for kind, partition_id, _ in items if kind != "b"}
+    for lock in waiting:
+        assert isinstance(lock, BlockLock)
+        assert (table.keeper.exists(lock.path) is None) == (lock.partition_id in commands)

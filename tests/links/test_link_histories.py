@@ -21,7 +21,7 @@ _CHOICES = st.lists(st.integers(0, 9_999), min_size=30, max_size=90)
 _ORDER = Reader.ORDER
 
 
-@given(st.text("IQJTMDRA", min_size=1, max_size=5), _CHOICES, st.booleans(), st.booleans(), st.booleans())
+@given(st.text("IQJTMDKRA", min_size=1, max_size=5), _CHOICES, st.booleans(), st.booleans(), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_targets_show_a_prefix_of_the_source_after_every_batch(
     program: str, choices: list[int], is_ordered: bool, cancels: bool, says_kinds: bool
