@@ -31,7 +31,11 @@ from parts.common.part_name import PartName
 
 @dataclass(frozen=True, slots=True)
 class TargetReads:
-    """What was read of the target. The locks were taken first, the ids were read after the guards."""
+    """What was read of the target, in this order: versions, own locks (taken), other locks, guards, ids.
+
+    So a mutation that others create has lower numbers or moves the version, and an insert that commits before the ids
+    are read has deleted its lock.
+    """
 
     vector_version: int
     locks: tuple[BlockLock, ...] = ()
@@ -43,7 +47,6 @@ class TargetReads:
     block_ids: Mapping[str, PartName] = field(default_factory=dict)
     """The existing ids of the batch's blocks, and those of the parts that it drops."""
     mutations_version: int = 0
-    partitions_version: int = 0
     columns_version: int = 0
 
 
@@ -113,13 +116,12 @@ def _command_ops(plan: BatchPlan, table: TablePaths, reads: TargetReads) -> Iter
         return
     entry = plan.entry
     assert entry is not None
-    for mutation in plan.mutations:
+    for mutation in plan.mutations:  # of the partitions that it had at its origin, not of those that are here
         content = MutationEntry(
             "", entry.create_time, entry.source_replica, mutation.text, dict(mutation.numbers), reads.columns_version
         )
         yield Create(table.mutation_prefix, content.to_bytes(), sequential=True)
     yield SetData(table.mutations, b"", reads.mutations_version)
-    yield Check(table.block_numbers, reads.partitions_version)
     yield Check(table.columns, reads.columns_version)
 
 

@@ -208,6 +208,7 @@ class Table:
         self.keeper.delete(lock.path)
 
     def read(self, changes: list[Change]) -> tuple[BatchPlan, TargetReads]:
+        versions = [self.keeper.get(path)[1].version for path in (TABLE.link_vector, TABLE.mutations, TABLE.columns)]
         counts = count_numbers(changes)
         locks = [allocate_block_number(self.keeper, TABLE, p, count=count) for p, count in counts.items()]
         first = {lock.partition_id: lock.number for lock in locks}  # type: ignore[union-attr]
@@ -218,9 +219,7 @@ class Table:
         names = self.keeper.children(TABLE.blocks)
         ids = {name: PartName.parse(self.keeper.get(TABLE.block(name))[0].decode()) for name in names}
         planned = plan(changes, firsts=first)
-        versions = [self.keeper.get(path)[1].version for path in (TABLE.mutations, TABLE.block_numbers, TABLE.columns)]
-        vector = self.keeper.get(TABLE.link_vector)[1].version
-        return planned, TargetReads(vector, tuple(locks), committing, guards, ids, *versions)  # type: ignore[arg-type]
+        return planned, TargetReads(versions[0], tuple(locks), committing, guards, ids, *versions[1:])  # type: ignore[arg-type]
 
     def commit(self, changes: list[Change]) -> BatchCommit:
         planned, reads = self.read(changes)
