@@ -36,13 +36,12 @@ from parts.types import (
 from sql.formats.converters.arrow_type_mapping import (
     decode_utf8,
     enum_names,
-    first_invalid_row,
     from_arrow_file,
     in_unit,
     list_parts,
 )
 from sql.formats.converters.literal_parsing import parse_literals
-from sql.formats.converters.text_parsing import pad_fixed, parse_texts
+from sql.formats.converters.text_parsing import first_invalid_row, pad_fixed, parse_texts
 from sql.formats.converters.text_rendering import render_plain
 from sql.formats.converters.time_parsing import truncate_fraction, wall_clocks_to_utc
 from sql.formats.converters.wall_clocks import to_wall_clock

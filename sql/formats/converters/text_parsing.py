@@ -156,7 +156,7 @@ def _decimals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
     try:
         return pc.cast(numbers, type_.arrow)
     except pa.ArrowInvalid:
-        index = _first_failing(numbers, type_.arrow)
+        index = first_invalid_row(numbers, type_.arrow)
         text = texts[index].as_py()
         raise BadValueError(
             "ARGUMENT_OUT_OF_BOUND",
@@ -166,13 +166,13 @@ def _decimals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
         ) from None
 
 
-def _first_failing(texts: pa.Array, target: pa.DataType) -> int:
-    """Returns the first row that cannot be cast, found by halving."""
-    low, high = 0, len(texts)
+def first_invalid_row(array: pa.Array, target: pa.DataType) -> int:
+    """Returns the first row that cannot be cast to ``target``, found by halving."""
+    low, high = 0, len(array)
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            pc.cast(texts.slice(low, middle - low), target)
+            pc.cast(array.slice(low, middle - low), target)
             low = middle
         except pa.ArrowInvalid:
             high = middle
