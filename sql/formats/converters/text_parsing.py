@@ -83,8 +83,8 @@ def refuse_blanks(texts: pa.Array, type_: DataType) -> None:
 
     CSV alone takes it.
     """
-    if isinstance(strip_nullable(type_), _WITHOUT_BLANKS) and may_contain(texts, " "):
-        bad = pc.or_(pc.starts_with(texts, " "), pc.ends_with(texts, " "))
+    if isinstance(strip_nullable(type_), _WITHOUT_BLANKS) and (may_contain(texts, " ") or may_contain(texts, "\t")):
+        bad = pc.match_substring_regex(texts, r"^[ \t]|[ \t]$")
         _fail_first(texts, bad, lambda index, text: parse_error(index, text, type_))
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from parts.blocks.default_values import type_default
 from parts.common.errors import UserError
 from parts.table.table_description import Column
 from parts.types import (
@@ -28,13 +29,12 @@ from parts.types import (
 )
 from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.converters.literal_parsing import parse_field
-from sql.formats.converters.null_filling import MISSING, combine_chunks, fill_nulls, type_default
+from sql.formats.converters.null_filling import MISSING, combine_chunks, fill_nulls
 from sql.formats.converters.text_parsing import pad_fixed, refuse_blanks
 from sql.formats.detected_header import peek_row, tells_names, tells_types
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.row_chunks import (
     CHUNK_BYTES,
-    find_line_end,
     parse_chunks,
     read_line,
     row_chunks,
@@ -42,7 +42,13 @@ from sql.formats.streams.row_chunks import (
 )
 from sql.formats.text.csv_grammar import make_csv_rules
 from sql.formats.text.text_writers import flatten_tuple_columns
-from sql.formats.text.tsv_grammar import check_tsv, clean_tsv, cut_tsv, refuse_carriage_returns
+from sql.formats.text.tsv_grammar import (
+    check_tsv,
+    clean_tsv,
+    cut_tsv,
+    find_tsv_line_end,
+    refuse_carriage_returns,
+)
 from sql.grammar.text_escapes import (
     is_valid_utf8,
     shorten_for_message,
@@ -353,7 +359,7 @@ def _shape_error(
 # The two dialects -----------------------------------------------------------------------------------------------------
 
 
-_TSV = _Dialect("TabSeparated", "\t", False, cut_tsv, clean_tsv, find_line_end, check_tsv, True)
+_TSV = _Dialect("TabSeparated", "\t", False, cut_tsv, clean_tsv, find_tsv_line_end, check_tsv, True)
 
 
 def _csv_dialect(delimiter: str) -> _Dialect:
