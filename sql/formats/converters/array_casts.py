@@ -40,8 +40,9 @@ from sql.formats.converters.arrow_type_mapping import (
     in_unit,
     list_parts,
 )
+from sql.formats.converters.invalid_rows import first_invalid_row
 from sql.formats.converters.literal_parsing import parse_literals
-from sql.formats.converters.text_parsing import first_invalid_row, pad_fixed, parse_texts
+from sql.formats.converters.text_parsing import pad_fixed, parse_texts
 from sql.formats.converters.text_rendering import render_plain
 from sql.formats.converters.time_parsing import truncate_fraction, wall_clocks_to_utc
 from sql.formats.converters.wall_clocks import to_wall_clock

@@ -28,7 +28,8 @@ from parts.types import (
     NullableType,
     TupleType,
 )
-from sql.formats.converters.text_parsing import first_invalid_row, pad_fixed, parse_texts
+from sql.formats.converters.invalid_rows import first_invalid_row
+from sql.formats.converters.text_parsing import pad_fixed, parse_texts
 from sql.formats.converters.time_parsing import truncate_fraction, wall_clocks_to_utc
 from sql.formats.format_options import BadValueError, FormatOptions, range_error
 from sql.grammar.text_escapes import is_valid_utf8, view_as_text

@@ -38,6 +38,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.formats.converters import time_parsing
+from sql.formats.converters.invalid_rows import first_invalid_row
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error, range_error
 from sql.grammar.text_escapes import may_contain, shorten_for_message, view_as_text
 from sql.typing.texts.ip_address_texts import parse_hexadecimal_ipv6
@@ -164,19 +165,6 @@ def _decimals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
             text,
             f"Too many digits in decimal value {shorten_for_message(text)} for {type_}",
         ) from None
-
-
-def first_invalid_row(array: pa.Array, target: pa.DataType) -> int:
-    """Returns the first row that cannot be cast to ``target``, found by halving."""
-    low, high = 0, len(array)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            pc.cast(array.slice(low, middle - low), target)
-            low = middle
-        except pa.ArrowInvalid:
-            high = middle
-    return low
 
 
 def _booleans(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
