@@ -40,6 +40,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coordination.links.positions import MAX_ZXID
 from engine.links.journal_files import (
     close_quietly,
     find_free_number,
@@ -60,7 +61,6 @@ from engine.links.journal_reading import (
 )
 from engine.links.journal_segment import (
     HEADER_BYTES,
-    MAX_ZXID,
     JournalRecord,
     SegmentHeader,
     SegmentSummary,

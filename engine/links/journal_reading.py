@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from coordination.links.positions import MAX_ZXID
 from engine.links.journal_segment import (
     HEADER_BYTES,
-    MAX_ZXID,
     NO_SEGMENT,
     JournalRecord,
     SegmentHeader,

@@ -55,9 +55,9 @@ from enum import IntEnum
 
 import xxhash
 
+from coordination.links.positions import MAX_ZXID
 from parts.common.errors import CorruptionError, UserError
 
-MAX_ZXID = 2**63 - 1
 MAX_CONTENT_BYTES = 64 * 1024 * 1024
 MAX_NAME_BYTES = 2**16 - 1
 DRAFT_PREFIX = "tmp_"
