@@ -15,7 +15,7 @@ from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, Date
 from sql.formats.converters.wall_clocks import to_utc
 from sql.formats.format_options import FormatOptions, parse_error, range_error
 
-_DAY_RANGE = {DateType: (0, 65535), Date32Type: (-25567, 120529)}
+_DAY_RANGE: dict[type[DataType], tuple[int, int]] = {DateType: (0, 65535), Date32Type: (-25567, 120529)}
 _UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _ZONED = r"[0-9](?:Z|[+-][0-9]{2}:?[0-9]{2})$"
 _SEPARATOR = r"[\x00-/:-\x7f]"
