@@ -34,8 +34,8 @@ from sql.formats.binary.native_writer import (
     count_low_cardinality,
 )
 from sql.formats.converters.array_casts import cast_array
-from sql.formats.converters.arrow_type_mapping import decode_utf8
 from sql.formats.converters.fixed_width_values import from_bytes, value_width_bytes
+from sql.formats.converters.value_checks import decode_utf8
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.byte_source import MAX_COLUMNS, ByteSource
 from sql.formats.streams.length_prefixed_strings import read_strings

@@ -27,8 +27,8 @@ from parts.types import (
     TupleType,
 )
 from sql.formats.binary.native_reader import build_lists, build_maps
-from sql.formats.converters.arrow_type_mapping import decode_utf8
 from sql.formats.converters.fixed_width_values import from_bytes, value_width_bytes
+from sql.formats.converters.value_checks import decode_utf8
 from sql.formats.streams.length_prefixed_strings import strings_at
 from sql.formats.streams.varints import decode_at, follow_offsets, next_item_offsets
 
