@@ -34,7 +34,7 @@ from sql.grammar.syntax_tree import Function, Literal, Node
 from sql.pruning.evaluator import Evaluator
 from sql.typing.casts.casts import cast_to
 from sql.typing.duckdb.sql_fragments import RANDOM, fragment
-from sql.typing.integer_conversions import to_integer
+from sql.typing.scalars.registry import to_integer
 from sql.typing.typed_expressions import UINT32, Typed
 
 _COMPARABLE = (

@@ -54,7 +54,7 @@ from sql.typing.column_kernels.kernels import (
 )
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
-from sql.typing.integer_conversions import to_integer
+from sql.typing.scalars.registry import to_integer
 from sql.typing.typed_expressions import UINT32, UINT64, Typed, cast, literal
 
 _TEXTS = (StringType, FixedStringType, IPv6Type, UUIDType)

@@ -37,11 +37,11 @@ from parts.types import (
 from sql.functions.json.json_elements import extract_element
 from sql.functions.registry import Call, function
 from sql.typing.casts.casts import cast_to
+from sql.typing.casts.text_casts import value_or_null
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.bound_values import bind_value
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
-from sql.typing.texts.text_or_null import value_or_null
 from sql.typing.typed_expressions import FLOAT64, STRING, UINT8, Typed, quote_identifier, string_literal, tuple_sql
 
 _PARSED_FROM_TEXT = (DateType, Date32Type, UUIDType, IPv4Type, IPv6Type)

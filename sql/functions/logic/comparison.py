@@ -32,12 +32,13 @@ from sql.functions.logic.tuple_comparison import compare_tuples, needs_element_c
 from sql.functions.registry import Call, define, function
 from sql.typing.casts.casts import convert_to_supertype
 from sql.typing.casts.constant_texts import convert_constant_text
+from sql.typing.casts.text_casts import to_text
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
-from sql.typing.integer_conversions import to_integer
-from sql.typing.order_keys import order_key, swap_uuid_halves
+from sql.typing.order_keys import order_key
 from sql.typing.result_types import is_integer, is_number, is_string, machine_decimal_digits, supertype
-from sql.typing.texts.value_texts import to_text
+from sql.typing.scalars.registry import to_integer
 from sql.typing.typed_expressions import FLOAT64, UINT8, UINT32, Typed, string_literal
+from sql.typing.uuid_order import swap_uuid_halves
 
 _EXACT_FLOATS = 1 << 53
 _FLOAT_BITS = {32: 24, 64: 53}
