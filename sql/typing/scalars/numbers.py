@@ -29,6 +29,7 @@ _TRUTH = r"true|false|t|f|yes|no|y|n|on|off|1|0|enable|disable|enabled|disabled"
 class IntegerScalar(Scalar[IntegerType]):
     """``UInt8`` to ``Int64``."""
 
+    has_key_constants: ClassVar[bool] = True
     is_null_if_misspelled: ClassVar[bool] = True
     needs_quotes: ClassVar[bool] = False
 
@@ -58,6 +59,7 @@ class IntegerScalar(Scalar[IntegerType]):
 class FloatScalar(Scalar[FloatType]):
     """``Float32`` and ``Float64``."""
 
+    has_key_constants: ClassVar[bool] = True
     is_null_if_misspelled: ClassVar[bool] = True
     needs_quotes: ClassVar[bool] = False
 
@@ -91,6 +93,7 @@ class FloatScalar(Scalar[FloatType]):
 class DecimalScalar(Scalar[DecimalType]):
     """``Decimal(P, S)``."""
 
+    has_key_constants: ClassVar[bool] = True
     is_null_if_misspelled: ClassVar[bool] = True
     needs_quotes: ClassVar[bool] = False
 
@@ -121,6 +124,7 @@ class DecimalScalar(Scalar[DecimalType]):
 class BoolScalar(Scalar[BoolType]):
     """``Bool``."""
 
+    has_key_constants: ClassVar[bool] = True
     needs_quotes: ClassVar[bool] = False
 
     def from_text(self, value: Typed, sql: Fragment, type_: BoolType, zone: str) -> Fragment:

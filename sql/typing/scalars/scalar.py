@@ -27,6 +27,8 @@ class Scalar(Generic[T]):
     """Whether CAST of an invalid text to Nullable gives NULL, not an error."""
     needs_quotes: ClassVar[bool] = True
     """Whether the text is in quotes inside arrays, maps and tuples."""
+    has_key_constants: ClassVar[bool] = False
+    """Whether constants beside a key of the type say which granules need not be read."""
     has_own_order: ClassVar[bool] = False
     """Whether DuckDB orders the stored values differently: then ``order_key`` gives what to order by."""
 

@@ -31,6 +31,8 @@ from sql.typing.typed_expressions import STRING, Typed, cast, string_literal
 class StringScalar(Scalar[StringType]):
     """``String``."""
 
+    has_key_constants: ClassVar[bool] = True
+
     def to_text(self, value: Typed, type_: StringType, zone: str) -> Fragment:
         return value.number
 
@@ -75,6 +77,8 @@ class FixedStringScalar(Scalar[FixedStringType]):
 
 class EnumScalar(Scalar[EnumType]):
     """``Enum8`` and ``Enum16``, which are their numbers."""
+
+    has_key_constants: ClassVar[bool] = True
 
     def to_text(self, value: Typed, type_: EnumType, zone: str) -> Fragment:
         arms = [fragment("WHEN {} THEN {}", number, string_literal(name)) for name, number in type_.values]

@@ -39,6 +39,7 @@ _INSTANT = r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}(:\d{1,2}){1,2}(\.\d*)?)?(Z|[+-]\d
 class DateScalar(Scalar[DateType | Date32Type]):
     """``Date`` and ``Date32``."""
 
+    has_key_constants: ClassVar[bool] = True
     is_null_if_misspelled: ClassVar[bool] = True
 
     def from_text(self, value: Typed, sql: Fragment, type_: DateType | Date32Type, zone: str) -> Fragment:
@@ -72,6 +73,7 @@ class DateScalar(Scalar[DateType | Date32Type]):
 class DateTimeScalar(Scalar[DateTimeType]):
     """``DateTime``."""
 
+    has_key_constants: ClassVar[bool] = True
     is_null_if_misspelled: ClassVar[bool] = True
 
     def to_text(self, value: Typed, type_: DateTimeType, zone: str) -> Fragment:
@@ -104,6 +106,7 @@ class DateTimeScalar(Scalar[DateTimeType]):
 class DateTime64Scalar(Scalar[DateTime64Type]):
     """``DateTime64``."""
 
+    has_key_constants: ClassVar[bool] = True
     is_null_if_misspelled: ClassVar[bool] = True
 
     def to_text(self, value: Typed, type_: DateTime64Type, zone: str) -> Fragment:
