@@ -76,6 +76,7 @@ class LowCardinalityType(DataType):
 class ArrayType(DataType):
     """``Array(inner)``."""
 
+    is_composite: ClassVar[bool] = True
     may_be_nullable: ClassVar[bool] = False
     may_be_low_cardinality: ClassVar[bool] = False
     may_be_map_key: ClassVar[bool] = False
@@ -103,6 +104,7 @@ class ArrayType(DataType):
 class MapType(DataType):
     """``Map(key, value)``, stored as a list of pairs."""
 
+    is_composite: ClassVar[bool] = True
     may_be_nullable: ClassVar[bool] = False
     may_be_low_cardinality: ClassVar[bool] = False
     may_be_map_key: ClassVar[bool] = False
@@ -129,6 +131,7 @@ class MapType(DataType):
 class TupleType(DataType):
     """A tuple. ``elements`` are (name or ``None``, type) pairs, all or none named; ``()`` for none."""
 
+    is_composite: ClassVar[bool] = True
     may_be_nullable: ClassVar[bool] = False
     may_be_low_cardinality: ClassVar[bool] = False
     may_be_map_key: ClassVar[bool] = False

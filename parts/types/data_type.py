@@ -16,6 +16,8 @@ PrecisionColumns = tuple[int | None, int | None, int | None, int | None, int | N
 class DataType:
     """Base of all types. Equality is by structure; ``str(type)`` is the canonical ClickHouse name."""
 
+    is_composite: ClassVar[bool] = False
+    """Whether it is an Array, Map or Tuple."""
     may_be_nullable: ClassVar[bool] = True
     """Whether ``Nullable`` takes the type."""
     may_be_low_cardinality: ClassVar[bool] = True
@@ -44,6 +46,16 @@ class DataType:
     def default(self) -> object:
         """The value of an omitted column, as a Python object that ``pa.scalar(default, self.arrow)`` accepts."""
         return 0
+
+    @property
+    def omitted_value(self) -> object:
+        """The value of a column without DEFAULT that an INSERT does not name."""
+        return self.default
+
+    @property
+    def memory_width_bytes(self) -> int | None:
+        """The bytes of a value in ClickHouse's memory; ``None`` for types without one width."""
+        return None
 
     @property
     def codec_width_bytes(self) -> int | None:

@@ -93,6 +93,10 @@ class BoolType(ScalarType):
         return False
 
     @property
+    def memory_width_bytes(self) -> int:
+        return 1
+
+    @property
     def precision_columns(self) -> PrecisionColumns:
         return None, 8, 2, 0, None
 
@@ -113,6 +117,10 @@ class DecimalType(ScalarType):
     @property
     def arrow(self) -> pa.DataType:
         return pa.decimal128(self.precision, self.scale)
+
+    @property
+    def memory_width_bytes(self) -> int:
+        return 4 if self.precision <= 9 else 8 if self.precision <= 18 else 16
 
     @property
     def precision_columns(self) -> PrecisionColumns:

@@ -42,6 +42,10 @@ class ScalarType(DataType):
     """Whether the hash of a partition takes the number for a signed one."""
 
     @property
+    def memory_width_bytes(self) -> int | None:
+        return int(self.arrow.bit_width) // 8
+
+    @property
     def codec_width_bytes(self) -> int | None:
         arrow = self.arrow
         if pa.types.is_decimal(arrow):

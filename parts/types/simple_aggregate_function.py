@@ -84,7 +84,7 @@ def _takes(name: str, type_: DataType) -> bool:
         case "sumMap" | "minMap" | "maxMap":
             return _is_map(type_, _NUMBERS if name == "sumMap" else None)
         case "min" | "max":
-            return not isinstance(type_, ArrayType | MapType | TupleType)
+            return not type_.is_composite
     return True
 
 

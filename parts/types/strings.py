@@ -29,6 +29,10 @@ class StringType(ScalarType):
         return pa.string()
 
     @property
+    def memory_width_bytes(self) -> None:
+        return None
+
+    @property
     def default(self) -> object:
         return ""
 
@@ -145,6 +149,10 @@ class NothingType(ScalarType):
     @property
     def arrow(self) -> pa.DataType:
         return pa.null()
+
+    @property
+    def memory_width_bytes(self) -> int:
+        return 1
 
     @property
     def default(self) -> object:

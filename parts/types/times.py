@@ -20,6 +20,7 @@ from parts.types.scalar_type import (
 from parts.types.type_cursor import TypeCursor
 
 _TICK_DIGITS = 18
+_FIRST_DAY_32 = -25567
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class DateType(ScalarType):
     @property
     def arrow(self) -> pa.DataType:
         return pa.date32()
+
+    @property
+    def memory_width_bytes(self) -> int:
+        return 2
 
     @property
     def precision_columns(self) -> PrecisionColumns:
@@ -59,6 +64,10 @@ class Date32Type(ScalarType):
     def arrow(self) -> pa.DataType:
         return pa.date32()
 
+    @property
+    def omitted_value(self) -> object:
+        return _FIRST_DAY_32
+
 
 @dataclass(frozen=True)
 class DateTimeType(ScalarType):
@@ -76,6 +85,10 @@ class DateTimeType(ScalarType):
     @property
     def arrow(self) -> pa.DataType:
         return pa.timestamp("s")
+
+    @property
+    def memory_width_bytes(self) -> int:
+        return 4
 
     @property
     def precision_columns(self) -> PrecisionColumns:

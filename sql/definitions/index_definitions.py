@@ -173,7 +173,7 @@ def _pieces(kind: str, count: int, arguments: Arguments, key: Key) -> tuple[floa
 
 def _refuse_nested(kind: str, key: Key) -> None:
     for type_ in key.types:
-        if isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType)):
+        if strip_nullable(type_).is_composite:
             raise not_implemented(f"A {kind} index over values of type {type_}")
 
 

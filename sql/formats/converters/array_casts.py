@@ -115,7 +115,7 @@ def _from_text(array: pa.Array, source: DataType, target: DataType, options: For
             return pad_fixed(pc.cast(array, pa.binary()), target)
         array = pc.utf8_rtrim(render_plain(array, source, options), "\0")
     try:
-        if isinstance(target, (ArrayType, MapType, TupleType)):
+        if target.is_composite:
             return parse_literals(array, target, options)
         return parse_texts(array, target, options)
     except BadValueError as error:

@@ -97,7 +97,7 @@ def from_arrow_file(array: pa.Array, type_: DataType, options: FormatOptions) ->
         return from_arrow_file(array, type_.inner, options)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), type_.arrow)
-    if isinstance(type_, (ArrayType, MapType, TupleType)):
+    if type_.is_composite:
         return _composite(array, type_, options)
     return _simple(array, type_, options)
 

@@ -25,12 +25,6 @@ from parts.types import DataType
 from sql.formats.converters.scalars.registry import scalar_format
 
 
-def value_width_bytes(type_: DataType) -> int | None:
-    """Returns the bytes of a value; ``None`` for types without one width, such as composite ones."""
-    format_ = scalar_format(type_)
-    return format_.width_bytes(type_) if format_ is not None else None
-
-
 def to_bytes(array: pa.Array, type_: DataType) -> np.ndarray:
     """Returns a byte matrix with a row for each value; nulls are zeros."""
     format_ = scalar_format(type_)

@@ -29,14 +29,9 @@ _QUOTED = r"(?s)^'(?:[^'\\]|\\.|'')*'$"
 _BRACKETS = {ArrayType: "[]", MapType: "{}", TupleType: "()"}
 
 
-def is_composite(type_: DataType) -> bool:
-    """Returns whether the type is an Array, Map or Tuple."""
-    return isinstance(type_, (ArrayType, MapType, TupleType))
-
-
 def parse_field(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """Parses fields of a TSV or CSV row: bare texts for simple types, literals for composite ones."""
-    return parse_literals(texts, type_, options) if is_composite(type_) else parse_texts(texts, type_, options)
+    return parse_literals(texts, type_, options) if type_.is_composite else parse_texts(texts, type_, options)
 
 
 def parse_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:

@@ -86,7 +86,7 @@ def _brackets(opener: str, closer: str, indent: int | None) -> tuple[str, str, s
 
 def _array(array: pa.Array, type_: ArrayType, options: FormatOptions, indent: int | None) -> pa.Array:
     offsets, mask, flat = list_parts(array)
-    if indent is None or not isinstance(type_.inner, (ArrayType, MapType, TupleType)):
+    if indent is None or not type_.inner.is_composite:
         return join_elements(offsets, mask, render_json(flat, type_.inner, options), "[", ",", "]")
     opener, separator, closer = _brackets("[", "]", indent)
     texts = join_elements(offsets, mask, render_json(flat, type_.inner, options, indent + 1), opener, separator, closer)

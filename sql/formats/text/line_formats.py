@@ -17,7 +17,7 @@ from parts.types import (
     StringType,
     strip_nullable,
 )
-from sql.formats.converters.fixed_width_values import to_bytes, value_width_bytes
+from sql.formats.converters.fixed_width_values import to_bytes
 from sql.formats.converters.scalars.registry import scalar_format
 from sql.formats.converters.scalars.strings import pad_fixed
 from sql.formats.converters.value_checks import decode_utf8
@@ -86,7 +86,7 @@ def _memory_bytes(array: pa.Array, type_: DataType) -> pa.Array:
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     if isinstance(kind, StringType):
         return pc.cast(array.fill_null(""), pa.binary())
-    width = value_width_bytes(kind)
+    width = kind.memory_width_bytes
     if width is None:
         raise UserError("NOT_IMPLEMENTED", f"RawBLOB cannot write {type_}")
     cells = pc.cast(

@@ -23,7 +23,7 @@ from parts.types import (
     LowCardinalityType,
     strip_nullable,
 )
-from sql.formats.converters.literal_parsing import is_composite, may_contain_null, parse_literals, unquote_literals
+from sql.formats.converters.literal_parsing import may_contain_null, parse_literals, unquote_literals
 from sql.formats.converters.row_splitting import RowShapeError, SplitRows, split_rows
 from sql.formats.converters.scalars.registry import scalar_format
 from sql.formats.converters.text_parsing import parse_texts
@@ -116,7 +116,7 @@ def _make_table(split: SplitRows, columns: Sequence[Column], options: FormatOpti
 def _convert_column(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     if isinstance(type_, LowCardinalityType):
         return pc.dictionary_encode(_convert_column(texts, type_.inner, options))
-    if is_composite(type_):
+    if type_.is_composite:
         try:
             return parse_literals(texts, type_, options)
         except BadValueError:

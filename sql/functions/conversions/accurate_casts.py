@@ -149,7 +149,7 @@ def accurate_cast(call: Call) -> Typed:
     Raises ``UserError`` 48.
     """
     value, target = call.args[0], _target_type(call)
-    if isinstance(target, (ArrayType, MapType, TupleType)):
+    if target.is_composite:
         raise UserError("NOT_IMPLEMENTED", f"{call.name} to {target} is not supported")
     code = 6 if is_string(value.type) else 70
     message = f"pando:{code}:Value in column {value.type} cannot be safely converted into type {target}"

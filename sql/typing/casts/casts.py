@@ -54,7 +54,7 @@ def convert_to_supertype(value: Typed, target: DataType, zone: str = SERVER_ZONE
         if isinstance(goal, BoolType):
             return value.condition
         return cast(value.number, goal)
-    if isinstance(source, (ArrayType, TupleType, MapType)) and type(source) is type(goal):
+    if source.is_composite and type(source) is type(goal):
         return _convert_composite(value, source, goal, zone)
     if isinstance(source, DateType) and isinstance(goal, DateTimeType):
         value = Typed(
@@ -116,7 +116,7 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment
     if isinstance(source, (StringType, FixedStringType)):
         return from_text(value, target, zone)
     sql = _cast_scalar(value, source, goal, zone)
-    if sql is None and isinstance(source, (ArrayType, TupleType, MapType)) and type(source) is type(goal):
+    if sql is None and source.is_composite and type(source) is type(goal):
         sql = _cast_composite(value, source, goal, zone)
     if sql is None and isinstance(source, ArrayType) and isinstance(goal, MapType):
         sql = _pairs_to_map(value, source, goal, zone)
@@ -144,7 +144,7 @@ def cast_checked(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fra
     if target.is_nullable and isinstance(source, StringType) and is_null_if_misspelled(goal):
         return value_or_null(Typed(value.number, source), goal, zone)
     sql = cast_to(value, target, zone)
-    if value.type.is_nullable and not target.is_nullable and not isinstance(target, (ArrayType, MapType, TupleType)):
+    if value.type.is_nullable and not target.is_nullable and not target.is_composite:
         failure = fragment("error('pando:349:Cannot convert NULL value to non-Nullable type')")
         return fragment("(CASE WHEN {} IS NULL THEN {} ELSE {} END)", value.sql, failure, sql)
     return sql

@@ -19,7 +19,7 @@ def to_text(value: Typed, zone: str) -> Fragment:
     scalar = scalar_of(type_)
     if scalar is not None:
         return scalar.to_text(value, type_, zone)
-    if isinstance(type_, (ArrayType, TupleType, MapType)):
+    if type_.is_composite:
         return _format_composite(value.number, type_, zone)
     raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
 

@@ -12,7 +12,8 @@ from parts.types import BoolType, DataType, IntegerType, IPv4Type, IPv6Type, UUI
 from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Scannable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.integer_conversions import wrap_integer
-from sql.typing.scalars.scalar import Scalar, register, require_match
+from sql.typing.result_types import is_integer
+from sql.typing.scalars.scalar import Scalar, counted, register, require_match
 from sql.typing.texts.address_columns import format_ipv4_numbers, format_ipv6_values, format_uuids, ipv6_of_ipv4
 from sql.typing.texts.address_texts import ipv4_of_text, ipv6_of_text, ipv6_or_null, uuid_of_text, uuid_or_null
 from sql.typing.texts.usual_address_texts import parse_ipv4
@@ -64,6 +65,9 @@ class IPv4Scalar(Scalar[IPv4Type]):
 
     def check_constant(self, text: str, type_: IPv4Type) -> None:
         _check_address(text, type_, "CANNOT_PARSE_IPV4", (4,))
+
+    def compared_number(self, value: Typed, type_: IPv4Type, beside: DataType) -> Typed | None:
+        return counted(self.to_integer(value, type_, UINT32), UINT32) if is_integer(beside) else None
 
     def to_integer(self, value: Typed, type_: IPv4Type, goal: IntegerType) -> Fragment | None:
         return cast(value.sql, goal) if goal in (UINT32, UINT64) else None

@@ -12,9 +12,9 @@ from parts.types import BoolType, DataType, DecimalType, FixedStringType, FloatT
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.bound_values import bind_value
 from sql.typing.duckdb.engine_types import duckdb_type
-from sql.typing.duckdb.sql_fragments import Fragment, fragment
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.integer_conversions import float_to_integer, wrap_integer
-from sql.typing.scalars.scalar import Scalar, find_scalar, register, require_match
+from sql.typing.scalars.scalar import Scalar, bits_of_ticks, find_scalar, register, require_match
 from sql.typing.texts.float_texts import format_floats
 from sql.typing.texts.integer_texts import integer_of_text, integer_or_null, parse_constant_integer
 from sql.typing.texts.number_columns import parse_decimals, parse_floats
@@ -77,6 +77,9 @@ class FloatScalar(Scalar[FloatType]):
         has_number = re.match(r"\s*[+-]?\.?\d", text) is not None
         require_match(_REAL, text, type_, "TYPE_MISMATCH" if has_number else "CANNOT_PARSE_NUMBER")
 
+    def memory_bits(self, value: Typed, type_: FloatType) -> Fragment:
+        return function_call(f"pando_bits_of_float{type_.bits}", value.sql)
+
     def to_integer(self, value: Typed, type_: FloatType, goal: IntegerType) -> Fragment | None:
         return float_to_integer(value.sql, goal)
 
@@ -109,6 +112,11 @@ class DecimalScalar(Scalar[DecimalType]):
 
     def check_constant(self, text: str, type_: DecimalType) -> None:
         require_match(_REAL, text, type_)
+
+    def memory_bits(self, value: Typed, type_: DecimalType) -> Fragment:
+        scale = type_.scale
+        ticks = fragment("CAST(CAST({} AS DECIMAL(38, {})) * {} AS BIGINT)", value.sql, scale, 10**scale)
+        return bits_of_ticks(ticks, type_)
 
     def to_integer(self, value: Typed, type_: DecimalType, goal: IntegerType) -> Fragment | None:
         return cast(fragment("trunc({})", value.sql) if type_.scale else value.sql, goal)

@@ -14,7 +14,8 @@ import pyarrow as pa
 from parts.common.errors import UserError
 from parts.types import DataType, DecimalType, FloatType, IntegerType
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
-from sql.typing.typed_expressions import STRING, Typed, cast
+from sql.typing.integer_conversions import wrap_integer
+from sql.typing.typed_expressions import INT64, STRING, UINT64, Typed, cast
 
 T = TypeVar("T", bound=DataType)
 _LONGEST_VALUE = 1000
@@ -58,6 +59,10 @@ class Scalar(Generic[T]):
         """Returns what to order the values by."""
         return sql
 
+    def compared_number(self, value: Typed, type_: T, beside: DataType) -> Typed | None:
+        """Returns the number by which the value is compared with a number of the type ``beside``."""
+        return None
+
     # Casts of the type's values ---------------------------------------------------------------------------------------
 
     def to_condition(self, value: Typed, type_: T) -> Fragment | None:
@@ -69,6 +74,18 @@ class Scalar(Generic[T]):
         if pa.types.is_fixed_size_binary(arrow):
             return fragment("({} <> unhex(repeat('00', {})))", value.sql, arrow.byte_width)
         return fragment("({} <> 0)", value.sql)
+
+    def memory_bits(self, value: Typed, type_: T) -> Fragment:
+        """Returns the bytes of a number in ClickHouse's memory as a UBIGINT. It has at most 8 bytes."""
+        arrow, width = type_.arrow, type_.memory_width_bytes
+        assert width is not None, type_
+        whole = IntegerType(8 * width, False)
+        if pa.types.is_integer(arrow):
+            own = IntegerType(arrow.bit_width, pa.types.is_signed_integer(arrow))
+            return cast(wrap_integer(value.sql, own, whole), UINT64)
+        number = self.to_integer(value, type_, whole)
+        assert number is not None, type_
+        return cast(number, UINT64)
 
     def to_integer(self, value: Typed, type_: T, goal: IntegerType) -> Fragment | None:
         """Casts to an integer type. A number that does not fit wraps around."""
@@ -87,6 +104,16 @@ class Scalar(Generic[T]):
     def cast_from(self, value: Typed, source: DataType, type_: T, zone: str) -> Fragment | None:
         """Casts from another scalar type that is no string."""
         return None
+
+
+def counted(sql: Fragment | None, type_: DataType) -> Typed | None:
+    """Returns the number as an expression of its type, if there is one."""
+    return Typed(sql, type_) if sql is not None else None
+
+
+def bits_of_ticks(ticks: Fragment, type_: DataType) -> Fragment:
+    """Returns the bytes of a value as a UBIGINT, of its whole number as a BIGINT."""
+    return cast(wrap_integer(ticks, INT64, IntegerType(8 * (type_.memory_width_bytes or 0), False)), UINT64)
 
 
 def require_match(pattern: str, text: str, goal: DataType, error: str = "TYPE_MISMATCH") -> None:

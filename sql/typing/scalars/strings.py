@@ -22,7 +22,7 @@ from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.bound_values import bind_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.integer_conversions import wrap_integer
-from sql.typing.scalars.scalar import Scalar, find_scalar, register
+from sql.typing.scalars.scalar import Scalar, counted, find_scalar, register
 from sql.typing.texts.usual_address_texts import widen_fixed_strings
 from sql.typing.texts.value_texts import fixed_string_of_text
 from sql.typing.typed_expressions import STRING, Typed, cast, string_literal
@@ -90,6 +90,10 @@ class EnumScalar(Scalar[EnumType]):
         failure = fragment("error('pando:691:Unknown element ' || {} || {})", sql, unknown)
         known = join_fragments(" ", arms)
         return cast(fragment("CASE {} {} WHEN NULL THEN NULL ELSE {} END", sql, known, failure), type_)
+
+    def compared_number(self, value: Typed, type_: EnumType, beside: DataType) -> Typed | None:
+        number = IntegerType(type_.bits, True)
+        return None if isinstance(beside, DecimalType) else counted(self.to_integer(value, type_, number), number)
 
     def to_integer(self, value: Typed, type_: EnumType, goal: IntegerType) -> Fragment | None:
         return wrap_integer(value.sql, IntegerType(type_.bits, True), goal)

@@ -19,7 +19,7 @@ from parts.types import (
 )
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.integer_conversions import wrap_integer
-from sql.typing.scalars.scalar import Scalar, register, require_match
+from sql.typing.scalars.scalar import Scalar, bits_of_ticks, counted, register, require_match
 from sql.typing.texts.instant_texts import instant_of_text, timestamp_ns_of_text
 from sql.typing.texts.text_or_null import time_or_null
 from sql.typing.texts.value_texts import (
@@ -30,7 +30,7 @@ from sql.typing.texts.value_texts import (
 )
 from sql.typing.times.date_ranges import wrap_day, wrap_seconds
 from sql.typing.times.time_casts import to_date, to_instant
-from sql.typing.typed_expressions import INT64, Typed, cast
+from sql.typing.typed_expressions import FLOAT64, INT64, UINT32, Typed, cast
 
 _DAY = r"\d{4}-\d{1,2}-\d{1,2}|\d{8}"
 _INSTANT = r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}(:\d{1,2}){1,2}(\.\d*)?)?(Z|[+-]\d{2}:?\d{2})?|\d{4,}(\.\d*)?"
@@ -90,6 +90,9 @@ class DateTimeScalar(Scalar[DateTimeType]):
     def check_constant(self, text: str, type_: DateTimeType) -> None:
         require_match(_INSTANT, text, type_, "CANNOT_PARSE_DATETIME")
 
+    def compared_number(self, value: Typed, type_: DateTimeType, beside: DataType) -> Typed | None:
+        return None if isinstance(beside, DecimalType) else counted(self.to_integer(value, type_, UINT32), UINT32)
+
     def to_integer(self, value: Typed, type_: DateTimeType, goal: IntegerType) -> Fragment | None:
         return wrap_integer(fragment("(epoch_us({}) // 1000000)", value.sql), INT64, goal)
 
@@ -125,6 +128,15 @@ class DateTime64Scalar(Scalar[DateTime64Type]):
 
     def check_constant(self, text: str, type_: DateTime64Type) -> None:
         require_match(_INSTANT, text, type_, "CANNOT_PARSE_DATETIME")
+
+    def compared_number(self, value: Typed, type_: DateTime64Type, beside: DataType) -> Typed | None:
+        seconds = FLOAT64 if isinstance(beside, FloatType) else DecimalType(38, type_.precision)
+        return counted(self.to_real(value, type_, seconds), seconds)
+
+    def memory_bits(self, value: Typed, type_: DateTime64Type) -> Fragment:
+        unit, digits = ("us", 6) if type_.precision <= 6 else ("ns", 9)
+        ticks = fragment("(epoch_{}({}) // {})", unit, value.sql, 10 ** (digits - type_.precision))
+        return bits_of_ticks(ticks, type_)
 
     def to_integer(self, value: Typed, type_: DateTime64Type, goal: IntegerType) -> Fragment | None:
         seconds = fragment("epoch_us(CAST({} AS TIMESTAMP)) // 1000000", value.sql)

@@ -214,11 +214,8 @@ class DecimalFormat(NumberFormat[DecimalType]):
         texts = self.render(array, type_, options)
         return _quote(texts) if options.quote_decimals else texts
 
-    def width_bytes(self, type_: DecimalType) -> int:
-        return 4 if type_.precision <= 9 else 8 if type_.precision <= 18 else 16
-
     def to_bytes(self, array: pa.Array, type_: DecimalType) -> np.ndarray:
-        return stored_bytes(array).reshape(len(array), 16)[:, : self.width_bytes(type_)]
+        return stored_bytes(array).reshape(len(array), 16)[:, : type_.memory_width_bytes]
 
     def from_bytes(self, raw: np.ndarray, type_: DecimalType) -> pa.Array:
         flat = np.ascontiguousarray(raw).reshape(-1)
@@ -242,9 +239,6 @@ class BoolFormat(NumberFormat[BoolType]):
 
     def render(self, array: pa.Array, type_: BoolType, options: FormatOptions) -> pa.Array:
         return pc.cast(pc.if_else(array, "true", "false"), pa.string())
-
-    def width_bytes(self, type_: BoolType) -> int:
-        return 1
 
     def to_bytes(self, array: pa.Array, type_: BoolType) -> np.ndarray:
         return np.asarray(pc.cast(array.fill_null(False), pa.uint8())).reshape(len(array), 1)

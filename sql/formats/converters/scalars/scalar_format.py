@@ -57,13 +57,9 @@ class ScalarFormat(Generic[T]):
 
     # Bytes of RowBinary and Native ------------------------------------------------------------------------------------
 
-    def width_bytes(self, type_: T) -> int | None:
-        """Returns the bytes of a value; ``None`` for types without one width."""
-        return int(type_.arrow.bit_width) // 8
-
     def to_bytes(self, array: pa.Array, type_: T) -> np.ndarray:
         """Returns a byte matrix with a row for each value; nulls are zeros."""
-        width = self.width_bytes(type_)
+        width = type_.memory_width_bytes
         assert width is not None, type_
         return stored_bytes(array).reshape(len(array), width)
 

@@ -32,9 +32,6 @@ class StringFormat(ScalarFormat[StringType]):
     def render(self, array: pa.Array, type_: StringType, options: FormatOptions) -> pa.Array:
         return array
 
-    def width_bytes(self, type_: StringType) -> int | None:
-        return None
-
     def check(self, array: pa.Array, type_: StringType) -> pa.Array:
         return check_utf8(array)
 
@@ -113,9 +110,6 @@ class NothingFormat(ScalarFormat[NothingType]):
 
     def render(self, array: pa.Array, type_: NothingType, options: FormatOptions) -> pa.Array:
         return pa.nulls(len(array), pa.string())
-
-    def width_bytes(self, type_: NothingType) -> int:
-        return 1
 
     def to_bytes(self, array: pa.Array, type_: NothingType) -> np.ndarray:
         return np.full((len(array), 1), ord("0"), np.uint8)

@@ -76,9 +76,6 @@ class DateFormat(ScalarFormat[D]):
 class NarrowDateFormat(DateFormat[DateType]):
     """``Date``: in bytes 16 bits."""
 
-    def width_bytes(self, type_: DateType) -> int:
-        return 2
-
     def to_bytes(self, array: pa.Array, type_: DateType) -> np.ndarray:
         return stored_bytes(array).view("<i4").astype("<u2").view(np.uint8).reshape(len(array), 2)
 
@@ -143,9 +140,6 @@ class InstantFormat(ScalarFormat[M]):
 
 class DateTimeFormat(InstantFormat[DateTimeType]):
     """``DateTime``: in bytes 32 bits."""
-
-    def width_bytes(self, type_: DateTimeType) -> int:
-        return 4
 
     def to_bytes(self, array: pa.Array, type_: DateTimeType) -> np.ndarray:
         return stored_bytes(array).view("<i8").astype("<u4").view(np.uint8).reshape(len(array), 4)
