@@ -33,6 +33,7 @@ from parts.types.composites import (
     NullableType,
     TupleType,
     make_nullable,
+    strip_low_cardinality,
     strip_nullable,
 )
 from parts.types.data_type import DataType
@@ -81,5 +82,6 @@ __all__ = [
     "parse_aggregate_name",
     "parse_structure",
     "parse_type",
+    "strip_low_cardinality",
     "strip_nullable",
 ]

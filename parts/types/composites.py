@@ -174,6 +174,11 @@ def strip_nullable(type_: DataType) -> DataType:
     return type_
 
 
+def strip_low_cardinality(type_: DataType) -> DataType:
+    """Returns the type without ``LowCardinality`` around it; Nullable stays."""
+    return type_.inner if isinstance(type_, LowCardinalityType) else type_
+
+
 def make_nullable(type_: DataType) -> DataType:
     """Returns ``Nullable(T)``. LowCardinality stays outermost; composite types are returned unchanged."""
     if isinstance(type_, LowCardinalityType):

@@ -21,6 +21,7 @@ from parts.types import (
     NullableType,
     StringType,
     TupleType,
+    strip_low_cardinality,
     strip_nullable,
 )
 from sql.formats.converters.arrow_type_mapping import list_parts
@@ -50,7 +51,7 @@ def cast_array(
     if source == target:
         return array
     if isinstance(target, LowCardinalityType):
-        inner = cast_array(_decode_dictionary(array), _without_low_cardinality(source), target.inner, options)
+        inner = cast_array(_decode_dictionary(array), strip_low_cardinality(source), target.inner, options)
         return pc.dictionary_encode(inner)
     if isinstance(target, NullableType):
         return cast_array(array, source, target.inner, options)
@@ -87,10 +88,6 @@ def check_range(array: pa.Array, type_: DataType) -> pa.Array:
 
 def _decode_dictionary(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-
-
-def _without_low_cardinality(type_: DataType) -> DataType:
-    return type_.inner if isinstance(type_, LowCardinalityType) else type_
 
 
 def _cast(array: pa.Array, source: DataType, target: DataType, options: FormatOptions) -> pa.Array:

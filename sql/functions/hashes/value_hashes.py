@@ -24,11 +24,11 @@ from parts.types import (
     DecimalType,
     FixedStringType,
     IPv6Type,
-    LowCardinalityType,
     MapType,
     StringType,
     TupleType,
     UUIDType,
+    strip_low_cardinality,
 )
 from sql.functions.hashes.city_hash import city_hash_64, combine_city_hashes
 from sql.functions.hashes.integer_hashes import int_hash_32, int_hash_64
@@ -156,7 +156,7 @@ def _flatten_tuple(call: Call, value: Typed) -> list[Typed]:
 
     Raises ``UserError`` 43, 48 for types without a hash.
     """
-    type_ = value.type.inner if isinstance(value.type, LowCardinalityType) else value.type
+    type_ = strip_low_cardinality(value.type)
     if isinstance(type_, TupleType):
         rule = find_rule("tupleElement")
         assert rule is not None

@@ -30,6 +30,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 class UUIDFormat(ScalarFormat[UUIDType]):
     """``UUID``: in bytes two 64-bit halves, each little endian."""
 
+    is_sent_as_text: ClassVar[bool] = True
     is_quoted_in_lists: ClassVar[bool] = True
 
     def parse(self, texts: pa.Array, type_: UUIDType, options: FormatOptions) -> pa.Array:
@@ -62,6 +63,8 @@ class UUIDFormat(ScalarFormat[UUIDType]):
 
 class IPv4Format(ScalarFormat[IPv4Type]):
     """``IPv4``: in bytes a number of 32 bits."""
+
+    is_sent_as_text: ClassVar[bool] = True
 
     def parse(self, texts: pa.Array, type_: IPv4Type, options: FormatOptions) -> pa.Array:
         parts = pc.extract_regex(texts, _IPV4)
@@ -100,6 +103,8 @@ class IPv4Format(ScalarFormat[IPv4Type]):
 
 class IPv6Format(ScalarFormat[IPv6Type]):
     """``IPv6``: 16 bytes in network byte order."""
+
+    is_sent_as_text: ClassVar[bool] = True
 
     def parse(self, texts: pa.Array, type_: IPv6Type, options: FormatOptions) -> pa.Array:
         """Parses IPv6 addresses; the standard library parses each distinct address with dots in it once."""

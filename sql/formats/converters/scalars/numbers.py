@@ -62,6 +62,7 @@ _FALSE = (
 _NUMBER = r"^-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 BARE_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 """A number as VALUES take it without quotes."""
+_MOST_DIGITS = 38
 N = TypeVar("N", IntegerType, FloatType, DecimalType, BoolType)
 
 
@@ -70,6 +71,9 @@ class NumberFormat(ScalarFormat[N]):
 
     needs_quotes: ClassVar[bool] = False
     bare_literal: ClassVar[str | None] = BARE_NUMBER
+
+    def json_type(self, type_: N, kinds: set[type]) -> pa.DataType | None:
+        return pa.string() if str in kinds else type_.arrow
 
     def to_number(self, array: pa.Array, type_: N) -> tuple[pa.Array, DataType] | None:
         return array, type_
@@ -214,6 +218,10 @@ class DecimalFormat(NumberFormat[DecimalType]):
         texts = self.render(array, type_, options)
         return _quote(texts) if options.quote_decimals else texts
 
+    def json_type(self, type_: DecimalType, kinds: set[type]) -> pa.DataType | None:
+        has_numbers = int in kinds or float in kinds
+        return pa.decimal128(_MOST_DIGITS, type_.scale) if has_numbers else pa.string()
+
     def to_bytes(self, array: pa.Array, type_: DecimalType) -> np.ndarray:
         return stored_bytes(array).reshape(len(array), 16)[:, : type_.memory_width_bytes]
 
@@ -239,6 +247,9 @@ class BoolFormat(NumberFormat[BoolType]):
 
     def render(self, array: pa.Array, type_: BoolType, options: FormatOptions) -> pa.Array:
         return pc.cast(pc.if_else(array, "true", "false"), pa.string())
+
+    def json_type(self, type_: BoolType, kinds: set[type]) -> pa.DataType | None:
+        return type_.arrow
 
     def to_bytes(self, array: pa.Array, type_: BoolType) -> np.ndarray:
         return np.asarray(pc.cast(array.fill_null(False), pa.uint8())).reshape(len(array), 1)

@@ -34,6 +34,10 @@ class ScalarFormat(Generic[T]):
     """Whether Markdown aligns the column to the right."""
     refuses_blanks: ClassVar[bool] = False
     """Whether all formats but CSV refuse blanks around the text."""
+    is_sent_as_text: ClassVar[bool] = False
+    """Whether scans send the text, as for Spark, and not what is stored."""
+    may_be_json_number: ClassVar[bool] = False
+    """Whether JSON may have a number in place of the text."""
     bare_literal: ClassVar[str | None] = None
     """The pattern of what VALUES take without quotes; anything else without quotes is an expression."""
 
@@ -54,6 +58,15 @@ class ScalarFormat(Generic[T]):
     def render_json_number(self, array: pa.Array, type_: T, options: FormatOptions) -> pa.Array:
         """Converts values of a type that needs no quotes to JSON; a null of a value that is none is null."""
         return self.render(array, type_, options)
+
+    def json_type(self, type_: T, kinds: set[type]) -> pa.DataType | None:
+        """Returns the Arrow type in which pyarrow reads JSON, for values of these Python types; ``None`` if it cannot.
+
+        Without numbers they are read as texts.
+        """
+        if int not in kinds and float not in kinds:
+            return pa.string()
+        return pa.int64() if self.may_be_json_number and float not in kinds and str not in kinds else None
 
     # Bytes of RowBinary and Native ------------------------------------------------------------------------------------
 

@@ -56,6 +56,8 @@ class FixedStringFormat(ScalarFormat[FixedStringType]):
 class EnumFormat(ScalarFormat[EnumType]):
     """``Enum8`` and ``Enum16``: names in texts, numbers in bytes."""
 
+    is_sent_as_text: ClassVar[bool] = True
+    may_be_json_number: ClassVar[bool] = True
     is_textual: ClassVar[bool] = True
     is_quoted_in_lists: ClassVar[bool] = True
 

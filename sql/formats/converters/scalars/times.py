@@ -87,6 +87,7 @@ class NarrowDateFormat(DateFormat[DateType]):
 class InstantFormat(ScalarFormat[M]):
     """What DateTime and DateTime64 share."""
 
+    may_be_json_number: ClassVar[bool] = True
     is_right_aligned: ClassVar[bool] = True
     bare_literal: ClassVar[str | None] = BARE_NUMBER
 
