@@ -20,13 +20,14 @@ from parts.types.scalar_type import (
 from parts.types.type_cursor import TypeCursor
 
 _TICK_DIGITS = 18
-_FIRST_DAY_32 = -25567
 
 
 @dataclass(frozen=True)
 class DateType(ScalarType):
     """Days from 1970-01-01 to 2149-06-06."""
 
+    days: ClassVar[tuple[int, int]] = (0, 65_535)
+    """The first and the last day, counted from 1970-01-01."""
     is_partition_number: ClassVar[bool] = True
     is_signed_in_partitions: ClassVar[bool] = False
 
@@ -54,6 +55,8 @@ class DateType(ScalarType):
 class Date32Type(ScalarType):
     """Days from 1900-01-01 to 2299-12-31."""
 
+    days: ClassVar[tuple[int, int]] = (-25_567, 120_529)
+    """The first and the last day, counted from 1970-01-01."""
     is_partition_number: ClassVar[bool] = True
 
     @property
@@ -66,7 +69,7 @@ class Date32Type(ScalarType):
 
     @property
     def omitted_value(self) -> object:
-        return _FIRST_DAY_32
+        return self.days[0]
 
 
 @dataclass(frozen=True)

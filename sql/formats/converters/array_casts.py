@@ -32,7 +32,7 @@ from sql.formats.converters.scalars.strings import pad_fixed
 from sql.formats.converters.text_parsing import parse_texts
 from sql.formats.converters.text_rendering import render_plain
 from sql.formats.converters.value_checks import decode_utf8
-from sql.formats.format_options import BadValueError, FormatOptions, range_error
+from sql.formats.format_options import BadValueError, FormatOptions
 from sql.grammar.text_escapes import shorten_for_message
 
 
@@ -63,26 +63,15 @@ def cast_array(
     return _cast(array, source, target, options)
 
 
-_LIMITS: dict[type[DataType], tuple[pa.DataType, int, int]] = {
-    DateType: (pa.int32(), 0, 65535),
-    DateTimeType: (pa.int64(), 0, 2**32 - 1),
-}
-
-
 def check_range(array: pa.Array, type_: DataType) -> pa.Array:
     """Returns the array itself if every Date or DateTime is in range.
 
     Arrow's ranges are wider, and a query may compute what no table may hold. Raises ``BadValueError`` (321).
     """
-    limits = _LIMITS.get(type(strip_nullable(type_)))
-    if limits is None or not len(array):
-        return array
-    arrow, low, high = limits
-    numbers = pc.cast(_decode_dictionary(array), arrow)
-    bounds = pc.min_max(numbers)
-    if bounds["min"].is_valid and not low <= bounds["min"].as_py() <= bounds["max"].as_py() <= high:
-        index = int(pc.index(pc.or_(pc.less(numbers, low), pc.greater(numbers, high)), pa.scalar(True)).as_py())
-        raise range_error(index, str(array[index].as_py()), type_)
+    bare = strip_nullable(type_)
+    format_ = scalar_format(bare)
+    if format_ is not None and isinstance(bare, (DateType, DateTimeType)) and len(array):
+        format_.check(_decode_dictionary(array), bare)
     return array
 
 

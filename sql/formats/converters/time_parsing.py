@@ -16,14 +16,13 @@ from sql.formats.converters.value_checks import check_range, first_invalid_row
 from sql.formats.converters.wall_clocks import to_utc
 from sql.formats.format_options import FormatOptions, parse_error, range_error
 
-DAY_RANGES: dict[type[DataType], tuple[int, int]] = {DateType: (0, 65535), Date32Type: (-25567, 120529)}
 UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _ZONED = r"[0-9](?:Z|[+-][0-9]{2}:?[0-9]{2})$"
 _SEPARATOR = r"[\x00-/:-\x7f]"
 _NUMERIC = r"^-?[0-9]+(?:\.[0-9]*)?$"
 
 
-def parse_dates(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def parse_dates(texts: pa.Array, type_: DateType | Date32Type, options: FormatOptions) -> pa.Array:
     """Parses dates. Raises ``BadValueError``."""
     try:
         days = pc.cast(texts, pa.date32())
@@ -31,8 +30,7 @@ def parse_dates(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.
         clean = pc.utf8_trim(texts, " \t")
         clean = pc.replace_substring_regex(clean, r"^([0-9]{4})([0-9]{2})([0-9]{2})$", r"\1-\2-\3")
         days = _cast_or_name(_with_dashes(clean), texts, pa.date32(), type_, "CANNOT_PARSE_DATE")
-    low, high = DAY_RANGES[type(type_)]
-    check_range(pc.cast(days, pa.int32()), low, high, texts, type_)
+    check_range(pc.cast(days, pa.int32()), *type_.days, texts, type_)
     return days
 
 

@@ -30,10 +30,7 @@ from sql.typing.times.time_zones import wall_clock
 from sql.typing.typed_expressions import Typed
 
 _ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_DAYS: dict[type[DataType], tuple[date, date]] = {
-    DateType: (date(1970, 1, 1), date(2149, 6, 6)),
-    Date32Type: (date(1900, 1, 1), date(2299, 12, 31)),
-}
+_EPOCH_DAY = date(1970, 1, 1)
 
 
 def format_instant(value: Typed, precision: int, zone: str) -> Fragment:
@@ -106,19 +103,19 @@ def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
     return parse_or_leave_over(whole, sql, compute, pa.date32(), lambda odd: fragment(failure, odd))
 
 
-def parse_constant_day(value: Typed, goal: DataType) -> date | None:
+def parse_constant_day(value: Typed, goal: DateType | Date32Type) -> date | None:
     """Returns the day of a literal ``YYYY-MM-DD``, or ``None``.
 
     DuckDB would plan the macros that parse any spelling again for every run.
     """
-    first, last = _DAYS.get(type(goal), (date.max, date.min))
     if not isinstance(value.value, str) or not _ISO_DAY.fullmatch(value.value):
         return None
     try:
         day = date.fromisoformat(value.value)
     except ValueError:
         return None
-    return day if first <= day <= last else None
+    first, last = goal.days
+    return day if first <= (day - _EPOCH_DAY).days <= last else None
 
 
 def truncate_second_digits(instant: Fragment, precision: int) -> Fragment:

@@ -29,7 +29,7 @@ from sql.formats.converters.scalars.scalar_format import (
     register,
     stored_bytes,
 )
-from sql.formats.converters.time_parsing import DAY_RANGES, UNIT_DIGITS, truncate_fraction, wall_clocks_to_utc
+from sql.formats.converters.time_parsing import UNIT_DIGITS, truncate_fraction, wall_clocks_to_utc
 from sql.formats.converters.value_checks import check_range, describe_value, first_invalid_row
 from sql.formats.converters.wall_clocks import to_wall_clock
 from sql.formats.format_options import BadValueError, FormatOptions, range_error
@@ -37,7 +37,7 @@ from sql.formats.format_options import BadValueError, FormatOptions, range_error
 _INT32 = (-(1 << 31), (1 << 31) - 1)
 _LAST_SECOND = (1 << 32) - 1
 _UNITS = ("s", "ms", "us", "ns")
-D = TypeVar("D", bound=DataType)
+D = TypeVar("D", bound=DateType | Date32Type)
 M = TypeVar("M", DateTimeType, DateTime64Type)
 
 
@@ -51,7 +51,7 @@ class DateFormat(ScalarFormat[D]):
         return time_parsing.parse_dates(texts, type_, options)
 
     def check(self, array: pa.Array, type_: D) -> pa.Array:
-        check_range(pc.cast(array, pa.int32()), *DAY_RANGES[type(type_)], array, type_)
+        check_range(pc.cast(array, pa.int32()), *type_.days, array, type_)
         return array
 
     def from_file(self, array: pa.Array, type_: D, options: FormatOptions) -> pa.Array:
