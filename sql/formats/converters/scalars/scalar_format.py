@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from parts.common.errors import UserError
 from parts.format.flat_arrays import get_fixed_width_buffer
 from parts.types import DataType
-from sql.formats.converters.value_checks import fail_first, first_invalid_row
+from sql.formats.converters.value_checks import first_invalid_row
 from sql.formats.format_options import FormatOptions, parse_error, range_error
 
 T = TypeVar("T", bound=DataType)
@@ -136,11 +136,6 @@ def checked_cast(array: pa.Array, target: DataType) -> pa.Array:
     except pa.ArrowInvalid:
         index = first_invalid_row(array, target.arrow)
         raise range_error(index, str(array[index].as_py()), target) from None
-
-
-def refuse_texts(texts: pa.Array, bad: pa.Array, type_: DataType, name: str) -> None:
-    """Raises the error of this name for the first text where ``bad`` is true."""
-    fail_first(texts, bad, lambda index, text: parse_error(index, text, type_, name))
 
 
 _FORMATS: dict[type[DataType], ScalarFormat[Any]] = {}
