@@ -8,18 +8,35 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from parts.types import BoolType, DataType, DecimalType, FixedStringType, FloatType, IntegerType, strip_nullable
+from parts.common.errors import UserError
+from parts.types import (
+    BoolType,
+    DataType,
+    DateTimeType,
+    DecimalType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    strip_nullable,
+)
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.bound_values import bind_value
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.integer_conversions import float_to_integer, wrap_integer
-from sql.typing.scalars.scalar import Scalar, bits_of_ticks, find_scalar, register, require_match
+from sql.typing.scalars.scalar import DayType, Scalar, TimeType, bits_of_ticks, find_scalar, register, require_match
 from sql.typing.texts.float_texts import format_floats
 from sql.typing.texts.integer_texts import integer_of_text, integer_or_null, parse_constant_integer
 from sql.typing.texts.number_columns import parse_decimals, parse_floats
 from sql.typing.texts.text_or_null import decimal_or_null, float_or_null
 from sql.typing.texts.value_texts import decimal_of_text, format_decimal, without_exponent
+from sql.typing.times.time_casts import (
+    decimal_to_instant,
+    float_to_instant,
+    integer_to_instant,
+    number_to_day,
+    seconds_to_instant,
+)
 from sql.typing.typed_expressions import Typed, cast
 
 _REAL = r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d++)?|[+-]?(inf|infinity|nan)"
@@ -50,6 +67,12 @@ class IntegerScalar(Scalar[IntegerType]):
 
     def to_real(self, value: Typed, type_: IntegerType, goal: FloatType | DecimalType) -> Fragment | None:
         return cast(value.sql, goal)
+
+    def to_day(self, value: Typed, type_: IntegerType, goal: DayType, zone: str) -> Fragment | None:
+        return number_to_day(value.sql, goal, zone, bits=type_.bits, is_float=False)
+
+    def to_instant(self, value: Typed, type_: IntegerType, goal: TimeType, zone: str) -> Fragment | None:
+        return integer_to_instant(value.sql, type_.bits, goal)
 
     def cast_from(self, value: Typed, source: DataType, type_: IntegerType, zone: str) -> Fragment | None:
         scalar = find_scalar(source)
@@ -89,6 +112,14 @@ class FloatScalar(Scalar[FloatType]):
         is_narrowed = type_.bits > goal.bits
         return fragment("pando_narrow_float({})", value.sql) if is_narrowed else cast(value.sql, goal)
 
+    def to_day(self, value: Typed, type_: FloatType, goal: DayType, zone: str) -> Fragment | None:
+        return number_to_day(value.sql, goal, zone, bits=type_.bits, is_float=True)
+
+    def to_instant(self, value: Typed, type_: FloatType, goal: TimeType, zone: str) -> Fragment | None:
+        if isinstance(goal, DateTimeType):
+            return seconds_to_instant(fragment("pando_known({})", value.sql))
+        return float_to_instant(value.sql, type_, goal)
+
     def cast_from(self, value: Typed, source: DataType, type_: FloatType, zone: str) -> Fragment | None:
         return _real_of(value, source, type_)
 
@@ -125,6 +156,11 @@ class DecimalScalar(Scalar[DecimalType]):
         is_cut = isinstance(goal, DecimalType) and type_.scale > goal.scale
         return cast(fragment("trunc({}, {})", value.sql, goal.scale) if is_cut else value.sql, goal)  # type: ignore[union-attr]
 
+    def to_instant(self, value: Typed, type_: DecimalType, goal: TimeType, zone: str) -> Fragment | None:
+        if isinstance(goal, DateTimeType):
+            raise UserError("ILLEGAL_COLUMN", f"Illegal column {type_} of first argument of function toDateTime")
+        return decimal_to_instant(value.sql, type_, goal)
+
     def cast_from(self, value: Typed, source: DataType, type_: DecimalType, zone: str) -> Fragment | None:
         return _real_of(value, source, type_)
 
@@ -146,6 +182,13 @@ class BoolScalar(Scalar[BoolType]):
 
     def to_real(self, value: Typed, type_: BoolType, goal: FloatType | DecimalType) -> Fragment | None:
         return cast(value.sql, goal)
+
+    def to_day(self, value: Typed, type_: BoolType, goal: DayType, zone: str) -> Fragment | None:
+        return fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", value.sql)
+
+    def to_instant(self, value: Typed, type_: BoolType, goal: TimeType, zone: str) -> Fragment | None:
+        micros = fragment("CAST({} AS BIGINT) * 1000000", value.sql)
+        return fragment("CAST(make_timestamp({}) AS {})", micros, duckdb_type(goal))
 
     def cast_from(self, value: Typed, source: DataType, type_: BoolType, zone: str) -> Fragment | None:
         scalar = find_scalar(source)

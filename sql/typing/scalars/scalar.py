@@ -12,11 +12,22 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pyarrow as pa
 
 from parts.common.errors import UserError
-from parts.types import DataType, DecimalType, FloatType, IntegerType
+from parts.types import (
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+)
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.integer_conversions import wrap_integer
 from sql.typing.typed_expressions import INT64, STRING, UINT64, Typed, cast
 
+DayType = DateType | Date32Type
+TimeType = DateTimeType | DateTime64Type
 T = TypeVar("T", bound=DataType)
 _LONGEST_VALUE = 1000
 
@@ -93,6 +104,14 @@ class Scalar(Generic[T]):
 
     def to_real(self, value: Typed, type_: T, goal: FloatType | DecimalType) -> Fragment | None:
         """Casts to a float or Decimal. Raises ``UserError`` 44."""
+        return None
+
+    def to_day(self, value: Typed, type_: T, goal: DayType, zone: str) -> Fragment | None:
+        """Casts to a date."""
+        return None
+
+    def to_instant(self, value: Typed, type_: T, goal: TimeType, zone: str) -> Fragment | None:
+        """Casts to a time. Raises ``UserError`` 44."""
         return None
 
     def cast_into(self, value: Typed, type_: T, goal: DataType, zone: str) -> Fragment | None:

@@ -10,6 +10,8 @@ import pyarrow as pa
 from parts.types import (
     BoolType,
     DataType,
+    DateTimeType,
+    DateType,
     DecimalType,
     EnumType,
     FixedStringType,
@@ -22,9 +24,10 @@ from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.bound_values import bind_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.integer_conversions import wrap_integer
-from sql.typing.scalars.scalar import Scalar, counted, find_scalar, register
+from sql.typing.scalars.scalar import DayType, Scalar, TimeType, counted, find_scalar, register
 from sql.typing.texts.usual_address_texts import widen_fixed_strings
 from sql.typing.texts.value_texts import fixed_string_of_text
+from sql.typing.times.date_ranges import wrap_day, wrap_seconds
 from sql.typing.typed_expressions import STRING, Typed, cast, string_literal
 
 
@@ -100,6 +103,16 @@ class EnumScalar(Scalar[EnumType]):
 
     def to_real(self, value: Typed, type_: EnumType, goal: FloatType | DecimalType) -> Fragment | None:
         return cast(value.sql, goal) if isinstance(goal, FloatType) else None
+
+    def to_day(self, value: Typed, type_: EnumType, goal: DayType, zone: str) -> Fragment | None:
+        number = fragment("CAST({} AS BIGINT)", value.sql)
+        if isinstance(goal, DateType):
+            return wrap_day(number)
+        return fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", number)
+
+    def to_instant(self, value: Typed, type_: EnumType, goal: TimeType, zone: str) -> Fragment | None:
+        is_narrow = isinstance(goal, DateTimeType)
+        return wrap_seconds(fragment("CAST({} AS BIGINT)", value.sql)) if is_narrow else None
 
     def cast_from(self, value: Typed, source: DataType, type_: EnumType, zone: str) -> Fragment | None:
         return _to_enum(value, source, type_)

@@ -13,13 +13,22 @@ from parts.types import (
     DateTimeType,
     DateType,
     DecimalType,
-    EnumType,
     FloatType,
     IntegerType,
 )
+from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.integer_conversions import wrap_integer
-from sql.typing.scalars.scalar import Scalar, bits_of_ticks, counted, register, require_match
+from sql.typing.scalars.scalar import (
+    DayType,
+    Scalar,
+    TimeType,
+    bits_of_ticks,
+    counted,
+    find_scalar,
+    register,
+    require_match,
+)
 from sql.typing.texts.instant_texts import instant_of_text, timestamp_ns_of_text
 from sql.typing.texts.text_or_null import time_or_null
 from sql.typing.texts.value_texts import (
@@ -28,46 +37,47 @@ from sql.typing.texts.value_texts import (
     parse_constant_day,
     truncate_second_digits,
 )
-from sql.typing.times.date_ranges import wrap_day, wrap_seconds
-from sql.typing.times.time_casts import to_date, to_instant
+from sql.typing.times.date_ranges import wrap_day, wrap_instant
+from sql.typing.times.time_casts import day_to_instant, floor_to_second, instant_to_day, truncate_instant
 from sql.typing.typed_expressions import FLOAT64, INT64, UINT32, Typed, cast
 
 _DAY = r"\d{4}-\d{1,2}-\d{1,2}|\d{8}"
 _INSTANT = r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}(:\d{1,2}){1,2}(\.\d*)?)?(Z|[+-]\d{2}:?\d{2})?|\d{4,}(\.\d*)?"
 
 
-class DateScalar(Scalar[DateType | Date32Type]):
+class DateScalar(Scalar[DayType]):
     """``Date`` and ``Date32``."""
 
     has_key_constants: ClassVar[bool] = True
     is_null_if_misspelled: ClassVar[bool] = True
 
-    def from_text(self, value: Typed, sql: Fragment, type_: DateType | Date32Type, zone: str) -> Fragment:
+    def from_text(self, value: Typed, sql: Fragment, type_: DayType, zone: str) -> Fragment:
         day = parse_constant_day(value, type_)
         return fragment("DATE '{}'", str(day)) if day is not None else date_of_text(sql, type_, fails=True)
 
-    def from_text_or_null(
-        self, value: Typed, sql: Fragment, type_: DateType | Date32Type, zone: str, *, basic: bool
-    ) -> Fragment:
+    def from_text_or_null(self, value: Typed, sql: Fragment, type_: DayType, zone: str, *, basic: bool) -> Fragment:
         return date_of_text(sql, type_, fails=False)
 
-    def check_constant(self, text: str, type_: DateType | Date32Type) -> None:
+    def check_constant(self, text: str, type_: DayType) -> None:
         require_match(_DAY, text, type_, "TYPE_MISMATCH" if re.match(_DAY, text) else "CANNOT_PARSE_DATE")
 
-    def to_integer(self, value: Typed, type_: DateType | Date32Type, goal: IntegerType) -> Fragment | None:
+    def to_integer(self, value: Typed, type_: DayType, goal: IntegerType) -> Fragment | None:
         return wrap_integer(fragment("({} - DATE '1970-01-01')", value.sql), INT64, goal)
 
-    def to_real(self, value: Typed, type_: DateType | Date32Type, goal: FloatType | DecimalType) -> Fragment | None:
+    def to_real(self, value: Typed, type_: DayType, goal: FloatType | DecimalType) -> Fragment | None:
         _refuse_decimal(type_, goal)
         return cast(fragment("({} - DATE '1970-01-01')", value.sql), goal)
 
-    def cast_from(self, value: Typed, source: DataType, type_: DateType | Date32Type, zone: str) -> Fragment | None:
-        if not isinstance(source, EnumType):
-            return to_date(value, source, type_, zone)
-        number = fragment("CAST({} AS BIGINT)", value.sql)
-        if isinstance(type_, DateType):
-            return wrap_day(number)
-        return fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", number)
+    def to_day(self, value: Typed, type_: DayType, goal: DayType, zone: str) -> Fragment | None:
+        is_narrowed = isinstance(type_, Date32Type) and isinstance(goal, DateType)
+        return wrap_day(fragment("{} - DATE '1970-01-01'", value.sql)) if is_narrowed else value.sql
+
+    def to_instant(self, value: Typed, type_: DayType, goal: TimeType, zone: str) -> Fragment | None:
+        return day_to_instant(value, type_, goal, zone)
+
+    def cast_from(self, value: Typed, source: DataType, type_: DayType, zone: str) -> Fragment | None:
+        scalar = find_scalar(source)
+        return scalar.to_day(value, source, type_, zone) if scalar is not None else None
 
 
 class DateTimeScalar(Scalar[DateTimeType]):
@@ -100,10 +110,16 @@ class DateTimeScalar(Scalar[DateTimeType]):
         _refuse_decimal(type_, goal)
         return cast(fragment("(epoch_us({}) // 1000000)", value.sql), goal)
 
+    def to_day(self, value: Typed, type_: DateTimeType, goal: DayType, zone: str) -> Fragment | None:
+        return instant_to_day(value, type_, goal, zone)
+
+    def to_instant(self, value: Typed, type_: DateTimeType, goal: TimeType, zone: str) -> Fragment | None:
+        if isinstance(goal, DateTimeType):
+            return value.sql
+        return truncate_instant(value.sql, type_, goal.precision, duckdb_type(goal))
+
     def cast_from(self, value: Typed, source: DataType, type_: DateTimeType, zone: str) -> Fragment | None:
-        if isinstance(source, EnumType):
-            return wrap_seconds(fragment("CAST({} AS BIGINT)", value.sql))
-        return to_instant(value, source, type_, zone)
+        return _instant_of(value, source, type_, zone)
 
 
 class DateTime64Scalar(Scalar[DateTime64Type]):
@@ -145,8 +161,21 @@ class DateTime64Scalar(Scalar[DateTime64Type]):
     def to_real(self, value: Typed, type_: DateTime64Type, goal: FloatType | DecimalType) -> Fragment | None:
         return _instant_to_real(value.sql, type_, goal)
 
+    def to_day(self, value: Typed, type_: DateTime64Type, goal: DayType, zone: str) -> Fragment | None:
+        return instant_to_day(value, type_, goal, zone)
+
+    def to_instant(self, value: Typed, type_: DateTime64Type, goal: TimeType, zone: str) -> Fragment | None:
+        if isinstance(goal, DateTimeType):
+            return wrap_instant(floor_to_second(value.sql, type_))
+        return truncate_instant(value.sql, type_, goal.precision, duckdb_type(goal))
+
     def cast_from(self, value: Typed, source: DataType, type_: DateTime64Type, zone: str) -> Fragment | None:
-        return to_instant(value, source, type_, zone)
+        return _instant_of(value, source, type_, zone)
+
+
+def _instant_of(value: Typed, source: DataType, goal: TimeType, zone: str) -> Fragment | None:
+    scalar = find_scalar(source)
+    return scalar.to_instant(value, source, goal, zone) if scalar is not None else None
 
 
 def _refuse_decimal(source: DataType, goal: DataType) -> None:
