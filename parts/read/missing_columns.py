@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pyarrow as pa
 
+from parts.blocks.default_values import column_default
 from parts.common.errors import UserError
 from parts.table.nested_columns import find_sibling, make_default_arrays
 from parts.table.table_description import Column
@@ -69,7 +70,7 @@ def _default_values(column: Column, found: Mapping[str, pa.Array], rows: int, so
         assert isinstance(column.type, ArrayType)
         return make_default_arrays(column.type, found[sources[0]])
     if column.default is None:
-        return pa.repeat(pa.scalar(column.type.default, column.type.arrow), rows)
+        return column_default(column.type, rows).chunk(0)
     values = column.default.evaluate(pa.table({name: found[name] for name in column.default.columns}), rows)
     assert (values.type, len(values)) == (column.type.arrow, rows), f"{column.name}: {values.type}, {len(values)}"
     values = values.unify_dictionaries() if pa.types.is_dictionary(values.type) else values

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parts.blocks.default_values import column_default, type_default
 from parts.common.errors import UserError
 from parts.table.nested_columns import check_array_sizes, find_sibling, make_default_arrays
 from parts.table.table_description import Column, TableSchema
@@ -31,7 +32,7 @@ from parts.types import (
 from sql.definitions.cast_defaults import cast_default
 from sql.definitions.text_check import check_text
 from sql.formats.converters.array_casts import cast_array, check_range
-from sql.formats.converters.null_filling import MISSING, column_default, fill_nulls, fill_where, type_default
+from sql.formats.converters.null_filling import MISSING, fill_nulls, fill_where
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.grammar.tokens import quote_string
 from sql.run.block_expressions import compile_expressions

@@ -98,13 +98,13 @@ def parse_given_settings(changes: Mapping[str, object]) -> dict[str, SettingValu
     return {name: value for name, value in parse_settings(changes).items() if value is not None}
 
 
-_WHOLE_STATEMENTS = ("join_use_nulls", "session_timezone", "compatibility")
+_WHOLE_STATEMENTS = ("join_use_nulls", "session_timezone", "compatibility", "max_rows_to_read", "max_bytes_to_read")
 
 
 def check_inner_settings(changes: Mapping[str, object]) -> None:
     """Accepts settings of a subquery that only tune it.
 
-    Raises 48 (NOT_IMPLEMENTED) for those that would change its answer, and as :func:`parse_setting`.
+    Raises 48 (NOT_IMPLEMENTED) for those that would change its answer or bound it, and as :func:`parse_setting`.
     """
     for name in parse_settings(changes):
         if name in _WHOLE_STATEMENTS:

@@ -57,6 +57,29 @@ def test_a_date32_that_a_view_does_not_give_is_its_first_day(oracle: Oracle, pan
     assert shown(pando) == shown(oracle)
 
 
+def test_a_date32_that_alter_adds_is_its_first_day(oracle: Oracle, pando: Pando) -> None:
+    found = []
+    for server in (oracle, pando):
+        stored(server, "k Int32", ["VALUES (1), (2)"])
+        server.query("ALTER TABLE left_out ADD COLUMN d Date32, ADD COLUMN t Tuple(Date32, Int8)")
+        server.query("ALTER TABLE left_out ADD COLUMN a Array(Date32), ADD COLUMN n Nullable(Date32)")
+        server.query("INSERT INTO left_out (k) VALUES (3)")
+        read = "SELECT *, d < '1950-01-01' FROM left_out WHERE d = '1900-01-01' ORDER BY k"
+        before = server.query(read)
+        server.query("OPTIMIZE TABLE left_out FINAL")
+        found.append((before, server.query(read)))
+    assert found[0] == found[1]
+
+
+def test_the_word_default_among_values_is_the_default(oracle: Oracle, pando: Pando) -> None:
+    columns = "k Int8, n Nullable(Int8) DEFAULT 5, s String DEFAULT 'x', a Array(Int8) DEFAULT [k], m Nullable(Int8)"
+    inserts = [
+        "VALUES (1, DEFAULT, default, Default, DEFAULT), (2, 1, 'DEFAULT', [2], NULL), (3, NULL, DEFAULT , DEFAULT, 7)",
+        "VALUES (DEFAULT, 1, DEFAULT, DEFAULT, 1)",
+    ]
+    assert stored(pando, columns, inserts) == stored(oracle, columns, inserts)
+
+
 @pytest.mark.parametrize(
     ("type_", "default"),
     [

@@ -32,9 +32,22 @@ _CASES = [
         )
         for format, text in (
             ("TSV", f"{value} \n"), ("CSV", f" {value} \n"), ("JSONStringsEachRow", f'{{"a":"{value} "}}'),
+            ("JSONStringsEachRow", f'{{"a":"{value}\\t"}}'),
             ("JSONEachRow", f'{{"a":" {value}"}}'), ("JSONCompactStringsEachRow", f'[" {value}"]'),
         )
     ),
+    *(
+        (f"a {type_}", format, data)
+        for type_ in ("DateTime('UTC')", "DateTime64(3, 'UTC')")
+        for time in ("7:28:15", "07:8:15", "7:8:5", "7:28:15.5", "7:28")
+        for format, data in (("CSV", f"2020-10-25 {time}\n"), ("TSV", f"2020-1-5T{time}\n"))
+    ),
+    *((f"a {type_}", "Values", f"('{value} ')") for type_, value in (("Int8", 2), ("Date", "2020-01-01"))),
+    *(
+        ("a Int8, b String", "CSV", text)
+        for text in ("1,2,\n3,4,\n", '1,"a",\n', "1,2,,\n", "1,2,x\n", "1,2,\\N\n", '1,2,""\n', "1,2,\r\n3,4,\r\n")
+    ),
+    ("a Float64, b Int8", "TSVWithNames", "a\tb\\\n1\t2\n"),
     *(
         ("a Float64", "Values", text)
         for text in ("(1),{2),(3)", "(1),[2),(3)", "{1)", "(1],(3)", "(1),(2]", "([1)", "((1))", "(1),(2)")

@@ -12,9 +12,13 @@ import pyarrow.compute as pc
 from parts.common.errors import UserError
 from parts.types import (
     ArrayType,
+    BoolType,
     DataType,
+    Date32Type,
+    DateTime64Type,
     DateTimeType,
     DateType,
+    DecimalType,
     EnumType,
     FloatType,
     IntegerType,
@@ -183,10 +187,16 @@ def _convert_member(compiler: ExpressionCompiling, left: Typed, member: Typed) -
     Returns ``None`` if it can never be equal.
     """
     goal = strip_nullable(left.type)
+    if not _may_be_in_set(goal, strip_nullable(member.type)):
+        raise UserError("TYPE_MISMATCH", f"Cannot look for {left.type} in a set with {member.type}")
     if isinstance(goal, FloatType) and is_number(strip_nullable(member.type)):
         return floats_to_bits(convert_to_supertype(member, FLOAT64), FLOAT64)
     found = _convert_to_left(compiler, left, member)
-    return None if found is None else floats_to_bits(found, goal)
+    if found is None:
+        return None
+    if isinstance(goal, FloatType):  # a text is read in the left side's precision
+        return floats_to_bits(convert_to_supertype(Typed(found, goal), FLOAT64), FLOAT64)
+    return floats_to_bits(found, goal)
 
 
 def _convert_to_left(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fragment | None:
@@ -214,15 +224,39 @@ def _convert_to_left(compiler: ExpressionCompiling, left: Typed, member: Typed) 
         )
     if isinstance(goal, ArrayType) and isinstance(source, ArrayType):
         return None if _is_out_of_range(member, goal) else convert_to_supertype(member, goal, zone)
+    if isinstance(goal, EnumType) and isinstance(member.value, str):
+        return _convert_element_name(member.value, goal)
     if is_string(source):
         return convert_constant_text(member, goal, zone)
     if is_date_or_time(goal) and is_date_or_time(source):
         return _cast(member, goal, zone)
     if isinstance(goal, EnumType) and is_number(source):
         return member.number
-    if isinstance(goal, (DateType, DateTimeType, IPv4Type)) and is_number(source):
+    if isinstance(goal, (DateType, Date32Type, DateTimeType, DateTime64Type, IPv4Type)) and is_number(source):
+        return _cast(member, goal, zone)
+    if isinstance(goal, StringType) and isinstance(source, IntegerType):
         return _cast(member, goal, zone)
     raise UserError("TYPE_MISMATCH", f"Cannot look for {left.type} in a set with {member.type}")
+
+
+def _convert_element_name(text: str, type_: EnumType) -> Fragment | None:
+    """Converts the name or the number of an element; a text that is neither is in no column of the type."""
+    numbers = {str(number): number for _, number in type_.values} | dict(type_.values)
+    return fragment("{}", numbers[text]) if text in numbers else None
+
+
+def _may_be_in_set(goal: DataType, source: DataType) -> bool:
+    """Returns ``False`` for types that ClickHouse keeps apart in IN, though DuckDB would compare them."""
+    match source:
+        case DecimalType():
+            return not isinstance(goal, (IntegerType, FloatType, BoolType, EnumType, DateTime64Type))
+        case BoolType():
+            return isinstance(goal, (BoolType, IntegerType, FloatType, StringType))
+        case FloatType():
+            return not isinstance(goal, EnumType) and not is_date_or_time(goal)
+        case DateTime64Type():
+            return not isinstance(goal, (DateType, Date32Type, DateTimeType))
+    return True
 
 
 def _has_null(value: Typed) -> bool:

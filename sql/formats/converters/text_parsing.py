@@ -40,8 +40,9 @@ def refuse_blanks(texts: pa.Array, type_: DataType) -> None:
     CSV alone takes it.
     """
     format_ = scalar_format(strip_nullable(type_))
-    if format_ is not None and format_.refuses_blanks and may_contain(texts, " "):
-        bad = pc.or_(pc.starts_with(texts, " "), pc.ends_with(texts, " "))
+    refuses = format_ is not None and format_.refuses_blanks
+    if refuses and (may_contain(texts, " ") or may_contain(texts, "\t")):
+        bad = pc.match_substring_regex(texts, r"^[ \t]|[ \t]$")
         fail_first(texts, bad, lambda index, text: parse_error(index, text, type_))
 
 

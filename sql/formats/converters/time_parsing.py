@@ -2,8 +2,8 @@
 
 Dates may be ``YYYY-MM-DD``, ``YYYY/M/D`` or ``YYYYMMDD``. Times may be ``YYYY-MM-DD[ T]hh:mm:ss[.fraction]`` in the
 column's time zone, the same with ``Z`` or ``±hh:mm`` as an instant, a date alone (midnight), or unix seconds (with a
-fraction). Digits of a fraction beyond the type's precision are dropped, as in ClickHouse. A local time that a change of
-the clock repeats is the earlier one; one that it skips moves forward.
+fraction). Hours, minutes and seconds may have one digit. Digits of a fraction beyond the type's precision are dropped,
+as in ClickHouse. A local time that a change of the clock repeats is the earlier one; one that it skips moves forward.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType
-from sql.formats.converters.value_checks import check_range, first_invalid_row
+from sql.formats.converters.invalid_rows import first_invalid_row
+from sql.formats.converters.value_checks import check_range
 from sql.formats.converters.wall_clocks import to_utc
 from sql.formats.format_options import FormatOptions, parse_error, range_error
 
@@ -49,6 +50,14 @@ def _with_alike_dashes(texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(differ, False), texts, _with_dashes(texts))
 
 
+def _with_two_digits(texts: pa.Array) -> pa.Array:
+    """Returns times with hours, minutes and seconds of two digits: ``7:8:5`` as ``07:08:05``."""
+    for before in ("[ T]", "[ T][0-9]{2}:", "[ T][0-9]{2}:[0-9]{2}:"):
+        one_digit = rf"^([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{before})([0-9])($|[^0-9])"
+        texts = pc.replace_substring_regex(texts, one_digit, r"\10\2\3")
+    return texts
+
+
 def parse_datetimes(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """Parses times. Raises ``BadValueError``."""
     assert isinstance(type_, (DateTimeType, DateTime64Type))
@@ -81,7 +90,7 @@ def wall_clocks_to_utc(local: pa.Array, zone: str) -> pa.Array:
 
 def _mixed_times(texts: pa.Array, type_: DateTimeType | DateTime64Type, zone: str) -> pa.Array:
     """Rows of different forms: unix seconds, zoned, and local times."""
-    clean = _with_alike_dashes(pc.utf8_trim(texts, " \t"))
+    clean = _with_two_digits(_with_alike_dashes(pc.utf8_trim(texts, " \t")))
     digits = UNIT_DIGITS[type_.unit] if isinstance(type_, DateTime64Type) else 0
     numeric = pc.match_substring_regex(clean, _NUMERIC)
     zoned = pc.match_substring_regex(clean, _ZONED)

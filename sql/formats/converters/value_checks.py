@@ -25,19 +25,6 @@ def fail_first(texts: pa.Array, bad: pa.Array, error: Callable[[int, str], BadVa
         raise error(index, texts[index].as_py())
 
 
-def first_invalid_row(array: pa.Array, target: pa.DataType) -> int:
-    """Returns the first row that cannot be cast to ``target``, found by halving."""
-    low, high = 0, len(array)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            pc.cast(array.slice(low, middle - low), target)
-            low = middle
-        except pa.ArrowInvalid:
-            high = middle
-    return low
-
-
 def describe_value(array: pa.Array, index: int) -> str:
     """Returns a value for an error's text; for an instant outside Python's dates its number."""
     try:

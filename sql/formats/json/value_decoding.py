@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parts.blocks.default_values import type_default
 from parts.common.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, IntegerType, MapType, TupleType, strip_nullable
-from sql.formats.converters.null_filling import combine_chunks, type_default
+from sql.formats.converters.null_filling import combine_chunks
 from sql.formats.converters.text_parsing import parse_texts, refuse_blanks
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error
 from sql.grammar.text_escapes import shorten_for_message

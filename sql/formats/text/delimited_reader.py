@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from parts.blocks.default_values import type_default
 from parts.common.errors import UserError
 from parts.table.table_description import Column
 from parts.types import (
@@ -26,7 +27,7 @@ from parts.types import (
 )
 from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.converters.literal_parsing import parse_field
-from sql.formats.converters.null_filling import MISSING, combine_chunks, fill_nulls, type_default
+from sql.formats.converters.null_filling import MISSING, combine_chunks, fill_nulls
 from sql.formats.converters.scalars.registry import is_textual
 from sql.formats.converters.scalars.strings import pad_fixed
 from sql.formats.converters.text_parsing import refuse_blanks
@@ -34,7 +35,6 @@ from sql.formats.detected_header import peek_row, tells_names, tells_types
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.row_chunks import (
     CHUNK_BYTES,
-    find_line_end,
     parse_chunks,
     read_line,
     row_chunks,
@@ -42,7 +42,13 @@ from sql.formats.streams.row_chunks import (
 )
 from sql.formats.text.csv_grammar import make_csv_rules
 from sql.formats.text.text_writers import flatten_tuple_columns
-from sql.formats.text.tsv_grammar import check_tsv, clean_tsv, cut_tsv, refuse_carriage_returns
+from sql.formats.text.tsv_grammar import (
+    check_tsv,
+    clean_tsv,
+    cut_tsv,
+    find_tsv_line_end,
+    refuse_carriage_returns,
+)
 from sql.grammar.text_escapes import (
     is_valid_utf8,
     shorten_for_message,
@@ -53,6 +59,7 @@ from sql.grammar.text_escapes import (
 
 _COLUMN_BYTES, _MOST_CHUNK_BYTES = 4 << 10, 16 << 20
 """Bytes of a chunk for each column, and at most: a column has a fixed cost for each chunk."""
+_LAST = "\0last"
 
 
 @dataclass(frozen=True)
@@ -296,18 +303,41 @@ def _split_fields(
         newlines_in_values=dialect.quote is not False and b'"' in chunk,
         ignore_empty_lines=False,
     )
-    convert_options = csv.ConvertOptions(
+    null_values = ["\\N"] if dialect.escaped else [""] if only_empty else ["\\N", ""]
+    try:
+        return _parse_fields(chunk, names, parse, null_values)
+    except pa.ArrowInvalid as error:
+        shorter = None if dialect.escaped else _parse_without_last(chunk, names, parse, null_values)
+        if shorter is not None:
+            return shorter
+        raise _shape_error(chunk, names, first_row, dialect, parse, null_values, error) from None
+
+
+def _parse_fields(
+    chunk: bytes, names: list[str], parse: csv.ParseOptions, null_values: list[str], more_bytes: int = 1
+) -> pa.Table:
+    convert = csv.ConvertOptions(
         column_types={name: pa.binary() for name in names},
-        null_values=["\\N"] if dialect.escaped else [""] if only_empty else ["\\N", ""],
+        null_values=null_values,
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
     # One block and one thread: different chunks are read at the same time.
-    read = csv.ReadOptions(column_names=names, block_size=len(chunk) + 1, use_threads=False)
+    read = csv.ReadOptions(column_names=names, block_size=len(chunk) + more_bytes, use_threads=False)
+    return csv.read_csv(pa.BufferReader(chunk), read, parse, convert)
+
+
+def _parse_without_last(
+    chunk: bytes, names: list[str], parse: csv.ParseOptions, null_values: list[str]
+) -> pa.Table | None:
+    """Reads CSV whose rows all end in one delimiter more, as spreadsheets write it; ``None`` if they do not."""
+    if b"\\N\n" in chunk or not chunk.rstrip(b"\r\n").endswith(parse.delimiter.encode()):
+        return None
     try:
-        return csv.read_csv(pa.BufferReader(chunk), read, parse, convert_options)
-    except pa.ArrowInvalid as error:
-        raise _shape_error(chunk, names, first_row, dialect, parse, convert_options, error) from None
+        wider = _parse_fields(chunk, [*names, _LAST], parse, null_values)
+    except pa.ArrowInvalid:
+        return None
+    return wider.drop_columns(_LAST) if wider.column(_LAST).null_count == wider.num_rows else None
 
 
 def _shape_error(
@@ -316,7 +346,7 @@ def _shape_error(
     first_row: int,
     dialect: _Dialect,
     parse: csv.ParseOptions,
-    convert_options: csv.ConvertOptions,
+    null_values: list[str],
     error: pa.ArrowInvalid,
 ) -> UserError:
     """Reads the chunk again on one thread to find the row with too few or too many fields."""
@@ -328,9 +358,8 @@ def _shape_error(
 
     parse.invalid_row_handler = remember
     chunk = chunk.decode("utf-8", "replace").encode()  # the handler is given texts
-    read = csv.ReadOptions(column_names=names, block_size=len(chunk) + (1 << 20), use_threads=False)
     try:
-        csv.read_csv(pa.BufferReader(chunk), read, parse, convert_options)
+        _parse_fields(chunk, names, parse, null_values, more_bytes=1 << 20)
     except pa.ArrowInvalid:
         bad = []
     if not bad:
@@ -348,7 +377,7 @@ def _shape_error(
 # The two dialects -----------------------------------------------------------------------------------------------------
 
 
-_TSV = _Dialect("TabSeparated", "\t", False, cut_tsv, clean_tsv, find_line_end, check_tsv, True)
+_TSV = _Dialect("TabSeparated", "\t", False, cut_tsv, clean_tsv, find_tsv_line_end, check_tsv, True)
 
 
 def _csv_dialect(delimiter: str) -> _Dialect:

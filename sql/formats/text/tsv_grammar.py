@@ -24,7 +24,15 @@ def cut_tsv(data: bytearray) -> int:
     return end + 1
 
 
-def _ends_in_backslash(data: bytearray, end: int) -> bool:
+def find_tsv_line_end(data: bytes) -> int:
+    """Returns where the first line feed is that no backslash escapes; -1 if there is none."""
+    end = data.find(b"\n")
+    while end > 0 and _ends_in_backslash(data, end):
+        end = data.find(b"\n", end + 1)
+    return end
+
+
+def _ends_in_backslash(data: bytes | bytearray, end: int) -> bool:
     count = 0
     while count < end and data[end - 1 - count] == 0x5C:
         count += 1

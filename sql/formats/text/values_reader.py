@@ -1,6 +1,7 @@
 """Reads VALUES: :mod:`row_splitting` parts the rows; columns are converted as literals.
 
-Fields that are not a literal of their column's type are SQL expressions: see :mod:`values_expressions`.
+Fields that are not a literal of their column's type are SQL expressions: see :mod:`values_expressions`. The word
+``DEFAULT`` stands for the column's default.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from parts.types import (
     strip_nullable,
 )
 from sql.formats.converters.literal_parsing import may_contain_null, parse_literals, unquote_literals
+from sql.formats.converters.null_filling import MISSING
 from sql.formats.converters.row_splitting import RowShapeError, SplitRows, split_rows
 from sql.formats.converters.scalars.registry import scalar_format
-from sql.formats.converters.text_parsing import parse_texts
+from sql.formats.converters.text_parsing import parse_texts, refuse_blanks
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.small_inserts import parse_small_values
 from sql.formats.streams.row_chunks import next_read_size, strip_byte_order_mark
@@ -100,14 +102,28 @@ def _text(data: bytes) -> str:
 
 
 def _make_table(split: SplitRows, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
-    arrays = []
+    arrays, names = [], []
     for column, values in zip(columns, split.columns, strict=True):
         texts = decode_utf8(values, column, first_row)
+        is_default = _find_defaults(texts)
+        if is_default is not None:
+            texts = pc.if_else(is_default, None, texts)
+            if column.type.is_nullable and column.default_kind == "DEFAULT":
+                arrays.append(is_default)
+                names.append(MISSING + column.name)
         try:
             arrays.append(_convert_column(texts, column.type, options))
         except BadValueError as error:
             raise error.to_user_error(first_row, column.name, column.type) from None
-    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+        names.append(column.name)
+    return pa.Table.from_arrays(arrays, names)
+
+
+def _find_defaults(texts: pa.Array) -> pa.Array | None:
+    """Returns a mask of the texts that are the word DEFAULT; ``None`` if none is."""
+    if not pc.any(pc.equal(pc.binary_length(texts), len("DEFAULT")), min_count=0).as_py():
+        return None
+    return pc.match_substring_regex(texts, "(?i)^default$")
 
 
 # Columns --------------------------------------------------------------------------------------------------------------
@@ -125,7 +141,7 @@ def _convert_column(texts: pa.Array, type_: DataType, options: FormatOptions) ->
     is_null = pc.match_substring_regex(texts, "(?i)^null$") if may_contain_null(texts) else pa.scalar(False)
     bare = pc.invert(pc.or_(quoted, is_null))
     if not pc.any(bare, min_count=0).as_py():
-        return parse_texts(unquote_literals(texts), type_, options)
+        return _parse_quoted(texts, type_, options)
     if isinstance(strip_nullable(type_), _PLAIN_NUMBERS):
         try:
             return parse_texts(unquote_literals(texts), type_, options)
@@ -138,7 +154,13 @@ def _convert_column(texts: pa.Array, type_: DataType, options: FormatOptions) ->
         expressions = bare
     if isinstance(expressions, pa.Array) and pc.any(expressions, min_count=0).as_py():
         return _convert_mixed(texts, expressions, type_, options)
-    return parse_texts(unquote_literals(texts), type_, options)
+    return _parse_quoted(texts, type_, options)
+
+
+def _parse_quoted(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    values = unquote_literals(texts)
+    refuse_blanks(values, type_)
+    return parse_texts(values, type_, options)
 
 
 def _find_quoted(texts: pa.Array) -> pa.Array:

@@ -57,3 +57,7 @@ SELECT 1,
 SELECT 1, 2, FROM numbers(1)
 SELECT number, from FROM (SELECT 1 AS number, 2 AS from)
 SELECT sum(ALL id) AS a, count(ALL 1) AS b FROM types
+-- Members of a set that are of another type than the value
+SELECT materialize('1') IN (1), materialize('1') IN (2, -1), toNullable('2') IN (2, NULL), toDate32('1970-01-02') IN (1), toDateTime64(1, 3, 'UTC') IN (1, 2)
+SELECT materialize(toFloat32(0.1)) IN ('0.1'), materialize(toFloat32(0.1)) IN (0.1), materialize(toFloat64(0.1)) IN ('0.1', '2')
+SELECT CAST('a', 'Enum8(\'a\' = 1, \'2\' = 3)') IN ('zz', 'a') AS x, CAST('a', 'Enum8(\'a\' = 1)') IN ('1'), CAST('a', 'Enum8(\'a\' = 1)') NOT IN ('zz', 'b')

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import BoolType, DataType, DecimalType, FloatType, IntegerType
+from sql.formats.converters.invalid_rows import first_invalid_row
 from sql.formats.converters.scalars.scalar_format import (
     ScalarFormat,
     array_of_bytes,
@@ -18,7 +19,7 @@ from sql.formats.converters.scalars.scalar_format import (
     register,
     stored_bytes,
 )
-from sql.formats.converters.value_checks import fail_first, first_invalid_row
+from sql.formats.converters.value_checks import fail_first
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error, range_error
 from sql.grammar.text_escapes import may_contain, shorten_for_message
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from parts.common.errors import UserError
 from parts.format.flat_arrays import get_fixed_width_buffer
 from parts.types import DataType
-from sql.formats.converters.value_checks import first_invalid_row
+from sql.formats.converters.invalid_rows import first_invalid_row
 from sql.formats.format_options import FormatOptions, parse_error, range_error
 
 T = TypeVar("T", bound=DataType)

@@ -19,6 +19,7 @@ from parts.types import (
     IntegerType,
 )
 from sql.formats.converters import time_parsing
+from sql.formats.converters.invalid_rows import first_invalid_row
 from sql.formats.converters.scalars.numbers import BARE_NUMBER, number_to_decimal
 from sql.formats.converters.scalars.scalar_format import (
     ScalarFormat,
@@ -30,7 +31,7 @@ from sql.formats.converters.scalars.scalar_format import (
     stored_bytes,
 )
 from sql.formats.converters.time_parsing import UNIT_DIGITS, truncate_fraction, wall_clocks_to_utc
-from sql.formats.converters.value_checks import check_range, describe_value, first_invalid_row
+from sql.formats.converters.value_checks import check_range, describe_value
 from sql.formats.converters.wall_clocks import to_wall_clock
 from sql.formats.format_options import BadValueError, FormatOptions, range_error
 
