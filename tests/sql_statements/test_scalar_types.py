@@ -7,8 +7,9 @@ import pytest
 
 from parts.types import DataType, NothingType, ScalarType, parse_type
 from parts.types.scalar_type import PLAIN_TYPES, TYPE_PARSERS
+from sql.formats.converters.array_casts import cast_array
 from sql.formats.converters.scalars.registry import scalar_format
-from sql.formats.format_options import FormatOptions
+from sql.formats.format_options import BadValueError, FormatOptions
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.scalars.registry import scalar_of
 
@@ -38,3 +39,8 @@ def test_the_default_survives_its_text_and_its_bytes(type_: DataType) -> None:
         raw = format_.to_bytes(array, type_)
         assert raw.shape == (2, type_.memory_width_bytes)
         assert format_.from_bytes(raw, type_) == array
+
+
+def test_a_day_outside_pythons_dates_is_out_of_range() -> None:
+    with pytest.raises(BadValueError, match="2147483647 is out of range of type Date"):
+        cast_array(pa.array([1 << 60], pa.uint64()), parse_type("UInt64"), parse_type("Date"))

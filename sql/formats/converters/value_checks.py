@@ -26,11 +26,12 @@ def fail_first(texts: pa.Array, bad: pa.Array, error: Callable[[int, str], BadVa
 
 
 def describe_value(array: pa.Array, index: int) -> str:
-    """Returns a value for an error's text; for an instant outside Python's dates its number."""
+    """Returns a value for an error's text; for a day or an instant outside Python's dates its number."""
     try:
         return str(array[index].as_py())
     except (OverflowError, ValueError):
-        return str(array.slice(index, 1).view(pa.int64())[0].as_py())
+        stored = pa.int32() if pa.types.is_date32(array.type) else pa.int64()
+        return str(array.slice(index, 1).view(stored)[0].as_py())
 
 
 def check_range(numbers: pa.Array, low: int, high: int, shown: pa.Array, type_: DataType) -> None:
