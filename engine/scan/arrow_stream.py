@@ -22,17 +22,14 @@ from parts.table.table_description import Column
 from parts.types import (
     ArrayType,
     DataType,
-    EnumType,
-    IPv4Type,
-    IPv6Type,
     LowCardinalityType,
     MapType,
     NullableType,
     TupleType,
-    UUIDType,
 )
 from sql.formats.columnar.arrow_and_parquet import OutputPieces
 from sql.formats.converters.arrow_type_mapping import list_parts
+from sql.formats.converters.scalars.registry import scalar_format
 from sql.formats.converters.text_rendering import render_plain
 from sql.formats.format_options import FormatOptions
 
@@ -40,7 +37,6 @@ BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
 MAX_SILENCE_SECONDS = 5.0
 """Clients take a server that sends nothing for longer than this for dead."""
-_TEXTS = (EnumType, UUIDType, IPv4Type, IPv6Type)
 _OPTIONS = FormatOptions()
 
 
@@ -51,8 +47,6 @@ def get_arrow_type(type_: DataType) -> pa.DataType:
             return get_arrow_type(inner)
         case LowCardinalityType(inner):
             return pa.dictionary(pa.int32(), get_arrow_type(inner))
-        case EnumType() | UUIDType() | IPv4Type() | IPv6Type():
-            return pa.string()
         case ArrayType(inner):
             return pa.list_(pa.field("item", get_arrow_type(inner), inner.is_nullable))
         case MapType(key, value):
@@ -62,12 +56,13 @@ def get_arrow_type(type_: DataType) -> pa.DataType:
             return pa.struct(
                 [pa.field(field.name, get_arrow_type(inner), field.nullable) for field, (_, inner) in fields]
             )
-    return type_.arrow
+    format_ = scalar_format(type_)
+    return pa.string() if format_ is not None and format_.is_sent_as_text else type_.arrow
 
 
 def convert_array(array: pa.Array, type_: DataType) -> pa.Array:
     """Converts a column to the type of :func:`get_arrow_type`."""
-    if array.type == get_arrow_type(type_) and not isinstance(type_, _TEXTS):
+    if array.type == get_arrow_type(type_):
         return array
     match type_:
         case NullableType(inner):

@@ -20,17 +20,7 @@ from engine.system_tables.system_table import (
 )
 from engine.tables.owned_table import OwnedTable
 from parts.table.table_description import Key
-from parts.types import (
-    BoolType,
-    DataType,
-    DateTime64Type,
-    DateTimeType,
-    DateType,
-    DecimalType,
-    FixedStringType,
-    IntegerType,
-    strip_nullable,
-)
+from parts.types import strip_nullable
 from sql.definitions.definition_text import render_engine_full, render_shown_create, render_shown_expression
 from sql.definitions.view_queries import render_stored_query
 from sql.grammar.clause_types import (
@@ -214,7 +204,7 @@ def _columns(server: OwnerServer) -> Iterator[Row]:
                 int(column.name in in_primary_key),
                 int(column.name in keys.sampling_key.columns),
                 f"CODEC({column.codec})" if column.codec else "",
-                *_find_precision(column.type),
+                *strip_nullable(column.type).precision_columns,
             )
     for database, tables in server.system_schemas.items():
         for name, schema in sorted(tables.items()):
@@ -222,24 +212,9 @@ def _columns(server: OwnerServer) -> Iterator[Row]:
                 keys_and_codec = (0, 0, 0, 0, "")
                 yield (
                     database, name, column.name, column.type_text, position, column.default_kind,
-                    column.default_expression, 0, 0, "", *keys_and_codec, *_find_precision(column.type),
+                    column.default_expression, 0, 0, "", *keys_and_codec,
+                    *strip_nullable(column.type).precision_columns,
                 )  # fmt: skip
-
-
-def _find_precision(type_: DataType) -> tuple[int | None, int | None, int | None, int | None, int | None]:
-    """Returns octet length, numeric precision, its radix, scale, and precision of times."""
-    type_ = strip_nullable(type_)
-    if isinstance(type_, FixedStringType):
-        return type_.length, None, None, None, None
-    if isinstance(type_, BoolType):
-        return None, 8, 2, 0, None
-    if isinstance(type_, IntegerType):
-        return None, type_.bits, 2, 0, None
-    if isinstance(type_, DecimalType):
-        return None, type_.precision, 10, type_.scale, None
-    if isinstance(type_, DateTime64Type):
-        return None, None, None, None, type_.precision
-    return None, None, None, None, 0 if isinstance(type_, DateTimeType | DateType) else None
 
 
 def _sum_column_sizes(table: OwnedTable) -> dict[str, tuple[int, int]]:

@@ -19,14 +19,9 @@ import pyarrow as pa
 from parts.common.errors import CorruptionError, PandoError
 from parts.format.codecs import Codec
 from parts.format.frames import decode_frame, encode_frame, read_frame_size
-from parts.types import DataType, LowCardinalityType, parse_type
+from parts.types import DataType, parse_type, strip_low_cardinality
 
 _CODEC = Codec("LZ4")
-
-
-def strip_low_cardinality(type_: DataType) -> DataType:
-    """Returns the type without LowCardinality."""
-    return type_.inner if isinstance(type_, LowCardinalityType) else type_
 
 
 def to_plain_array(array: pa.Array | pa.ChunkedArray, type_: DataType) -> pa.Array:

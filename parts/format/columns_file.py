@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.common.errors import CorruptionError, PandoError
-from parts.format.array_file import strip_low_cardinality, to_plain_array
+from parts.format.array_file import to_plain_array
 from parts.format.file_names import COLUMNS, FIRST_VERSION
 from parts.table.table_description import Column, TableSchema
-from parts.types import DataType, parse_type
+from parts.types import DataType, parse_type, strip_low_cardinality
 
 
 @dataclass(frozen=True)

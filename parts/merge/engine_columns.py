@@ -13,7 +13,7 @@ from parts.types import (
     DateType,
     FloatType,
     IntegerType,
-    LowCardinalityType,
+    strip_low_cardinality,
 )
 
 _VERSIONS = (IntegerType, FloatType, BoolType, DateType, Date32Type, DateTimeType, DateTime64Type)
@@ -39,7 +39,7 @@ def check_version_type(engine: str, column: Column) -> None:
 
 def can_be_version(type_: DataType) -> bool:
     """Tells whether values of the type can be versions."""
-    inner = type_.inner if isinstance(type_, LowCardinalityType) else type_
+    inner = strip_low_cardinality(type_)
     return isinstance(inner, _VERSIONS)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.format.array_file import strip_low_cardinality, to_plain_array
+from parts.format.array_file import to_plain_array
 from parts.format.primary_index import get_plain_integers
 from parts.table.table_description import SkipIndex
-from parts.types import DataType
+from parts.types import DataType, strip_low_cardinality
 
 NamedArrays = Sequence[tuple[str, DataType, pa.Array]]
 

@@ -18,7 +18,7 @@ from parts.table.merge_mode import ORDINARY, MergeMode
 from parts.table.nested_columns import get_structure_name
 from parts.table.schema_history import UNCHANGED, SchemaHistory
 from parts.table.ttl_rules import NO_TTL, TableTtl
-from parts.types import DataType, LowCardinalityType, format_type
+from parts.types import DataType, format_type, strip_low_cardinality
 
 
 class ColumnDefault(Protocol):
@@ -163,7 +163,7 @@ class Key:
     @cached_property
     def plain_types(self) -> tuple[DataType, ...]:
         """The types without LowCardinality, as in indexes."""
-        return tuple(type_.inner if isinstance(type_, LowCardinalityType) else type_ for type_ in self.types)
+        return tuple(strip_low_cardinality(type_) for type_ in self.types)
 
     def prefix(self, length: int) -> Key:
         """Returns the first ``length`` expressions as a key."""

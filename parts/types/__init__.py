@@ -33,28 +33,24 @@ from parts.types.composites import (
     NullableType,
     TupleType,
     make_nullable,
+    strip_low_cardinality,
     strip_nullable,
 )
 from parts.types.data_type import DataType
-from parts.types.scalars import (
-    BoolType,
-    Date32Type,
-    DateTime64Type,
-    DateTimeType,
-    DateType,
-    DecimalType,
+from parts.types.numbers import BoolType, DecimalType, FloatType, IntegerType
+from parts.types.scalar_type import ScalarType
+from parts.types.simple_aggregate_function import format_type, parse_aggregate_name
+from parts.types.strings import (
     EnumType,
     FixedStringType,
-    FloatType,
-    IntegerType,
     IPv4Type,
     IPv6Type,
     NothingType,
     StringType,
     UUIDType,
 )
-from parts.types.simple_aggregate_function import format_type, parse_aggregate_name
-from parts.types.type_parser import check_timezone, list_type_families, parse_structure, parse_type
+from parts.types.times import Date32Type, DateTime64Type, DateTimeType, DateType, check_timezone
+from parts.types.type_parser import list_type_families, parse_structure, parse_type
 
 __all__ = [
     "ArrayType",
@@ -75,6 +71,7 @@ __all__ = [
     "MapType",
     "NothingType",
     "NullableType",
+    "ScalarType",
     "StringType",
     "TupleType",
     "UUIDType",
@@ -85,5 +82,6 @@ __all__ = [
     "parse_aggregate_name",
     "parse_structure",
     "parse_type",
+    "strip_low_cardinality",
     "strip_nullable",
 ]

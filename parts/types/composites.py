@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
 from parts.common.errors import UserError
 from parts.types.data_type import DataType
-from parts.types.scalars import NothingType
+from parts.types.strings import NothingType
+
+_NULL, _ARRAY, _TUPLE = 0, 17, 18
+"""Kinds of fields in the hash of a partition."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,16 @@ class NullableType(DataType):
     def default(self) -> object:
         return None
 
+    def partition_field(self, value: pa.Scalar) -> bytes:
+        return self.inner.partition_field(value) if value.is_valid else bytes([_NULL])
+
 
 @dataclass(frozen=True)
 class LowCardinalityType(DataType):
     """``LowCardinality(inner)``, stored as a dictionary."""
+
+    may_be_nullable: ClassVar[bool] = False
+    may_be_low_cardinality: ClassVar[bool] = False
 
     inner: DataType
 
@@ -57,10 +68,18 @@ class LowCardinalityType(DataType):
     def default(self) -> object:
         return self.inner.default
 
+    def partition_field(self, value: pa.Scalar) -> bytes:
+        return self.inner.partition_field(value)
+
 
 @dataclass(frozen=True)
 class ArrayType(DataType):
     """``Array(inner)``."""
+
+    is_composite: ClassVar[bool] = True
+    may_be_nullable: ClassVar[bool] = False
+    may_be_low_cardinality: ClassVar[bool] = False
+    may_be_map_key: ClassVar[bool] = False
 
     inner: DataType
 
@@ -76,10 +95,19 @@ class ArrayType(DataType):
     def default(self) -> object:
         return []
 
+    def partition_field(self, value: pa.Scalar) -> bytes:
+        fields = [self.inner.partition_field(item) for item in value.values]
+        return struct.pack("<BQ", _ARRAY, len(fields)) + b"".join(fields)
+
 
 @dataclass(frozen=True)
 class MapType(DataType):
     """``Map(key, value)``, stored as a list of pairs."""
+
+    is_composite: ClassVar[bool] = True
+    may_be_nullable: ClassVar[bool] = False
+    may_be_low_cardinality: ClassVar[bool] = False
+    may_be_map_key: ClassVar[bool] = False
 
     key: DataType
     value: DataType
@@ -103,6 +131,11 @@ class MapType(DataType):
 class TupleType(DataType):
     """A tuple. ``elements`` are (name or ``None``, type) pairs, all or none named; ``()`` for none."""
 
+    is_composite: ClassVar[bool] = True
+    may_be_nullable: ClassVar[bool] = False
+    may_be_low_cardinality: ClassVar[bool] = False
+    may_be_map_key: ClassVar[bool] = False
+
     elements: tuple[tuple[str | None, DataType], ...]
 
     @property
@@ -124,6 +157,10 @@ class TupleType(DataType):
     def default(self) -> object:
         return {name or str(position): type_.default for position, (name, type_) in enumerate(self.elements, 1)}
 
+    def partition_field(self, value: pa.Scalar) -> bytes:
+        fields = [type_.partition_field(value[position]) for position, (_, type_) in enumerate(self.elements)]
+        return struct.pack("<BQ", _TUPLE, len(fields)) + b"".join(fields)
+
 
 def _field(name: str, type_: DataType) -> pa.Field:
     """Returns an Arrow field. pyarrow requires fields of the null type to be nullable."""
@@ -137,11 +174,16 @@ def strip_nullable(type_: DataType) -> DataType:
     return type_
 
 
+def strip_low_cardinality(type_: DataType) -> DataType:
+    """Returns the type without ``LowCardinality`` around it; Nullable stays."""
+    return type_.inner if isinstance(type_, LowCardinalityType) else type_
+
+
 def make_nullable(type_: DataType) -> DataType:
     """Returns ``Nullable(T)``. LowCardinality stays outermost; composite types are returned unchanged."""
     if isinstance(type_, LowCardinalityType):
         return LowCardinalityType(make_nullable(type_.inner))
-    if type_.is_nullable or isinstance(type_, (ArrayType, MapType, TupleType)):
+    if type_.is_nullable or not type_.may_be_nullable:
         return type_
     return NullableType(type_)
 

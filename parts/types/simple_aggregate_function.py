@@ -10,9 +10,9 @@ import re
 from dataclasses import replace
 
 from parts.common.errors import UserError
-from parts.types.composites import ArrayType, LowCardinalityType, MapType, NullableType, TupleType
+from parts.types.composites import ArrayType, MapType, NullableType, TupleType, strip_low_cardinality
 from parts.types.data_type import DataType
-from parts.types.scalars import BoolType, DecimalType, FloatType, IntegerType
+from parts.types.numbers import BoolType, DecimalType, FloatType, IntegerType
 
 _FAMILY = "SimpleAggregateFunction"
 _TEXT = re.compile(rf"\s*{_FAMILY}\s*\(\s*(\w+)")
@@ -57,7 +57,7 @@ def check_simple_aggregate(function: str, type_: DataType) -> None:
     if name not in _FUNCTIONS:
         message = f"Unsupported aggregate function {function}, supported functions are {_known()}"
         raise UserError("BAD_ARGUMENTS", message)
-    plain = type_.inner if isinstance(type_, LowCardinalityType) else type_
+    plain = strip_low_cardinality(type_)
     plain = plain.inner if isinstance(plain, NullableType) else plain
     if not _takes(name, plain):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {type_} of argument for aggregate function {name}")
@@ -84,7 +84,7 @@ def _takes(name: str, type_: DataType) -> bool:
         case "sumMap" | "minMap" | "maxMap":
             return _is_map(type_, _NUMBERS if name == "sumMap" else None)
         case "min" | "max":
-            return not isinstance(type_, ArrayType | MapType | TupleType)
+            return not type_.is_composite
     return True
 
 

@@ -75,6 +75,13 @@ class TypeCursor:
             raise self.syntax_error("a number")
         return int(text)
 
+    def integer_argument(self) -> int:
+        """Consumes and returns one number in parentheses."""
+        self.expect("(")
+        value = self.integer()
+        self.expect(")")
+        return value
+
     def string(self) -> str:
         """Consumes a quoted string and returns its value."""
         kind, text = self.next("a quoted string")

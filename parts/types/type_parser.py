@@ -5,51 +5,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from zoneinfo import ZoneInfo
 
 from parts.common.errors import UserError
 from parts.types.composites import ArrayType, LowCardinalityType, MapType, NullableType, TupleType
 from parts.types.data_type import DataType
 from parts.types.missing_types import refuse_missing
-from parts.types.scalars import (
-    BoolType,
-    Date32Type,
-    DateTime64Type,
-    DateTimeType,
-    DateType,
-    DecimalType,
-    EnumType,
-    FixedStringType,
-    FloatType,
-    IntegerType,
-    IPv4Type,
-    IPv6Type,
-    NothingType,
-    StringType,
-    UUIDType,
-)
+from parts.types.scalar_type import PLAIN_TYPES, TYPE_PARSERS
 from parts.types.simple_aggregate_function import check_simple_aggregate
 from parts.types.type_aliases import ALIASES, SIGNED
 from parts.types.type_cursor import TypeCursor
 
-_SIMPLE: dict[str, DataType] = {
-    **{f"UInt{bits}": IntegerType(bits, False) for bits in (8, 16, 32, 64)},
-    **{f"Int{bits}": IntegerType(bits, True) for bits in (8, 16, 32, 64)},
-    "Float32": FloatType(32),
-    "Float64": FloatType(64),
-    "Bool": BoolType(),
-    "String": StringType(),
-    "Date": DateType(),
-    "Date32": Date32Type(),
-    "UUID": UUIDType(),
-    "IPv4": IPv4Type(),
-    "IPv6": IPv6Type(),
-    "Nothing": NothingType(),
-}
 _COLUMN_WORDS = frozenset({"DEFAULT", "MATERIALIZED", "ALIAS", "EPHEMERAL", "CODEC", "COMMENT", "TTL"})
 _MOST_LEVELS = 60
 """Levels of nested types. Arrow accepts 64 from another library. A Map is two levels: its pairs are a type too."""
-_DECIMAL_WIDTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38}
 
 
 def parse_type(text: str) -> DataType:
@@ -99,13 +67,19 @@ class TypeParser(TypeCursor):
 
     def _type(self) -> DataType:
         word = self.word()
-        name = word if word in _SIMPLE or word in _BUILDERS else ALIASES.get(word.lower(), word)
-        if name in _SIMPLE:
+        name = (
+            word
+            if word in PLAIN_TYPES or word in _BUILDERS or word in TYPE_PARSERS
+            else ALIASES.get(word.lower(), word)
+        )
+        if name in PLAIN_TYPES:
             return self._simple(word, name)
+        if name in TYPE_PARSERS:
+            return TYPE_PARSERS[name](self, name)
         if name in _BUILDERS:
             return _BUILDERS[name](self, name)
         refuse_missing(word)
-        near = difflib.get_close_matches(word, [*_SIMPLE, *_BUILDERS], n=2)
+        near = difflib.get_close_matches(word, [*PLAIN_TYPES, *TYPE_PARSERS, *_BUILDERS], n=2)
         hint = f". Maybe you meant: {', '.join(near)}" if near else ""
         raise UserError("UNKNOWN_TYPE", f"Unknown data type family: {word} (in {self.text!r}){hint}")
 
@@ -116,12 +90,12 @@ class TypeParser(TypeCursor):
             self.integer()  # VARCHAR(10): the length is ignored, as in ClickHouse
             self.expect(")")
         if word.lower() in SIGNED and self.accept_word("UNSIGNED"):
-            return _SIMPLE[f"U{name}"]
+            return PLAIN_TYPES[f"U{name}"]
         if word.lower() in SIGNED:
             self.accept_word("SIGNED")
         elif word.lower() == "double":
             self.accept_word("PRECISION")
-        return _SIMPLE[name]
+        return PLAIN_TYPES[name]
 
     def columns(self) -> tuple[tuple[str | None, DataType], ...]:
         """Parses the whole text as columns, each with an optional NULL or NOT NULL."""
@@ -147,13 +121,6 @@ class TypeParser(TypeCursor):
             raise UserError("NOT_IMPLEMENTED", f"{token[1].upper()} of a column of {self.text!r} is not supported")
         return type_
 
-    def integer_argument(self) -> int:
-        """Parses one number in parentheses."""
-        self.expect("(")
-        value = self.integer()
-        self.expect(")")
-        return value
-
     def simple_aggregate(self, _: str) -> DataType:
         """Parses SimpleAggregateFunction(f, T). Returns T; ``parse_aggregate_name`` gives f."""
         self.expect("(")
@@ -174,87 +141,18 @@ class TypeParser(TypeCursor):
             f"{self.text}: states of aggregate functions are not supported; SimpleAggregateFunction is",
         )
 
-    def decimal(self, name: str) -> DataType:
-        """Parses the arguments of a Decimal. Raises 69 for a wrong precision or scale."""
-        if name in _DECIMAL_WIDTHS:
-            precision, scale = _DECIMAL_WIDTHS[name], self.integer_argument()
-        else:
-            precision, scale = 10, 0
-            if self.accept("(") and not self.accept(")"):
-                precision = self.integer()
-                scale = self.integer() if self.accept(",") else 0
-                self.expect(")")
-        if not 1 <= precision <= 76:
-            raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong precision {precision} of {self.text}: must be 1 to 76")
-        if precision > 38:
-            raise UserError("NOT_IMPLEMENTED", f"{self.text}: decimals of more than 38 digits are not supported")
-        if not 0 <= scale <= precision:
-            raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong scale {scale} of {self.text}: must be 0 to {precision}")
-        return DecimalType(precision, scale)
-
-    def datetime(self, name: str) -> DataType:
-        """Parses the arguments of DateTime. ``DateTime(2)`` is ``DateTime64(2)``."""
-        zone = None
-        if self.accept("(") and not self.accept(")"):
-            if (self.peek() or ("",))[0] == "number":
-                return self._datetime_of_precision(name)
-            zone = self.string()
-            self.expect(")")
-        return DateTimeType(check_timezone(zone))
-
-    def _datetime_of_precision(self, name: str) -> DataType:
-        if name == "DateTime32":
-            raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The argument of {self.text} must be a time zone")
-        precision = self.integer()
-        zone = check_timezone(self.string()) if self.accept(",") else None
-        self.expect(")")
-        self._check_precision(precision)
-        return DateTime64Type(precision, zone) if precision else DateTimeType(zone)
-
-    def datetime64(self, _: str) -> DataType:
-        precision, zone = 3, None
-        if self.accept("(") and not self.accept(")"):
-            precision = self.integer()
-            zone = self.string() if self.accept(",") else None
-            self.expect(")")
-        self._check_precision(precision)
-        return DateTime64Type(precision, check_timezone(zone))
-
-    def _check_precision(self, precision: int) -> None:
-        if not 0 <= precision <= 9:
-            raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong precision {precision} of {self.text}: must be 0 to 9")
-
-    def enum(self, name: str) -> DataType:
-        """Parses the values of an Enum. Raises 36 for duplicates, 69 for numbers that do not fit."""
-        pairs: list[tuple[str, int]] = []
-        self.expect("(")
-        while True:
-            label = self.string()
-            number = self.integer() if self.accept("=") else (pairs[-1][1] + 1 if pairs else 1)
-            pairs.append((label, number))
-            if not self.accept(","):
-                break
-        self.expect(")")
-        if len({p[0] for p in pairs}) < len(pairs) or len({p[1] for p in pairs}) < len(pairs):
-            raise UserError("BAD_ARGUMENTS", f"Names and numbers of {self.text} must each be unique")
-        fits_8 = all(-128 <= number <= 127 for _, number in pairs)
-        bits = 16 if name == "Enum16" or (name == "Enum" and not fits_8) else 8
-        if (bits == 8 and not fits_8) or not all(-32768 <= number <= 32767 for _, number in pairs):
-            raise UserError("ARGUMENT_OUT_OF_BOUND", f"A number of {self.text} does not fit {bits} bits")
-        return EnumType(bits, tuple(sorted(pairs, key=lambda pair: pair[1])))
-
     def nullable(self, _: str) -> DataType:
         return self._nullable_of(self._one_argument())
 
     def _nullable_of(self, inner: DataType) -> DataType:
-        if inner.is_nullable or isinstance(inner, (ArrayType, MapType, TupleType, LowCardinalityType)):
+        if inner.is_nullable or not inner.may_be_nullable:
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {inner} cannot be inside Nullable type")
         return NullableType(inner)
 
     def low_cardinality(self, _: str) -> DataType:
         inner = self._one_argument()
         bare = inner.inner if isinstance(inner, NullableType) else inner
-        if isinstance(bare, (ArrayType, MapType, TupleType, LowCardinalityType, DecimalType, EnumType, BoolType)):
+        if not bare.may_be_low_cardinality:
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"LowCardinality({inner}) is not allowed")
         return LowCardinalityType(inner)
 
@@ -268,7 +166,7 @@ class TypeParser(TypeCursor):
         with self._nested():
             value = self.type()
         self.expect(")")
-        if key.is_nullable or isinstance(key, (ArrayType, MapType, TupleType, FloatType)):
+        if key.is_nullable or not key.may_be_map_key:
             raise UserError("BAD_ARGUMENTS", f"Map cannot have a key of type {key}")
         return MapType(key, value)
 
@@ -312,17 +210,6 @@ class TypeParser(TypeCursor):
 
 
 _BUILDERS: dict[str, Callable[[TypeParser, str], DataType]] = {
-    "FixedString": lambda parser, _: _fixed_string(parser.integer_argument()),
-    "Decimal": TypeParser.decimal,
-    "Decimal32": TypeParser.decimal,
-    "Decimal64": TypeParser.decimal,
-    "Decimal128": TypeParser.decimal,
-    "DateTime": TypeParser.datetime,
-    "DateTime32": TypeParser.datetime,
-    "DateTime64": TypeParser.datetime64,
-    "Enum": TypeParser.enum,
-    "Enum8": TypeParser.enum,
-    "Enum16": TypeParser.enum,
     "Nullable": TypeParser.nullable,
     "LowCardinality": TypeParser.low_cardinality,
     "Array": TypeParser.array,
@@ -336,21 +223,5 @@ _BUILDERS: dict[str, Callable[[TypeParser, str], DataType]] = {
 
 def list_type_families() -> list[tuple[str, str]]:
     """Returns every name that a type may begin with, and the type it is an alias of, or ``""``."""
-    names = [(name, "") for name in (*_SIMPLE, *_BUILDERS)]
+    names = [(name, "") for name in (*PLAIN_TYPES, *TYPE_PARSERS, *_BUILDERS)]
     return sorted([*names, *((alias.upper(), name) for alias, name in ALIASES.items() if alias != name.lower())])
-
-
-def _fixed_string(length: int) -> DataType:
-    if not 1 <= length <= 0xFFFFFF:
-        raise UserError("ARGUMENT_OUT_OF_BOUND", f"FixedString({length}): the size must be 1 to 16777215")
-    return FixedStringType(length)
-
-
-def check_timezone(zone: str | None) -> str | None:
-    """Returns the zone, or raises 36 (BAD_ARGUMENTS) if it does not exist."""
-    if zone is not None:
-        try:
-            ZoneInfo(zone)
-        except (KeyError, ValueError, OSError):
-            raise UserError("BAD_ARGUMENTS", f"Cannot load time zone {zone!r}: no such zone") from None
-    return zone

@@ -27,7 +27,7 @@ import pyarrow as pa
 from parts.blocks.dictionary_strings import concat_blocks, count_text_bytes
 from parts.blocks.partition_ids import compute_partition_id
 from parts.common.thread_pool import map_parallel
-from parts.format.array_file import strip_low_cardinality, to_plain_array
+from parts.format.array_file import to_plain_array
 from parts.format.checksums import Checksums
 from parts.format.columns_file import ColumnsFile, MinMaxCollector
 from parts.format.file_names import DATA_FILE, META_FILE, get_column_file_name
@@ -38,7 +38,7 @@ from parts.format.part_files import PartMetadata
 from parts.skip_indexes.index_builder import SkipIndexBuilder
 from parts.table.table_description import PartSettings, TableDescription
 from parts.table.ttl_rules import TtlCollector
-from parts.types import DataType
+from parts.types import DataType, strip_low_cardinality
 from parts.write.block_preparation import conform_block
 from parts.write.column_writer import ColumnWriter, make_encoders, parse_codecs
 from parts.write.index_granularity import choose_granularity

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from parts.format.array_file import strip_low_cardinality, to_plain_array
+from parts.format.array_file import to_plain_array
 from parts.format.checksums import Checksums
 from parts.format.codecs import Codec
 from parts.format.columns_file import ColumnsFile, MinMaxCollector
@@ -26,7 +26,7 @@ from parts.format.part_files import PartMetadata
 from parts.skip_indexes.index_builder import SkipIndexBuilder
 from parts.table.table_description import Key, TableDescription
 from parts.table.ttl_rules import TtlCollector
-from parts.types import DataType
+from parts.types import DataType, strip_low_cardinality
 from parts.write.column_writer import ColumnSummary
 from parts.write.part_summary import WrittenColumns, compute_checksum, encode_metadata
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from parts.common.errors import UserError
 from parts.types import (
-    ArrayType,
     DataType,
     DecimalType,
     EnumType,
@@ -24,8 +23,6 @@ from parts.types import (
     IPv4Type,
     IPv6Type,
     LowCardinalityType,
-    MapType,
-    TupleType,
     UUIDType,
     strip_nullable,
 )
@@ -194,7 +191,7 @@ def _make_extreme(function: str, column: str, type_: DataType) -> _Part:
             return functions.coalesce(extreme, functions.when(has_nan, nan))
 
         return _Part([f"{function}(if(isNaN({column}), NULL, {column}))", f"max(isNaN({column}))"], merge)
-    if isinstance(type_, ArrayType | MapType | TupleType):
+    if type_.is_composite:
         raise UserError("NOT_IMPLEMENTED", f"Format pando: {function} of {type_} is not merged; aggregate it in Spark")
     if isinstance(type_, EnumType | UUIDType | IPv4Type | IPv6Type):
         column = f"toString({column})"

@@ -33,7 +33,6 @@ from parts.types import (
 _SECOND = 1_000_000
 _INSTANTS = (-2_208_988_800, 10_413_791_999)
 """Seconds of a DateTime64: 1900 to 2299."""
-_DAYS: dict[type[DataType], tuple[int, int]] = {DateType: (0, 65_535), Date32Type: (-25_567, 120_529)}
 
 
 def check_lossless(array: pa.ChunkedArray, name: str, type_: DataType) -> None:
@@ -78,7 +77,7 @@ def _check(array: pa.Array, type_: DataType, refuse: _Refuse) -> None:
             _check_instants(array, 10 ** max(0, 6 - precision), _INSTANTS, refuse)
         case DateType() | Date32Type() if pa.types.is_date32(array.type):
             days = array.drop_null().view(pa.int32()).to_numpy()
-            low, high = _DAYS[type(type_)]
+            low, high = type_.days
             _refuse_first(array, (days < low) | (days > high), "it is outside the type's range", refuse)
 
 

@@ -21,15 +21,15 @@ from parts.types import (
 )
 from sql.aggregates.list_kernels import find_most_frequent, values_at_levels
 from sql.functions.registry import Call, define, function
+from sql.typing.casts.text_casts import to_text
 from sql.typing.column_kernels.float_bits import bits_to_floats, floats_to_bits, has_floats
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments, leaf
 from sql.typing.integer_conversions import wrap_integer, wrap_to_64_bits
-from sql.typing.order_keys import swap_uuid_halves
 from sql.typing.result_types import is_date_or_time, is_number, sum_result
-from sql.typing.texts.value_texts import to_text
 from sql.typing.typed_expressions import FLOAT64, STRING, UINT64, Typed, cast, string_literal
+from sql.typing.uuid_order import swap_uuid_halves
 
 
 @function("count", (0, 1), aggregate=True, never_null=True)

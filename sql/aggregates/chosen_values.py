@@ -8,8 +8,9 @@ from parts.types import FloatType, UUIDType
 from sql.functions.registry import Call, define
 from sql.typing.column_kernels.float_bits import has_floats_inside, keep_zero_signs
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
-from sql.typing.order_keys import has_own_order, order_key, swap_uuid_halves
+from sql.typing.order_keys import has_own_order, order_key
 from sql.typing.typed_expressions import Typed
+from sql.typing.uuid_order import swap_uuid_halves
 
 
 def _compile_arg(name: str, value: Typed, key: Fragment, call: Call) -> Fragment:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import nan
 
 from parts.common.errors import UserError
-from parts.types import ArrayType, DataType, MapType, TupleType, make_nullable, strip_nullable
+from parts.types import ArrayType, DataType, make_nullable, strip_nullable
 from sql.aggregates.array_combinator import aggregate_elements
 from sql.functions.registry import Call, Environment, Rule, find_aggregate, find_rule
 from sql.grammar.syntax_tree import Function, Node
@@ -138,7 +138,7 @@ def build_aggregate(
         if inner_filters and (or_default or rule.name in ("count", "uniqExact") or isinstance(type_, ArrayType)):
             chosen = chosen[:-inner_filters]
         return _apply_or_combinator(value, type_, _count_rows(plain, chosen, over), empty_nan=rule.empty_nan)
-    composite = isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType))
+    composite = strip_nullable(type_).is_composite
     if not type_.is_nullable and (empty_possible or filters or over or composite or rule.empty_nan or nullable):
         is_nan = rule.empty_nan and type_ == FLOAT64
         sql = fragment("coalesce({}, {})", sql, float_literal_text(nan) if is_nan else default_value(type_))

@@ -17,7 +17,7 @@ from sql.functions.hashes import integer_hashes, value_hashes
 from sql.functions.json import json_elements
 from sql.functions.numbers import arithmetic, division, mathematics, readable_numbers
 from sql.functions.strings import basic_strings, case_kernels, concatenation, search
-from sql.typing import order_keys
+from sql.typing import uuid_order
 from sql.typing.duckdb.sql_fragments import MACRO, Fragment
 from sql.typing.texts import address_columns, instant_texts, integer_texts, usual_address_texts, value_texts
 from sql.typing.times import date_ranges, zone_offset_tables
@@ -28,7 +28,7 @@ _MAX_WEIGHT = 300_000
 _NAME = re.compile(r"\bpando_\w+")
 _DEFINITIONS = (
     *date_ranges.MACROS,
-    *order_keys.MACROS,
+    *uuid_order.MACROS,
     *arithmetic.MACROS,
     *division.MACROS,
     *date_arithmetic.MACROS,

@@ -40,7 +40,7 @@ from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
     Settings,
 )
-from sql.typing.texts.text_or_null import SPELLED
+from sql.typing.casts.text_casts import is_null_if_misspelled
 
 
 def list_insert_columns(
@@ -370,7 +370,7 @@ def cast_block(
 def _may_become_null(type_: DataType, column: Column) -> bool:
     """Returns whether a string that is no value of the column becomes NULL. Not for Bool and Enum."""
     goal = strip_nullable(column.type)
-    return column.type.is_nullable and isinstance(strip_nullable(type_), StringType) and isinstance(goal, SPELLED)
+    return column.type.is_nullable and isinstance(strip_nullable(type_), StringType) and is_null_if_misspelled(goal)
 
 
 def _cast_texts(values: pa.Array | pa.ChunkedArray, target: DataType, zone: str) -> pa.Array:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from parts.common.errors import UserError
-from parts.format.array_file import strip_low_cardinality
 from parts.table.table_description import Key, SkipIndex, TableSchema
 from parts.types import (
     ArrayType,
@@ -18,6 +17,7 @@ from parts.types import (
     MapType,
     StringType,
     TupleType,
+    strip_low_cardinality,
     strip_nullable,
 )
 from sql.definitions.definition_text import render_index_type
@@ -120,7 +120,7 @@ def _set(arguments: Arguments, key: Key) -> tuple[float, ...]:
 
 def _bloom_filter(arguments: Arguments, key: Key) -> tuple[float, ...]:
     for type_ in key.types:
-        bare = strip_nullable(strip_low_cardinality(type_))
+        bare = strip_nullable(type_)
         has_null = isinstance(bare, ArrayType) and strip_low_cardinality(bare.inner).is_nullable
         if has_null or isinstance(find_element_type(type_), (MapType, TupleType, ArrayType, DecimalType)):
             raise UserError("ILLEGAL_COLUMN", f"Unexpected type {type_} of bloom filter index")
@@ -173,7 +173,7 @@ def _pieces(kind: str, count: int, arguments: Arguments, key: Key) -> tuple[floa
 
 def _refuse_nested(kind: str, key: Key) -> None:
     for type_ in key.types:
-        if isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType)):
+        if strip_nullable(type_).is_composite:
             raise not_implemented(f"A {kind} index over values of type {type_}")
 
 

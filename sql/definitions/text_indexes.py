@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parts.common.errors import UserError
-from parts.format.array_file import strip_low_cardinality
 from parts.table.table_description import Key
 from parts.types import ArrayType, DataType, FixedStringType, StringType, strip_nullable
 from sql.functions.strings.tokenizers import Arguments, parse_tokenizer
@@ -59,5 +58,5 @@ def parse_text_index_arguments(texts: Sequence[str], key: Key) -> Arguments:
 
 def find_element_type(type_: DataType) -> DataType:
     """Returns the type without Nullable and LowCardinality; for an array its elements'."""
-    bare = strip_nullable(strip_low_cardinality(type_))
-    return strip_nullable(strip_low_cardinality(bare.inner)) if isinstance(bare, ArrayType) else bare
+    bare = strip_nullable(type_)
+    return strip_nullable(bare.inner) if isinstance(bare, ArrayType) else bare

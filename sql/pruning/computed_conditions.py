@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.common.errors import PandoError
-from parts.format.array_file import strip_low_cardinality
 from parts.table.table_description import Column, TableSchema
-from parts.types import BoolType, DataType, FloatType, IntegerType, strip_nullable
+from parts.types import BoolType, DataType, FloatType, IntegerType, strip_low_cardinality, strip_nullable
 from sql.compile.names.column_names import canonical_text
 from sql.functions.registry import find_rule
 from sql.grammar.syntax_tree import Function, Identifier, Lambda, Node, transform, walk

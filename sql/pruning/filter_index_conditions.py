@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parts.format.array_file import strip_low_cardinality
 from parts.skip_indexes.bloom_filters import StoredFilters, hash_for_index
 from parts.skip_indexes.text_index import StoredPostings
 from parts.skip_indexes.tokenizers import tokenize_array
@@ -144,7 +143,7 @@ class FilterConditionBuilder(ConditionBuilder):
         if len(values) > _MOST_GROUPS:
             return None
         if left == key.node:
-            if isinstance(strip_nullable_and_low_cardinality(key.type), ArrayType):
+            if isinstance(strip_nullable(key.type), ArrayType):
                 return _require_any_group(number, [self._hash_array(key, value) for value in values])
             return _require_any_group(number, [self._hash_value(key.type, value) for value in values])
         match left:
@@ -156,7 +155,7 @@ class FilterConditionBuilder(ConditionBuilder):
         self, number: int, key: KeyExpression, container: Node, place: Node, values: Sequence[Node]
     ) -> Condition | None:
         """Builds a term for ``array[i]`` or ``map[k]``, which is the default where the element is missing."""
-        type_ = strip_nullable_and_low_cardinality(key.type)
+        type_ = strip_nullable(key.type)
         if not isinstance(type_, ArrayType):
             return None
         of_values = Function("mapValues", (container,))
@@ -169,7 +168,7 @@ class FilterConditionBuilder(ConditionBuilder):
                 groups.append(_make_group(self._index, pa.array([scalar], scalar.type)))
             return _require_any_group(number, groups)
         if key.node == Function("mapKeys", (container,)) and isinstance(container, Identifier):
-            of_map = strip_nullable_and_low_cardinality(self._schema.column(container.parts[0]).type)
+            of_map = strip_nullable(self._schema.column(container.parts[0]).type)
             if isinstance(of_map, MapType) and all(
                 self._value(value, of_map.value) != _default_scalar(of_map.value) for value in values
             ):
@@ -179,7 +178,7 @@ class FilterConditionBuilder(ConditionBuilder):
     # Searches in arrays and in texts
 
     def _search(self, number: int, key: KeyExpression, name: str, wanted: Node) -> Condition:
-        type_ = strip_nullable_and_low_cardinality(key.type)
+        type_ = strip_nullable(key.type)
         if name in _ARRAY_SEARCHES:
             if not isinstance(type_, ArrayType):
                 return Unknown()
@@ -223,7 +222,7 @@ class FilterConditionBuilder(ConditionBuilder):
     # Values
 
     def _hash_array(self, key: KeyExpression, node: Node) -> Group:
-        type_ = strip_nullable_and_low_cardinality(key.type)
+        type_ = strip_nullable(key.type)
         assert isinstance(type_, ArrayType)
         groups = [self._hash_value(type_.inner, value) for value in list_elements(node)]
         return tuple(dict.fromkeys(one for group in groups for one in group))
@@ -233,7 +232,7 @@ class FilterConditionBuilder(ConditionBuilder):
         return _make_group(self._index, pa.array([value], value.type))
 
     def _value(self, node: Node, type_: DataType) -> pa.Scalar:
-        bare = strip_nullable_and_low_cardinality(type_)
+        bare = strip_nullable(type_)
         if isinstance(bare, _CAST_TYPES) and isinstance(node, Literal) and isinstance(node.value, str):
             cast = Function("CAST", (node, Literal(bare.name)))
             compiled = self._evaluation.expression(cast, TableSchema(()), self._environment.zone)
@@ -246,13 +245,8 @@ class FilterConditionBuilder(ConditionBuilder):
         return self._constants.value(node, bare)
 
 
-def strip_nullable_and_low_cardinality(type_: DataType) -> DataType:
-    """Returns the type inside Nullable and LowCardinality."""
-    return strip_nullable(strip_low_cardinality(type_))
-
-
 def _default_scalar(type_: DataType) -> pa.Scalar:
-    bare = strip_nullable_and_low_cardinality(type_)
+    bare = strip_nullable(type_)
     return pa.scalar(bare.default, bare.arrow)
 
 

@@ -34,13 +34,9 @@ from sql.grammar.syntax_tree import Function, Literal, Node
 from sql.pruning.evaluator import Evaluator
 from sql.typing.casts.casts import cast_to
 from sql.typing.duckdb.sql_fragments import RANDOM, fragment
-from sql.typing.integer_conversions import to_integer
+from sql.typing.scalars.registry import scalar_of, to_integer
 from sql.typing.typed_expressions import UINT32, Typed
 
-_COMPARABLE = (
-    IntegerType, FloatType, BoolType, StringType, DateType, Date32Type, DateTimeType, DateTime64Type, DecimalType,
-    EnumType,
-)  # fmt: skip
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _EXACT = decimal.Context(prec=160)
 """Holds every sum of digits that two decimals can have; the default context has 28."""
@@ -68,7 +64,8 @@ class KeyConstants:
     def value(self, node: Node, type_: DataType) -> pa.Scalar:
         """Returns a constant as a value of ``type_``. Raises ``UnsupportedTermError`` if it is not exact."""
         bare = strip_nullable(type_)
-        if not isinstance(bare, _COMPARABLE):
+        scalar = scalar_of(bare)
+        if scalar is None or not scalar.has_key_constants:
             raise UnsupportedTermError
         typed = self._compiler.compile(node).plain
         given = strip_nullable(typed.type)

@@ -25,7 +25,7 @@ from sql.pruning.filter_index_conditions import (
     find_required_pieces,
     list_elements,
     read_string_literal,
-    strip_nullable_and_low_cardinality,
+    strip_nullable,
 )
 from sql.pruning.key_constants import UnsupportedTermError
 from sql.pruning.key_ranges import Mask
@@ -100,7 +100,7 @@ class TextConditionBuilder(FilterConditionBuilder):
         return ContainsAnyGroup(number, (tuple(tokens),))
 
     def _search(self, number: int, key: KeyExpression, name: str, wanted: Node) -> Condition:
-        if isinstance(strip_nullable_and_low_cardinality(key.type), ArrayType):
+        if isinstance(strip_nullable(key.type), ArrayType):
             return super()._search(number, key, name, wanted)
         tokenizer = self._index.arguments[0]
         if name not in _SEARCHES[str(tokenizer)]:

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from parts.types import (
-    BoolType,
-    DataType,
-    Date32Type,
-    DateTime64Type,
-    DateTimeType,
-    DateType,
-    DecimalType,
-    EnumType,
-    FloatType,
     IntegerType,
-    IPv4Type,
 )
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
-from sql.typing.typed_expressions import UINT32, UINT64, Typed, cast
+from sql.typing.typed_expressions import cast
 
 
 def wrap_integer(sql: Fragment, source: IntegerType, goal: IntegerType) -> Fragment:
@@ -46,35 +36,8 @@ def wrap_to_64_bits(sql: Fragment, goal: IntegerType) -> Fragment:
     )
 
 
-def to_integer(value: Typed, source: DataType, goal: IntegerType) -> Fragment | None:
-    """Compiles CAST to an integer type for all types but strings; ``None`` if ClickHouse has none."""
-    wide = IntegerType(64, True)
-    match source:
-        case IntegerType():
-            if value.is_literal and isinstance(value.value, int) and goal.minimum <= value.value <= goal.maximum:
-                return cast(str(value.value), goal)
-            return wrap_integer(value.sql, source, goal)
-        case BoolType():
-            return cast(value.sql, goal)
-        case FloatType():
-            return _float_to_integer(value.sql, goal)
-        case DecimalType(_, scale):
-            return cast(fragment("trunc({})", value.sql) if scale else value.sql, goal)
-        case DateType() | Date32Type():
-            return wrap_integer(fragment("({} - DATE '1970-01-01')", value.sql), wide, goal)
-        case DateTimeType():
-            return wrap_integer(fragment("(epoch_us({}) // 1000000)", value.sql), wide, goal)
-        case DateTime64Type():
-            seconds = fragment("epoch_us(CAST({} AS TIMESTAMP)) // 1000000", value.sql)
-            return cast(fragment("pando_checked({}, {}, {})", seconds, goal.minimum, goal.maximum), goal)
-        case EnumType(bits):
-            return wrap_integer(value.sql, IntegerType(bits, True), goal)
-        case IPv4Type():
-            return cast(value.sql, goal) if goal in (UINT32, UINT64) else None
-    return None
-
-
-def _float_to_integer(sql: Fragment, goal: IntegerType) -> Fragment:
+def float_to_integer(sql: Fragment, goal: IntegerType) -> Fragment:
+    """Cuts a float to an integer."""
     if goal.bits == 64:
         return fragment("pando_float_64({})", sql) if goal.signed else fragment("pando_float_unsigned_64({})", sql)
     if goal.bits == 32 and not goal.signed:

@@ -9,17 +9,18 @@ DESC). The callers deal with a NULL or NaN that is the whole value.
 
 from __future__ import annotations
 
-from parts.types import ArrayType, DataType, FloatType, MapType, TupleType, UUIDType, strip_nullable
-from sql.typing.duckdb.macro_weights import define_macros
+from parts.types import ArrayType, DataType, FloatType, MapType, TupleType, strip_nullable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments, leaf
+from sql.typing.scalars.registry import scalar_of
 from sql.typing.typed_expressions import string_literal
 
 
 def has_own_order(type_: DataType, *, nulls_least: bool) -> bool:
     """Tells whether DuckDB orders values of the type differently from ClickHouse."""
+    scalar = scalar_of(type_)
+    if scalar is not None:
+        return scalar.has_own_order
     match strip_nullable(type_):
-        case UUIDType():
-            return True
         case ArrayType(inner):
             return element_differs(inner, nulls_least)
         case MapType(key, value):
@@ -39,9 +40,10 @@ def order_key(sql: Fragment, type_: DataType, *, nulls_least: bool) -> Fragment:
     """Returns a sort key for the value; ``sql`` itself where DuckDB's order is ClickHouse's."""
     if not has_own_order(type_, nulls_least=nulls_least):
         return sql
+    scalar = scalar_of(type_)
+    if scalar is not None:
+        return scalar.order_key(sql)
     match strip_nullable(type_):
-        case UUIDType():
-            return swap_uuid_halves(sql)
         case ArrayType(inner):
             return fragment("list_transform({}, lambda o: {})", sql, element_key(leaf("o"), inner, nulls_least))
         case MapType(key, value):
@@ -68,13 +70,3 @@ def element_key(sql: Fragment, type_: DataType, nulls_least: bool) -> Fragment:
     if isinstance(strip_nullable(type_), FloatType):
         return fragment("row({0} IS NOT NULL, NOT isnan({0}), {0})", key)
     return fragment("row({0} IS NOT NULL, {0})", key) if type_.is_nullable else key
-
-
-def swap_uuid_halves(uuid: Fragment) -> Fragment:
-    """Swaps the halves of a UUID: ClickHouse compares the second one first."""
-    return fragment("pando_swapped_halves({})", uuid)
-
-
-MACROS = define_macros(
-    "pando_swapped_halves(uuid) AS (uuid[9:16] || uuid[1:8])",
-)

@@ -1,4 +1,4 @@
-"""A new function, table engine, statement, format, setting or system table touches three files at most, and works.
+"""A new function, engine, statement, format, setting, system table or type touches three files at most, and works.
 
 A patch begins with what it adds, and with ``query:`` lines, each followed by its ``answer:`` or the code of its
 ``error:``. ``ARCHITECTURE.md`` names the same places.
@@ -64,5 +64,5 @@ def test_a_toy_touches_few_files_and_works(patch: Path, tmp_path: Path) -> None:
 
 def test_there_is_a_toy_of_each_kind() -> None:
     assert {patch.stem for patch in PATCHES} >= {
-        "engine", "format", "function", "setting", "statement", "system_table",
+        "engine", "format", "function", "setting", "statement", "system_table", "type",
     }  # fmt: skip

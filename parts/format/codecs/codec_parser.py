@@ -6,21 +6,7 @@ import re
 
 from parts.common.errors import UserError
 from parts.format.codecs.codec_chain import DELTA, DOUBLE_DELTA, Codec
-from parts.types import (
-    ArrayType,
-    BoolType,
-    DataType,
-    Date32Type,
-    DateTime64Type,
-    DateTimeType,
-    DateType,
-    DecimalType,
-    EnumType,
-    FloatType,
-    IntegerType,
-    IPv4Type,
-    strip_nullable,
-)
+from parts.types import ArrayType, DataType, strip_nullable
 
 DEFAULT_CODEC = "LZ4"
 _ITEM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\(([^()]*)\))?\s*(,|$)")
@@ -119,12 +105,4 @@ def _value_width(type_: DataType) -> int | None:
     bare = strip_nullable(type_)
     while isinstance(bare, ArrayType):
         bare = strip_nullable(bare.inner)
-    if isinstance(bare, (IntegerType, FloatType, EnumType)):
-        return bare.bits // 8
-    if isinstance(bare, BoolType):
-        return 1
-    if isinstance(bare, (DateType, Date32Type, IPv4Type)):
-        return 4
-    if isinstance(bare, (DateTimeType, DateTime64Type, DecimalType)):
-        return 8
-    return None
+    return bare.codec_width_bytes

@@ -28,7 +28,7 @@ from parts.merge.engine_columns import can_be_version, find_stored_column
 from parts.merge.row_aggregates import aggregate_groups, sum_floats
 from parts.table.merge_mode import ORDINARY, KeyColumns, MergeMode, SortedRows
 from parts.table.table_description import TableSchema
-from parts.types import DataType, DateTimeType, FloatType, IntegerType, LowCardinalityType, StringType
+from parts.types import DataType, DateTimeType, FloatType, IntegerType, StringType, strip_low_cardinality
 from parts.write.block_preparation import take_rows
 
 FUNCTIONS = ("any", "anyLast", "avg", "count", "max", "min", "sum")
@@ -291,7 +291,7 @@ def make_mode(arguments: Sequence[str], schema: TableSchema, keys: KeyColumns) -
     }
     for what, (name, types) in kinds.items():
         type_ = find_stored_column(schema, name, what.capitalize()).type
-        inner = type_.inner if isinstance(type_, LowCardinalityType) else type_
+        inner = strip_low_cardinality(type_)
         if not isinstance(inner, types):
             wanted = " or ".join(kind.__name__.removesuffix("Type") for kind in types)
             raise _wrong_type(what, name, type_, wanted)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parts.common.errors import UserError
-from parts.types import ArrayType, DataType, MapType, TupleType, make_nullable, strip_nullable
+from parts.types import DataType, TupleType, make_nullable, strip_nullable
 from sql.aggregates.combinators import is_aggregate_call
 from sql.aggregates.window_names import WINDOW_FUNCTIONS, canonical_window_function_name
 from sql.compile.compiled_nodes import BoundNames, CompiledExpressionCache
@@ -123,7 +123,7 @@ class ExpressionCompiler:
         """Compiles a filter as a BOOLEAN. Raises ``UserError`` 59."""
         value = self.compile(node)
         bare = strip_nullable(value.type)
-        if isinstance(bare, (ArrayType, MapType, TupleType)) or bare.name in ("String", "Date", "DateTime"):
+        if bare.is_composite or bare.name in ("String", "Date", "DateTime"):
             raise UserError(
                 "ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER",
                 f"Illegal type {value.type} of a filter: it must be UInt8 or another number",

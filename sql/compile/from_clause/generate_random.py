@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 
+import pyarrow as pa
+
 from parts.common.errors import UserError
 from parts.types import (
     ArrayType,
@@ -19,17 +21,14 @@ from parts.types import (
     DateType,
     DecimalType,
     EnumType,
-    FixedStringType,
     FloatType,
     IntegerType,
-    IPv4Type,
-    IPv6Type,
     LowCardinalityType,
     MapType,
     NullableType,
+    ScalarType,
     StringType,
     TupleType,
-    UUIDType,
     parse_structure,
 )
 from sql.compile.compiler_interfaces import FromClauseCompiling
@@ -39,7 +38,7 @@ from sql.grammar.syntax_tree import Literal, Node, TableFunction
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call, join_fragments
 from sql.typing.integer_conversions import wrap_integer
-from sql.typing.typed_expressions import UINT32, UINT64, tuple_sql
+from sql.typing.typed_expressions import UINT64, tuple_sql
 
 _MAX_ROWS = 9_223_372_036_854_775_807
 _MAX_LENGTH = 65_536
@@ -119,8 +118,6 @@ class _RandomValues:
 
     def _random_scalar(self, type_: DataType, row: Fragment) -> Fragment:
         match type_:
-            case IntegerType():
-                return wrap_integer(self._random_bits(row), UINT64, type_)
             case BoolType():
                 return fragment("{} = 0", self._random_below(row, 2))
             case FloatType(bits):
@@ -138,12 +135,6 @@ class _RandomValues:
                 return fragment("[{}][{} + 1]", numbers, self._random_below(row, len(type_.values)))
             case StringType():
                 return self._random_text(row)
-            case FixedStringType(length):
-                return self._random_bytes(row, length)
-            case UUIDType() | IPv6Type():
-                return self._random_bytes(row, 16)
-            case IPv4Type():
-                return wrap_integer(self._random_bits(row), UINT64, UINT32)
             case DateType():
                 return fragment("DATE '1970-01-01' + CAST({} AS INTEGER)", self._random_below(row, 65_536))
             case Date32Type():
@@ -152,6 +143,11 @@ class _RandomValues:
                 return fragment("make_timestamp({} * 1000000)", self._random_below(row, 1 << 32))
             case DateTime64Type(precision):
                 return self._random_instant(row, precision)
+            case ScalarType(arrow=arrow) if pa.types.is_integer(arrow):
+                stored = IntegerType(arrow.bit_width, pa.types.is_signed_integer(arrow))
+                return wrap_integer(self._random_bits(row), UINT64, stored)
+            case ScalarType(arrow=arrow) if pa.types.is_fixed_size_binary(arrow):
+                return self._random_bytes(row, arrow.byte_width)
         raise UserError("NOT_IMPLEMENTED", f"generateRandom makes no values of type {type_}")
 
     def _random_instant(self, row: Fragment, precision: int) -> Fragment:

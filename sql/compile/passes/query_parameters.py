@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from parts.common.errors import UserError
-from parts.types import ArrayType, IntegerType, MapType, NullableType, StringType, TupleType, parse_type
+from parts.types import IntegerType, NullableType, StringType, parse_type
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, Parameter, Query, transform
 from sql.grammar.text_escapes import unescape
@@ -58,7 +58,7 @@ def parameter_value(parameter: Parameter, given: Mapping[str, str]) -> Node:
         if type_ is bare and _is_literal_type(number, bare):
             return Literal(number, text)
         return Function("CAST", (Literal(number, text), Literal(parameter.type)))
-    if isinstance(bare, ArrayType | TupleType | MapType):
+    if bare.is_composite:
         return Function("CAST", (_parse_composite(parameter, text), Literal(parameter.type)))
     value = _unescape(parameter, text)
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from parts.common.errors import UserError
 from parts.merge.engine_columns import can_be_version
 from parts.table.merge_mode import MergeMode
-from parts.types import DataType, IntegerType, LowCardinalityType, parse_type
+from parts.types import DataType, IntegerType, parse_type, strip_low_cardinality
 
 
 def check_engine_column(mode: MergeMode, name: str, verb: str) -> None:
@@ -31,17 +31,13 @@ def check_engine_column_type(mode: MergeMode, name: str, former: str, given: str
             f"Cannot alter version column {name} to type {new} because version column must be of an integer type or of "
             "type Date or DateTime"
         )
-    if not _is_wider(_strip_low_cardinality(old), _strip_low_cardinality(new)):
+    if not _is_wider(strip_low_cardinality(old), strip_low_cardinality(new)):
         raise _forbidden_error(
             f"Cannot alter version column {name} from type {old} to type {new} because new type is smaller than "
             "current in the number of bytes, or has other values. The only possible conversion is expansion of the "
             "number of bytes of the current type"
         )
     return True
-
-
-def _strip_low_cardinality(type_: DataType) -> DataType:
-    return type_.inner if isinstance(type_, LowCardinalityType) else type_
 
 
 def _is_wider(old: DataType, new: DataType) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from parts.common.errors import UserError
 from parts.table.table_description import Key, TableDescription, TableSchema
-from parts.types import DataType, DateTime64Type, DateTimeType, EnumType, IntegerType, LowCardinalityType
+from parts.types import DataType, DateTime64Type, DateTimeType, EnumType, IntegerType, strip_low_cardinality
 from sql.definitions.column_defaults import keeps_enum_numbers
 from sql.definitions.key_checks import check_sampling
 from sql.definitions.table_description import build_columns
@@ -80,7 +80,7 @@ def _is_stored_alike(old: DataType, new: DataType) -> bool:
 
     They do with or without LowCardinality, for times of another zone, and for an Enum and its numbers.
     """
-    old, new = (type_.inner if isinstance(type_, LowCardinalityType) else type_ for type_ in (old, new))
+    old, new = (strip_low_cardinality(type_) for type_ in (old, new))
     if isinstance(old, EnumType):
         is_renamed = isinstance(new, EnumType) and old.bits == new.bits and keeps_enum_numbers(old, new)
         return is_renamed or new == IntegerType(old.bits, signed=True)

@@ -34,8 +34,8 @@ from sql.formats.binary.native_writer import (
     count_low_cardinality,
 )
 from sql.formats.converters.array_casts import cast_array
-from sql.formats.converters.arrow_type_mapping import decode_utf8
-from sql.formats.converters.fixed_width_values import from_bytes, value_width_bytes
+from sql.formats.converters.fixed_width_values import from_bytes
+from sql.formats.converters.value_checks import decode_utf8
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.byte_source import MAX_COLUMNS, ByteSource
 from sql.formats.streams.length_prefixed_strings import read_strings
@@ -134,7 +134,7 @@ def _read_values(source: ByteSource, type_: DataType, rows: int, is_null: np.nda
         case TupleType(elements):
             children = [_read_values(source, inner, rows) for _, inner in elements]
             return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
-    width = value_width_bytes(type_)
+    width = type_.memory_width_bytes
     if width is None:
         raise UserError("NOT_IMPLEMENTED", f"Type {type_} cannot be read from {source.format_name} data")
     raw = source.matrix(rows, width)

@@ -27,8 +27,8 @@ from parts.types import (
     TupleType,
 )
 from sql.formats.binary.native_reader import build_lists, build_maps
-from sql.formats.converters.arrow_type_mapping import decode_utf8
-from sql.formats.converters.fixed_width_values import from_bytes, value_width_bytes
+from sql.formats.converters.fixed_width_values import from_bytes
+from sql.formats.converters.value_checks import decode_utf8
 from sql.formats.streams.length_prefixed_strings import strings_at
 from sql.formats.streams.varints import decode_at, follow_offsets, next_item_offsets
 
@@ -80,7 +80,7 @@ class ValueEnds:
 
     def _make_table(self, type_: DataType) -> Places:
         """Computes the table of a type. An end beyond the window may be any greater number."""
-        width = value_width_bytes(type_)
+        width = type_.memory_width_bytes
         if width is not None:
             return np.arange(width, self.size + width, dtype=np.int64)
         match type_:
@@ -98,7 +98,7 @@ class ValueEnds:
         raise AssertionError(type_)
 
     def _make_list_table(self, type_: ArrayType | MapType) -> Places:
-        width = value_width_bytes(type_.inner) if isinstance(type_, ArrayType) else None
+        width = type_.inner.memory_width_bytes if isinstance(type_, ArrayType) else None
         if width is not None:
             return next_item_offsets(self.buffer, self.size, width)
         every = np.arange(self.size, dtype=np.int64)
@@ -140,13 +140,13 @@ def min_value_bytes(type_: DataType) -> int:
             return sum(min_value_bytes(inner) for _, inner in elements)
         case LowCardinalityType(inner):
             return min_value_bytes(inner)
-    return value_width_bytes(type_) or 1
+    return type_.memory_width_bytes or 1
 
 
 def read_values(type_: DataType, places: Places, ends: ValueEnds) -> pa.Array:
     """Returns the values that begin at ``places``, in order. Raises :class:`BadValueError`."""
     buffer = ends.buffer
-    width = value_width_bytes(type_)
+    width = type_.memory_width_bytes
     if width is not None:
         return from_bytes(buffer[places[:, None] + np.arange(width)], type_)
     match type_:
@@ -180,7 +180,7 @@ def _find_elements(type_: ArrayType | MapType, places: Places, ends: ValueEnds) 
     np.cumsum(counts, out=offsets[1:])
     begins = np.repeat(places + sizes, counts)
     within = np.arange(len(begins)) - np.repeat(offsets[:-1].astype(np.int64), counts)
-    width = value_width_bytes(type_.inner) if isinstance(type_, ArrayType) else None
+    width = type_.inner.memory_width_bytes if isinstance(type_, ArrayType) else None
     return offsets, begins + within * width if width is not None else skip_values(
         ends.element_table(type_), begins, within
     )

@@ -18,7 +18,7 @@ from parts.types import DataType, parse_type
 from sql.formats.binary.native_reader import convert_column
 from sql.formats.binary.row_binary_offsets import ValueEnds, read_values
 from sql.formats.column_names import ColumnNames
-from sql.formats.converters.fixed_width_values import from_bytes, value_width_bytes
+from sql.formats.converters.fixed_width_values import from_bytes
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.byte_source import MAX_COLUMNS, ByteSource, pad_for_varints
 from sql.formats.streams.row_chunks import MAX_ROW_BYTES
@@ -66,7 +66,7 @@ def _read_header(source: ByteSource, columns: Sequence[Column], header: int, opt
 def _read_rows(source: ByteSource, fields: Fields) -> Iterator[list]:
     """Yields per window, for each field, a function that reads its values in all whole rows."""
     types = [type_ for _, type_ in fields]
-    widths = [value_width_bytes(type_) for type_ in types]
+    widths = [type_.memory_width_bytes for type_ in types]
     cut = _cut_fixed if None not in widths else _cut_followed
     size = max(_WINDOW_BYTES, sum(width or 0 for width in widths))
     while not source.at_end():
@@ -89,7 +89,7 @@ def _read_rows(source: ByteSource, fields: Fields) -> Iterator[list]:
 
 def _cut_fixed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
     """Cuts rows in which all columns have one width, as a matrix."""
-    bounds = np.cumsum([0] + [value_width_bytes(type_) for type_ in types])
+    bounds = np.cumsum([0] + [type_.memory_width_bytes for type_ in types])
     rows = size // int(bounds[-1])
     used = rows * int(bounds[-1])
     matrix = buffer[:used].reshape(rows, int(bounds[-1]))

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, StringType, TupleType
 from sql.formats.converters.arrow_type_mapping import list_parts
-from sql.formats.converters.fixed_width_values import to_bytes, value_width_bytes
+from sql.formats.converters.fixed_width_values import to_bytes
 from sql.formats.format_options import FormatOptions
 from sql.formats.streams.varints import encode, encode_all
 from sql.formats.text.text_writers import RunStatistics, slice_rows
@@ -48,7 +48,7 @@ def write_row_binary(
         texts = [name for name, _ in columns] + ([str(type_) for _, type_ in columns] if header > 1 else [])
         yield encode(len(columns)) + b"".join(encode(len(text.encode())) + text.encode() for text in texts)
     types = [type_ for _, type_ in columns]
-    has_one_width = all(value_width_bytes(type_) is not None for type_ in types)
+    has_one_width = all(type_.memory_width_bytes is not None for type_ in types)
     for batch in slice_rows(batches):
         options.status.check()
         if has_one_width:

@@ -53,7 +53,7 @@ def infer_columns(format: str, stream: BinaryIO, options: FormatOptions) -> list
 
 def _nullable(field: pa.Field) -> DataType:
     type_ = _type_of(field.type, field.name)
-    if not field.nullable or isinstance(type_, (ArrayType, MapType, TupleType)):
+    if not field.nullable or type_.is_composite:
         return type_
     if isinstance(type_, LowCardinalityType):
         return LowCardinalityType(NullableType(type_.inner))

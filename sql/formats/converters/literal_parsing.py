@@ -13,35 +13,25 @@ import pyarrow.compute as pc
 from parts.types import (
     ArrayType,
     DataType,
-    EnumType,
-    FixedStringType,
     LowCardinalityType,
     MapType,
     NullableType,
-    StringType,
     TupleType,
-    UUIDType,
     strip_nullable,
 )
 from sql.formats.converters.literal_splitting import NotAListError, split_elements
+from sql.formats.converters.scalars.registry import scalar_format
 from sql.formats.converters.text_parsing import parse_texts
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error
 from sql.grammar.text_escapes import shorten_for_message, unescape_quoted
 
-_IN_QUOTES = (StringType, FixedStringType, EnumType, UUIDType)
-"""Types whose values are quoted inside of others."""
 _QUOTED = r"(?s)^'(?:[^'\\]|\\.|'')*'$"
 _BRACKETS = {ArrayType: "[]", MapType: "{}", TupleType: "()"}
 
 
-def is_composite(type_: DataType) -> bool:
-    """Returns whether the type is an Array, Map or Tuple."""
-    return isinstance(type_, (ArrayType, MapType, TupleType))
-
-
 def parse_field(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """Parses fields of a TSV or CSV row: bare texts for simple types, literals for composite ones."""
-    return parse_literals(texts, type_, options) if is_composite(type_) else parse_texts(texts, type_, options)
+    return parse_literals(texts, type_, options) if type_.is_composite else parse_texts(texts, type_, options)
 
 
 def parse_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
@@ -128,7 +118,8 @@ def _convert_elements(
 ) -> pa.Array:
     """Converts the elements; an error names the row that holds the element."""
     try:
-        if isinstance(strip_nullable(type_), _IN_QUOTES):
+        format_ = scalar_format(strip_nullable(type_))
+        if format_ is not None and format_.is_quoted_in_lists:
             _check_quotes(flat, type_)
         values = parse_literals(flat, type_, options)
     except BadValueError as error:

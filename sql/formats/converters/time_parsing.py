@@ -13,17 +13,17 @@ import pyarrow.compute as pc
 
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType
 from sql.formats.converters.invalid_rows import first_invalid_row
+from sql.formats.converters.value_checks import check_range
 from sql.formats.converters.wall_clocks import to_utc
 from sql.formats.format_options import FormatOptions, parse_error, range_error
 
-_DAY_RANGE = {DateType: (0, 65535), Date32Type: (-25567, 120529)}
-_UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _ZONED = r"[0-9](?:Z|[+-][0-9]{2}:?[0-9]{2})$"
 _SEPARATOR = r"[\x00-/:-\x7f]"
 _NUMERIC = r"^-?[0-9]+(?:\.[0-9]*)?$"
 
 
-def parse_dates(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def parse_dates(texts: pa.Array, type_: DateType | Date32Type, options: FormatOptions) -> pa.Array:
     """Parses dates. Raises ``BadValueError``."""
     try:
         days = pc.cast(texts, pa.date32())
@@ -31,8 +31,7 @@ def parse_dates(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.
         clean = pc.utf8_trim(texts, " \t")
         clean = pc.replace_substring_regex(clean, r"^([0-9]{4})([0-9]{2})([0-9]{2})$", r"\1-\2-\3")
         days = _cast_or_name(_with_dashes(clean), texts, pa.date32(), type_, "CANNOT_PARSE_DATE")
-    low, high = _DAY_RANGE[type(type_)]
-    _check_range(pc.cast(days, pa.int32()), low, high, texts, type_)
+    check_range(pc.cast(days, pa.int32()), *type_.days, texts, type_)
     return days
 
 
@@ -68,14 +67,14 @@ def parse_datetimes(texts: pa.Array, type_: DataType, options: FormatOptions) ->
     except pa.ArrowInvalid:
         result = _mixed_times(texts, type_, zone)
     if isinstance(type_, DateTimeType):
-        _check_range(pc.cast(result, pa.int64()), 0, 2**32 - 1, texts, type_)
+        check_range(pc.cast(result, pa.int64()), 0, 2**32 - 1, texts, type_)
         return result
     return truncate_fraction(result, type_)
 
 
 def truncate_fraction(times: pa.Array, type_: DateTime64Type) -> pa.Array:
     """Drops the digits that the unit holds beyond the type's precision."""
-    step = 10 ** (_UNIT_DIGITS[type_.unit] - type_.precision)
+    step = 10 ** (UNIT_DIGITS[type_.unit] - type_.precision)
     if step == 1:
         return times
     ticks = pc.cast(times, pa.int64())
@@ -92,7 +91,7 @@ def wall_clocks_to_utc(local: pa.Array, zone: str) -> pa.Array:
 def _mixed_times(texts: pa.Array, type_: DateTimeType | DateTime64Type, zone: str) -> pa.Array:
     """Rows of different forms: unix seconds, zoned, and local times."""
     clean = _with_two_digits(_with_alike_dashes(pc.utf8_trim(texts, " \t")))
-    digits = _UNIT_DIGITS[type_.unit] if isinstance(type_, DateTime64Type) else 0
+    digits = UNIT_DIGITS[type_.unit] if isinstance(type_, DateTime64Type) else 0
     numeric = pc.match_substring_regex(clean, _NUMERIC)
     zoned = pc.match_substring_regex(clean, _ZONED)
     compact = pc.if_else(numeric, None, _cut_fraction(clean, digits))
@@ -141,12 +140,3 @@ def _cast_or_name(clean: pa.Array, texts: pa.Array, target: pa.DataType, type_: 
     except pa.ArrowInvalid:
         index = first_invalid_row(clean, target)
         raise parse_error(index, texts[index].as_py(), type_, name) from None
-
-
-def _check_range(numbers: pa.Array, low: int, high: int, texts: pa.Array, type_: DataType) -> None:
-    bounds = pc.min_max(numbers)
-    if bounds["min"].as_py() is None or (low <= bounds["min"].as_py() and bounds["max"].as_py() <= high):
-        return
-    outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
-    index = int(pc.index(outside, pa.scalar(True)).as_py())
-    raise range_error(index, texts[index].as_py(), type_)

@@ -19,23 +19,18 @@ from parts.common.errors import UserError
 from parts.table.table_description import Column
 from parts.types import (
     ArrayType,
-    BoolType,
     DataType,
-    DateTime64Type,
-    DateTimeType,
-    DecimalType,
-    EnumType,
-    FloatType,
-    IntegerType,
     LowCardinalityType,
     MapType,
     NullableType,
+    ScalarType,
     StringType,
     TupleType,
     strip_nullable,
 )
 from sql.formats.converters.arrow_type_mapping import from_arrow_file, list_parts
 from sql.formats.converters.literal_parsing import parse_field
+from sql.formats.converters.scalars.registry import scalar_format
 from sql.formats.converters.text_parsing import refuse_blanks
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.json.line_rewriting import has_other_case
@@ -43,8 +38,6 @@ from sql.grammar.text_escapes import is_valid_utf8
 
 _NULL_TEXT = "^(?:ᴺᵁᴸᴸ|(?i:null))$"
 """Texts for null where all values are strings."""
-_NUMBERED = (DateTimeType, DateTime64Type, EnumType)
-"""Types that may stand as a number in JSON, instead of as text."""
 _MOST_DIGITS = 38
 _UNKNOWN = "unexpected field"
 """Part of pyarrow's error for a key that is not requested."""
@@ -183,18 +176,12 @@ def _requested_type(type_: DataType, samples: list[Any]) -> pa.DataType:
                 for name, (_, inner) in zip(names, elements, strict=True)
             ]
             return pa.struct(list(zip(names, forms, strict=True)))
-        case IntegerType() | FloatType():
-            return pa.string() if any(isinstance(value, str) for value in samples) else type_.arrow
-        case BoolType():
-            return type_.arrow
-    kinds = {type(value) for value in samples} & {int, float, str}
-    if kinds <= {str}:
-        return pa.string()
-    if isinstance(type_, DecimalType):
-        return pa.decimal128(_MOST_DIGITS, type_.scale)
-    if isinstance(type_, _NUMBERED) and kinds == {int}:
-        return pa.int64()
-    raise ValueError("a number where a text is asked for")
+    format_ = scalar_format(type_)
+    assert format_ is not None, type_
+    asked = format_.json_type(type_, {type(value) for value in samples})
+    if asked is None:
+        raise ValueError("a number where a text is asked for")
+    return asked
 
 
 def _refuse_wide_numbers(chunk: bytes, asked: Iterable[pa.DataType]) -> None:
@@ -265,6 +252,11 @@ def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
         _refuse_nested_nulls(child, inner)
 
 
+def _needs_quotes(type_: DataType) -> bool:
+    format_ = scalar_format(type_)
+    return format_ is not None and format_.needs_quotes
+
+
 def _restore_shapes(array: pa.Array, type_: DataType) -> pa.Array:
     """Converts lists of key and value to maps, and numbers of times and enums to texts."""
     match type_:
@@ -280,7 +272,7 @@ def _restore_shapes(array: pa.Array, type_: DataType) -> pa.Array:
             pairs = zip(array.flatten(), elements, strict=True)
             children = [_restore_shapes(child, inner) for child, (_, inner) in pairs]
             return pa.StructArray.from_arrays(children, names=[field.name for field in array.type])
-        case _ if isinstance(type_, _NUMBERED) and pa.types.is_integer(array.type):
+        case ScalarType() if pa.types.is_integer(array.type) and _needs_quotes(type_):
             if pc.any(pc.equal(array, 0)).as_py():
                 raise ValueError("-0 is another text than 0")
             return pc.cast(array, pa.string())

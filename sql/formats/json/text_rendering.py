@@ -14,16 +14,12 @@ import pyarrow.compute as pc
 
 from parts.types import (
     ArrayType,
-    BoolType,
     DataType,
-    DecimalType,
-    FloatType,
-    IntegerType,
     MapType,
-    NothingType,
     TupleType,
 )
 from sql.formats.converters.arrow_type_mapping import list_parts
+from sql.formats.converters.scalars.registry import scalar_format
 from sql.formats.converters.text_rendering import join_columns, join_elements, render_plain, unwrap_array
 from sql.formats.format_options import FormatOptions
 from sql.grammar.text_escapes import concatenate_bytes, escape
@@ -43,12 +39,8 @@ def render_json(array: pa.Array, type_: DataType, options: FormatOptions, indent
         texts = _map(array, type_, options, indent)
     elif isinstance(type_, TupleType):
         texts = _tuple(array, type_, options, indent)
-    elif isinstance(type_, (IntegerType, FloatType, DecimalType)):
-        texts = _number(array, type_, options)
-    elif isinstance(type_, (BoolType, NothingType)):
-        texts = render_plain(array, type_, options)
     else:
-        texts = quote_json(render_plain(array, type_, options), options)
+        texts = _scalar(array, type_, options)
     return pc.fill_null(texts, "null") if texts.null_count else texts
 
 
@@ -72,26 +64,12 @@ def _json_string(text: str, escape_forward_slashes: bool) -> str:
     return str(quote_json(pa.array([text], pa.string()), options)[0].as_py())
 
 
-def _number(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    texts = render_plain(array, type_, options)
-    if isinstance(type_, FloatType):
-        return _float(array, texts, type_, options)
-    quoted = (isinstance(type_, IntegerType) and type_.bits == 64 and options.quote_64bit_integers) or (
-        isinstance(type_, DecimalType) and options.quote_decimals
-    )
-    return pc.binary_join_element_wise('"', texts, '"', "") if quoted else texts
-
-
-def _float(array: pa.Array, texts: pa.Array, type_: FloatType, options: FormatOptions) -> pa.Array:
-    finite = pc.is_finite(array)
-    if type_.bits == 64 and options.quote_64bit_floats:
-        quoted = pc.binary_join_element_wise('"', texts, '"', "")
-        return quoted if options.quote_denormals else pc.if_else(finite, quoted, '"null"')
-    if pc.all(finite, min_count=0).as_py():
-        return texts
-    if options.quote_denormals:
-        return pc.if_else(finite, texts, pc.binary_join_element_wise('"', texts, '"', ""))
-    return pc.if_else(finite, texts, None)
+def _scalar(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    format_ = scalar_format(type_)
+    assert format_ is not None, type_
+    if format_.needs_quotes:
+        return quote_json(format_.render(array, type_, options), options)
+    return format_.render_json_number(array, type_, options)
 
 
 def _deeper(indent: int | None) -> int | None:
@@ -108,7 +86,7 @@ def _brackets(opener: str, closer: str, indent: int | None) -> tuple[str, str, s
 
 def _array(array: pa.Array, type_: ArrayType, options: FormatOptions, indent: int | None) -> pa.Array:
     offsets, mask, flat = list_parts(array)
-    if indent is None or not isinstance(type_.inner, (ArrayType, MapType, TupleType)):
+    if indent is None or not type_.inner.is_composite:
         return join_elements(offsets, mask, render_json(flat, type_.inner, options), "[", ",", "]")
     opener, separator, closer = _brackets("[", "]", indent)
     texts = join_elements(offsets, mask, render_json(flat, type_.inner, options, indent + 1), opener, separator, closer)

@@ -20,17 +20,17 @@ from parts.common.errors import UserError
 from parts.table.table_description import Column
 from parts.types import (
     DataType,
-    EnumType,
     FixedStringType,
     LowCardinalityType,
-    StringType,
     TupleType,
     strip_nullable,
 )
 from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.converters.literal_parsing import parse_field
 from sql.formats.converters.null_filling import MISSING, combine_chunks, fill_nulls
-from sql.formats.converters.text_parsing import pad_fixed, refuse_blanks
+from sql.formats.converters.scalars.registry import is_textual
+from sql.formats.converters.scalars.strings import pad_fixed
+from sql.formats.converters.text_parsing import refuse_blanks
 from sql.formats.detected_header import peek_row, tells_names, tells_types
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.row_chunks import (
@@ -266,7 +266,7 @@ def _convert_field(
             raise error.to_user_error(first_row, field.name, field.type) from None
     texts = decode_utf8(values, field, first_row)
     # Inside arrays, maps and tuples the backslash belongs to the quoted literals, and in no number is there one.
-    if dialect.escaped and _is_textual(field.type):
+    if dialect.escaped and is_textual(field.type):
         texts = unescape(texts)
     try:
         if dialect.escaped:
@@ -274,11 +274,6 @@ def _convert_field(
         return parse_field(texts, field.type, options)
     except BadValueError as error:
         raise error.to_user_error(first_row, field.name, field.type) from None
-
-
-def _is_textual(type_: DataType) -> bool:
-    plain = strip_nullable(type_.inner if isinstance(type_, LowCardinalityType) else type_)
-    return isinstance(plain, StringType | FixedStringType | EnumType)
 
 
 def decode_utf8(values: pa.Array, field: Column, first_row: int) -> pa.Array:

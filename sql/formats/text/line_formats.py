@@ -13,28 +13,20 @@ from parts.common.errors import UserError
 from parts.table.table_description import Column
 from parts.types import (
     DataType,
-    Date32Type,
-    DateTime64Type,
-    DateTimeType,
-    DateType,
-    DecimalType,
     FixedStringType,
-    FloatType,
-    IntegerType,
     StringType,
     strip_nullable,
 )
-from sql.formats.converters.arrow_type_mapping import decode_utf8
-from sql.formats.converters.fixed_width_values import to_bytes, value_width_bytes
-from sql.formats.converters.text_parsing import pad_fixed
+from sql.formats.converters.fixed_width_values import to_bytes
+from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.strings import pad_fixed
+from sql.formats.converters.value_checks import decode_utf8
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.byte_source import ByteSource
 from sql.formats.streams.length_prefixed_strings import slice_bytes as byte_slices
 from sql.formats.streams.row_chunks import MAX_ROW_BYTES, parse_chunks, row_chunks
 from sql.formats.text.text_writers import Batches, Columns, RunStatistics, join_row, render_tsv_fields, slice_rows
 from sql.grammar.text_escapes import TSV_ESCAPES, concatenate_bytes, escape
-
-_RIGHT_ALIGNED = (IntegerType, FloatType, DecimalType, DateType, Date32Type, DateTimeType, DateTime64Type)
 
 
 def read_lines(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
@@ -94,7 +86,7 @@ def _memory_bytes(array: pa.Array, type_: DataType) -> pa.Array:
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     if isinstance(kind, StringType):
         return pc.cast(array.fill_null(""), pa.binary())
-    width = value_width_bytes(kind)
+    width = kind.memory_width_bytes
     if width is None:
         raise UserError("NOT_IMPLEMENTED", f"RawBLOB cannot write {type_}")
     cells = pc.cast(
@@ -111,7 +103,8 @@ def write_markdown(
 ) -> Iterator[bytes]:
     """Writes a Markdown table."""
     names = escape(pa.array([name for name, _ in columns], pa.string()), TSV_ESCAPES).to_pylist()
-    marks = ["-:" if isinstance(strip_nullable(type_), _RIGHT_ALIGNED) else ":-" for _, type_ in columns]
+    formats = [scalar_format(strip_nullable(type_)) for _, type_ in columns]
+    marks = ["-:" if format_ is not None and format_.is_right_aligned else ":-" for format_ in formats]
     yield f"| {' | '.join(names)} |\n|{'|'.join(marks)}|\n".encode()
     for batch in slice_rows(batches):
         texts = [render_tsv_fields(batch.column(i), type_, options, False) for i, (_, type_) in enumerate(columns)]

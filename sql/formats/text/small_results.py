@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from parts.types import DataType, Date32Type, DateType, IntegerType, LowCardinalityType, NullableType, StringType
+from parts.types import DataType, Date32Type, DateType, IntegerType, StringType, strip_nullable
 from sql.formats.format_options import FormatOptions
 from sql.grammar.text_escapes import TSV_ESCAPES
 
@@ -50,21 +50,15 @@ def write_small_json(array: pa.Array, type_: DataType, options: FormatOptions) -
     values, kind = found
     if kind is str and any(value is not None and _JSON_SPECIAL.search(value) for value in values):
         return None
-    quoted = kind is not int or (options.quote_64bit_integers and _strip_wrappers(type_).bits == 64)  # type: ignore[attr-defined]
+    quoted = kind is not int or (options.quote_64bit_integers and strip_nullable(type_).bits == 64)  # type: ignore[attr-defined]
     if quoted:
         return ["null" if value is None else f'"{value}"' for value in values]
     return ["null" if value is None else value for value in values]
 
 
-def _strip_wrappers(type_: DataType) -> DataType:
-    while isinstance(type_, (NullableType, LowCardinalityType)):
-        type_ = type_.inner
-    return type_
-
-
 def _plain_values(array: pa.Array, type_: DataType) -> tuple[Texts, type] | None:
     """Returns the plain texts, and ``int`` for numbers, ``str`` for strings, or ``object``."""
-    kind = _KINDS.get(type(_strip_wrappers(type_)))
+    kind = _KINDS.get(type(strip_nullable(type_)))
     if kind is None:
         return None
     try:

@@ -9,18 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import (
-    BoolType,
     DataType,
-    DecimalType,
-    EnumType,
-    FixedStringType,
-    FloatType,
-    IntegerType,
-    NothingType,
-    StringType,
     TupleType,
     strip_nullable,
 )
+from sql.formats.converters.scalars.registry import is_textual, scalar_format
 from sql.formats.converters.text_rendering import render_plain, render_quoted
 from sql.formats.format_options import FormatOptions
 from sql.formats.text.small_results import MOST_TSV_ROWS, is_small_result, write_small_tsv
@@ -30,7 +23,6 @@ Columns = Sequence[tuple[str, DataType]]
 Batches = Iterator[pa.RecordBatch]
 _SLICE_ROWS = 65536
 _SLICE_BYTES = 64 << 20
-_PLAIN_IN_CSV = (IntegerType, FloatType, DecimalType, BoolType, NothingType)
 
 
 @dataclass(slots=True)
@@ -115,7 +107,7 @@ def _render_small_lines(batch: pa.RecordBatch, columns: Columns, options: Format
 def render_tsv_fields(array: pa.Array, type_: DataType, options: FormatOptions, raw: bool) -> pa.Array:
     """Renders a column's values as TabSeparated fields; ``raw`` does not escape."""
     texts = render_plain(array, type_, options)
-    if not raw and isinstance(strip_nullable(type_), (StringType, FixedStringType, EnumType)):
+    if not raw and is_textual(type_):
         texts = escape(texts, TSV_ESCAPES)
     return pc.fill_null(texts, "\\N") if texts.null_count else texts
 
@@ -166,7 +158,8 @@ def _render_csv_fields(array: pa.Array, type_: DataType, options: FormatOptions)
     if isinstance(kind, TupleType):  # only the empty tuple is not flattened
         return pa.repeat("", len(array))
     texts = render_plain(array, type_, options)
-    if not isinstance(kind, _PLAIN_IN_CSV):
+    format_ = scalar_format(kind)
+    if format_ is None or format_.needs_quotes:
         texts = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
     return pc.fill_null(texts, "\\N") if texts.null_count else texts
 

@@ -17,19 +17,17 @@ import pyarrow.compute as pc
 from parts.common.errors import UserError
 from parts.table.table_description import Column
 from parts.types import (
-    BoolType,
     DataType,
-    DateTime64Type,
-    DateTimeType,
     DecimalType,
     FloatType,
     IntegerType,
     LowCardinalityType,
     strip_nullable,
 )
-from sql.formats.converters.literal_parsing import is_composite, may_contain_null, parse_literals, unquote_literals
+from sql.formats.converters.literal_parsing import may_contain_null, parse_literals, unquote_literals
 from sql.formats.converters.null_filling import MISSING
 from sql.formats.converters.row_splitting import RowShapeError, SplitRows, split_rows
+from sql.formats.converters.scalars.registry import scalar_format
 from sql.formats.converters.text_parsing import parse_texts, refuse_blanks
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.small_inserts import parse_small_values
@@ -39,9 +37,7 @@ from sql.formats.text.values_expressions import evaluate_expressions
 from sql.grammar.text_escapes import shorten_for_message
 
 CHUNK_BYTES = 2 << 20
-_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _PLAIN_NUMBERS = (IntegerType, FloatType, DecimalType)
-_BARE_NUMBERS = (IntegerType, FloatType, DecimalType, BoolType, DateTimeType, DateTime64Type)
 _END = re.compile(rb"[\s,]*+;?+\s*+\Z")
 
 
@@ -136,7 +132,7 @@ def _find_defaults(texts: pa.Array) -> pa.Array | None:
 def _convert_column(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     if isinstance(type_, LowCardinalityType):
         return pc.dictionary_encode(_convert_column(texts, type_.inner, options))
-    if is_composite(type_):
+    if type_.is_composite:
         try:
             return parse_literals(texts, type_, options)
         except BadValueError:
@@ -151,8 +147,9 @@ def _convert_column(texts: pa.Array, type_: DataType, options: FormatOptions) ->
             return parse_texts(unquote_literals(texts), type_, options)
         except BadValueError:
             pass  # perhaps an expression
-    if isinstance(strip_nullable(type_), _BARE_NUMBERS):
-        expressions = _find_non_numbers(texts, bare, type_, options)
+    format_ = scalar_format(strip_nullable(type_))
+    if format_ is not None and format_.bare_literal is not None:
+        expressions = pc.and_(bare, pc.invert(pc.match_substring_regex(texts, format_.bare_literal)))
     else:
         expressions = bare
     if isinstance(expressions, pa.Array) and pc.any(expressions, min_count=0).as_py():
@@ -179,19 +176,6 @@ def _find_quoted(texts: pa.Array) -> pa.Array:
         return simple
     whole = pc.match_substring_regex(pc.if_else(others, texts, ""), r"(?s)^'(?:[^'\\]|\\.|'')*'$")
     return pc.or_(simple, whole)
-
-
-def _find_non_numbers(texts: pa.Array, bare: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Returns a mask of the bare texts that are no number that the type takes as written."""
-    kind = strip_nullable(type_)
-    pattern = _NUMBER
-    if isinstance(kind, IntegerType):
-        pattern = "^[+-]?[0-9]+$"
-    elif isinstance(kind, BoolType):
-        pattern = "(?i)^(?:true|false|0|1)$"
-    elif isinstance(kind, FloatType):
-        pattern = _NUMBER[:-1] + "$|(?i)^[+-]?(?:inf|nan)$"
-    return pc.and_(bare, pc.invert(pc.match_substring_regex(texts, pattern)))
 
 
 def _find_non_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:

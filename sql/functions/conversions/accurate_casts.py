@@ -32,12 +32,12 @@ from parts.types import (
 )
 from sql.functions.registry import Call, define, function
 from sql.typing.casts.casts import cast_to, parse_type_argument, with_source_zone
+from sql.typing.casts.text_casts import is_null_if_misspelled, value_or_null
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.bound_values import bind_value
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.result_types import is_number, is_string
-from sql.typing.texts.text_or_null import SPELLED, value_or_null
 from sql.typing.typed_expressions import Typed, cast, float_literal_text, string_literal
 
 # Lowest and highest number that is converted; for Date32 the years 0 to 9999.
@@ -50,7 +50,7 @@ def cast_exactly_or_null(call: Call, value: Typed, target: DataType) -> Fragment
     """Returns the SQL of a value in ``target``; NULL where it cannot be converted exactly."""
     source, zone = strip_nullable(value.type), call.environment.zone
     value = Typed(value.number, source)
-    if isinstance(source, StringType) and isinstance(target, SPELLED):
+    if isinstance(source, StringType) and is_null_if_misspelled(target):
         return value_or_null(value, target, zone)
     if isinstance(source, StringType) and isinstance(target, BoolType):
         return fragment("pando_try_bool({})", value.sql)
@@ -149,7 +149,7 @@ def accurate_cast(call: Call) -> Typed:
     Raises ``UserError`` 48.
     """
     value, target = call.args[0], _target_type(call)
-    if isinstance(target, (ArrayType, MapType, TupleType)):
+    if target.is_composite:
         raise UserError("NOT_IMPLEMENTED", f"{call.name} to {target} is not supported")
     code = 6 if is_string(value.type) else 70
     message = f"pando:{code}:Value in column {value.type} cannot be safely converted into type {target}"

@@ -32,12 +32,12 @@ from parts.types import (
 from sql.functions.registry import Call, define, function
 from sql.grammar.syntax_tree import Literal
 from sql.typing.casts.casts import cast_checked, cast_to, parse_type_argument, with_source_zone
+from sql.typing.casts.text_casts import value_or_null
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import fragment
 from sql.typing.result_types import is_date_or_time, is_number, is_string
 from sql.typing.texts.address_texts import ipv4_of_text, ipv6_of_text, uuid_of_text
 from sql.typing.texts.integer_texts import parse_constant_integer
-from sql.typing.texts.text_or_null import value_or_null
 from sql.typing.typed_expressions import BOOL, NOT_LITERAL, STRING, UINT32, IntervalType, Typed, cast, string_literal
 
 _INTEGERS = [IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in (False, True)]

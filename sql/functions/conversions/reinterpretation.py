@@ -26,12 +26,12 @@ from parts.types import (
     parse_type,
 )
 from sql.functions.hashes.row_words import rows_of_texts
-from sql.functions.hashes.value_hashes import value_bits, value_bytes
 from sql.functions.registry import Call, define, function
 from sql.typing.casts.casts import cast_to
 from sql.typing.column_kernels.kernels import Kernel, fixed_width_column, fixed_width_values
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.integer_conversions import wrap_integer
+from sql.typing.scalars.registry import scalar_of
 from sql.typing.typed_expressions import UINT64, Typed
 
 _NUMBERS = (IntegerType, FloatType, BoolType, EnumType, IPv4Type, DateType, DateTimeType)
@@ -43,8 +43,9 @@ def _first_eight_bytes(call: Call, value: Typed) -> Fragment:
         return function_call("pando_first_bytes", function_call("encode", value.sql))
     if isinstance(value.type, FixedStringType):
         return function_call("pando_first_bytes", value.sql)
-    if isinstance(value.type, _NUMBERS):
-        return value_bits(value)
+    scalar = scalar_of(value.type)
+    if scalar is not None and isinstance(value.type, _NUMBERS):
+        return scalar.memory_bits(value, value.type)
     raise call.wrong_type(0, "a number, a date or a string")
 
 
@@ -56,7 +57,7 @@ def _reinterpret(call: Call, target: DataType) -> Typed:
         case FloatType(width):
             return Typed(function_call(f"pando_float{width}_of_bits", bits), target)
         case DateType() | DateTimeType():
-            number = IntegerType(8 * value_bytes(target), False)
+            number = IntegerType(8 * target.memory_width_bytes, False)
             days = Typed(wrap_integer(bits, UINT64, number), number)
             if isinstance(target, DateType):
                 return Typed(fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", days.sql), target)

@@ -18,10 +18,10 @@ from sql.functions.dates.date_parts import clock_argument, local_clock, time_arg
 from sql.functions.registry import Call, define, function
 from sql.grammar.queries.time_units import find_time_unit_or_short
 from sql.typing.casts.casts import cast_to
+from sql.typing.casts.text_casts import value_or_null
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.result_types import is_number, is_string
-from sql.typing.texts.text_or_null import value_or_null
 from sql.typing.times.date_ranges import clamp_instant
 from sql.typing.times.time_zones import from_zone_as_utc, wall_clock, zone_to_utc
 from sql.typing.typed_expressions import INT64, STRING, Typed, cast, literal, string_literal

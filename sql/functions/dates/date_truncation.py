@@ -16,10 +16,10 @@ from sql.functions.dates.date_arithmetic import (
 )
 from sql.functions.registry import Call, function
 from sql.typing.casts.casts import cast_to
-from sql.typing.casts.time_casts import second_towards_epoch
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.result_types import is_date_or_time
 from sql.typing.times.date_ranges import clamp_date, clamp_instant
+from sql.typing.times.time_casts import second_towards_epoch
 from sql.typing.times.time_zones import DAY_MICROS, day_from_zone, start_of_clock, utc_to_zone, wall_clock
 from sql.typing.times.zone_offset_tables import has_whole_hours
 from sql.typing.typed_expressions import IntervalType, Typed, cast

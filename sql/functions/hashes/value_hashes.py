@@ -20,22 +20,15 @@ from parts.types import (
     ArrayType,
     BoolType,
     DataType,
-    Date32Type,
     DateTime64Type,
-    DateTimeType,
-    DateType,
     DecimalType,
-    EnumType,
     FixedStringType,
-    FloatType,
-    IntegerType,
-    IPv4Type,
     IPv6Type,
-    LowCardinalityType,
     MapType,
     StringType,
     TupleType,
     UUIDType,
+    strip_low_cardinality,
 )
 from sql.functions.hashes.city_hash import city_hash_64, combine_city_hashes
 from sql.functions.hashes.integer_hashes import int_hash_32, int_hash_64
@@ -54,8 +47,8 @@ from sql.typing.column_kernels.kernels import (
 )
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
-from sql.typing.integer_conversions import to_integer
-from sql.typing.typed_expressions import UINT32, UINT64, Typed, cast, literal
+from sql.typing.scalars.registry import scalar_of
+from sql.typing.typed_expressions import UINT32, UINT64, Typed, literal
 
 _TEXTS = (StringType, FixedStringType, IPv6Type, UUIDType)
 CombineHashes = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -163,7 +156,7 @@ def _flatten_tuple(call: Call, value: Typed) -> list[Typed]:
 
     Raises ``UserError`` 43, 48 for types without a hash.
     """
-    type_ = value.type.inner if isinstance(value.type, LowCardinalityType) else value.type
+    type_ = strip_low_cardinality(value.type)
     if isinstance(type_, TupleType):
         rule = find_rule("tupleElement")
         assert rule is not None
@@ -179,7 +172,7 @@ def _flatten_tuple(call: Call, value: Typed) -> list[Typed]:
     wide = isinstance(inner, DecimalType) and inner.precision > 18
     if inner.is_nullable or isinstance(inner, (MapType, TupleType)) or wide or (is_list and "128" in call.name):
         raise UserError("NOT_IMPLEMENTED", f"{call.name} of {value.type} is not supported")
-    if not isinstance(inner, (_TEXTS, BoolType, EnumType, IPv4Type, FloatType, *_WIDTHS)):
+    if scalar_of(inner) is None:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of an argument of function {call.name}")
     return [Typed(value.sql, type_)]
 
@@ -210,54 +203,16 @@ def _single_hash(algorithm: HashAlgorithm, value: Typed) -> Fragment:
         elif isinstance(value.type, UUIDType):
             sql = function_call("pando_uuid_words", sql)
         return function_call(algorithm.kernel, sql)
-    bits = value_bits(value)
+    scalar = scalar_of(value.type)
+    assert scalar is not None
+    bits = scalar.memory_bits(value, value.type)
     if algorithm.is_mixing and not _is_decimal(value.type):
         return function_call("pando_hash64_uint64", bits)
-    return function_call(f"{algorithm.kernel}_number", bits, f"CAST({value_bytes(value.type)} AS UTINYINT)")
+    return function_call(f"{algorithm.kernel}_number", bits, f"CAST({value.type.memory_width_bytes} AS UTINYINT)")
 
 
 def _is_decimal(type_: DataType) -> bool:
     return isinstance(type_, (DecimalType, DateTime64Type))
-
-
-_WIDTHS = {DateType: 2, Date32Type: 4, DateTimeType: 4, DateTime64Type: 8, DecimalType: 0, IntegerType: 0}
-
-
-def value_bytes(type_: DataType) -> int:
-    """Returns the number of bytes of a value in ClickHouse."""
-    match type_:
-        case IntegerType(bits) | EnumType(bits) | FloatType(bits):
-            return bits // 8
-        case BoolType():
-            return 1
-        case IPv4Type():
-            return 4
-        case DecimalType(precision):
-            return 4 if precision <= 9 else 8
-    return _WIDTHS[type(type_)]
-
-
-def value_bits(value: Typed) -> Fragment:
-    """Returns the bytes of a number as a UBIGINT."""
-    match value.type:
-        case FloatType(bits):
-            return function_call(f"pando_bits_of_float{bits}", value.sql)
-        case DateTime64Type(precision):
-            if precision <= 6:
-                ticks = fragment("(epoch_us({}) // {})", value.sql, 10 ** (6 - precision))
-            else:
-                ticks = fragment("(epoch_ns({}) // {})", value.sql, 10 ** (9 - precision))
-        case DecimalType(_, scale):
-            ticks = fragment("CAST(CAST({} AS DECIMAL(38, {})) * {} AS BIGINT)", value.sql, scale, 10**scale)
-        case _:
-            whole = IntegerType(8 * value_bytes(value.type), False)
-            number = to_integer(value, value.type, whole)
-            assert number is not None
-            return cast(number, UINT64)
-    wide = Typed(ticks, IntegerType(64, True))
-    number = to_integer(wide, wide.type, IntegerType(8 * value_bytes(value.type), False))
-    assert number is not None
-    return cast(number, UINT64)
 
 
 # Of columns -----------------------------------------------------------------------------------------------------------
@@ -314,7 +269,7 @@ def _stored_bytes(type_: DataType, array: pa.Array) -> np.ndarray:
     if isinstance(type_, DateTime64Type):
         step = 10 ** ((3 - type_.precision % 3) % 3)
         return (matrix.view(np.int64) // step).view(np.uint8).reshape(len(array), 8)
-    return matrix[:, : value_bytes(type_)]
+    return matrix[:, : type_.memory_width_bytes]
 
 
 def _uuid_words(matrix: np.ndarray) -> np.ndarray:

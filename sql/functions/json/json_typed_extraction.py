@@ -15,36 +15,30 @@ from parts.types import (
     ArrayType,
     BoolType,
     DataType,
-    Date32Type,
     DateTime64Type,
     DateTimeType,
-    DateType,
     DecimalType,
     EnumType,
     FixedStringType,
     FloatType,
     IntegerType,
-    IPv4Type,
-    IPv6Type,
     LowCardinalityType,
     MapType,
     NullableType,
     StringType,
     TupleType,
-    UUIDType,
     parse_type,
 )
 from sql.functions.json.json_elements import extract_element
 from sql.functions.registry import Call, function
 from sql.typing.casts.casts import cast_to
+from sql.typing.casts.text_casts import is_null_if_misspelled, value_or_null
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.bound_values import bind_value
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
-from sql.typing.texts.text_or_null import value_or_null
 from sql.typing.typed_expressions import FLOAT64, STRING, UINT8, Typed, quote_identifier, string_literal, tuple_sql
 
-_PARSED_FROM_TEXT = (DateType, Date32Type, UUIDType, IPv4Type, IPv6Type)
 _PAIRS = ArrayType(TupleType(((None, STRING), (None, STRING))))
 
 
@@ -233,7 +227,7 @@ class _ScalarConverter:
                 of_number = cast_to(seconds, type_, self._zone)
                 of_text = value_or_null(Typed(self._text, STRING), type_, self._zone)
                 return fragment("CASE WHEN {} THEN {} ELSE {} END", self._is_number, of_number, of_text)
-        if isinstance(type_, _PARSED_FROM_TEXT):
+        if is_null_if_misspelled(type_):
             return value_or_null(Typed(self._text, STRING), type_, self._zone)
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"JSON is not read as {type_}")
 

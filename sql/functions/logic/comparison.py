@@ -15,14 +15,11 @@ from parts.types import (
     ArrayType,
     BoolType,
     DataType,
-    DateTime64Type,
-    DateTimeType,
     DecimalType,
     EnumType,
     FixedStringType,
     FloatType,
     IntegerType,
-    IPv4Type,
     NothingType,
     UUIDType,
     make_nullable,
@@ -32,12 +29,13 @@ from sql.functions.logic.tuple_comparison import compare_tuples, needs_element_c
 from sql.functions.registry import Call, define, function
 from sql.typing.casts.casts import convert_to_supertype
 from sql.typing.casts.constant_texts import convert_constant_text
+from sql.typing.casts.text_casts import to_text
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
-from sql.typing.integer_conversions import to_integer
-from sql.typing.order_keys import order_key, swap_uuid_halves
-from sql.typing.result_types import is_integer, is_number, is_string, machine_decimal_digits, supertype
-from sql.typing.texts.value_texts import to_text
-from sql.typing.typed_expressions import FLOAT64, UINT8, UINT32, Typed, string_literal
+from sql.typing.order_keys import order_key
+from sql.typing.result_types import is_number, is_string, machine_decimal_digits, supertype
+from sql.typing.scalars.registry import scalar_of
+from sql.typing.typed_expressions import FLOAT64, UINT8, Typed, string_literal
+from sql.typing.uuid_order import swap_uuid_halves
 
 _EXACT_FLOATS = 1 << 53
 _FLOAT_BITS = {32: 24, 64: 53}
@@ -74,21 +72,8 @@ def to_common_type(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Frag
 def _as_compared_number(value: Typed, beside: DataType) -> Typed | None:
     """Returns the number by which an Enum, time or IPv4 is compared with numbers, or ``None``."""
     own = strip_nullable(value.type)
-    if isinstance(own, DateTime64Type) and is_number(beside):
-        seconds = FLOAT64 if isinstance(beside, FloatType) else DecimalType(38, own.precision)
-        return Typed(convert_to_supertype(value, seconds, "UTC"), seconds)
-    if not isinstance(beside, (IntegerType, BoolType, FloatType)):
-        return None
-    match own:
-        case EnumType(bits) as type_:
-            goal = IntegerType(bits, True)
-        case (DateTimeType() | IPv4Type()) as type_ if isinstance(type_, DateTimeType) or is_integer(beside):
-            goal = UINT32
-        case _:
-            return None
-    number = to_integer(value, type_, goal)
-    assert number is not None
-    return Typed(number, goal)
+    scalar = scalar_of(own)
+    return scalar.compared_number(value, own, beside) if scalar is not None and is_number(beside) else None
 
 
 def enums_as_numbers(call: Call) -> Call:

@@ -14,6 +14,7 @@ from parts.types import (
     NullableType,
     StringType,
     make_nullable,
+    strip_low_cardinality,
     strip_nullable,
 )
 from sql.functions.logic.comparison import compare, to_common_type
@@ -98,7 +99,7 @@ def _branch_type(values: list[Typed]):  # type: ignore[no-untyped-def]
     if all(value.type == NULL_TYPE for value in values):
         return NULL_TYPE
     type_ = supertype([value.type for value in values])
-    return type_.inner if isinstance(type_, LowCardinalityType) else type_
+    return strip_low_cardinality(type_)
 
 
 def _compile_case(call: Call, pairs: list[tuple[Fragment, Typed]], otherwise: Typed) -> Typed:

@@ -19,10 +19,10 @@ from sql.functions.strings.basic_strings import (
     string_argument,
 )
 from sql.functions.strings.string_kernels import pad_text, repeat_blank
+from sql.typing.casts.text_casts import to_text
 from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Scannable, parse_or_leave_over
 from sql.typing.duckdb.macro_weights import define_macros
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call, join_fragments
-from sql.typing.texts.value_texts import to_text
 from sql.typing.typed_expressions import INT8, STRING, UINT8, Typed, string_literal
 
 _PAD_LIMIT = memory_guards.SizeLimit(

@@ -20,9 +20,9 @@ from sql.functions.strings.string_kernels import (
     byte_class_runs,
     split_into_words,
 )
+from sql.typing.casts.text_casts import to_text
 from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Scannable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
-from sql.typing.texts.value_texts import to_text
 from sql.typing.typed_expressions import STRING, Typed, literal, string_literal
 
 

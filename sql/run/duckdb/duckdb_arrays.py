@@ -12,17 +12,8 @@ import pyarrow as pa
 
 from parts.blocks.dictionary_strings import DICTIONARY_STRING, encode_dictionary
 from parts.format.decimal64 import to_decimal64, to_decimal64_type
-from parts.types import (
-    ArrayType,
-    DataType,
-    DateTime64Type,
-    DateTimeType,
-    LowCardinalityType,
-    MapType,
-    NullableType,
-    TupleType,
-)
-from sql.typing.duckdb.engine_types import duckdb_type, make_names_distinct
+from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, ScalarType, TupleType
+from sql.typing.duckdb.engine_types import INCOMING_TIMES, duckdb_type, make_names_distinct
 
 
 def find_incoming_type(type_: DataType) -> str:
@@ -30,10 +21,8 @@ def find_incoming_type(type_: DataType) -> str:
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
             return find_incoming_type(inner)
-        case DateTimeType():
-            return "TIMESTAMP_S"
-        case DateTime64Type():
-            return {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS", "us": "TIMESTAMP", "ns": "TIMESTAMP_NS"}[type_.unit]
+        case ScalarType(arrow=arrow) if pa.types.is_timestamp(arrow):
+            return INCOMING_TIMES[arrow.unit]
         case ArrayType(inner):
             return f"{find_incoming_type(inner)}[]"
         case MapType(key, value):

@@ -8,65 +8,42 @@ names of ClickHouse's types never reach DuckDB.
 
 from __future__ import annotations
 
-from parts.common.errors import UserError
-from parts.types import (
-    ArrayType,
-    BoolType,
-    DataType,
-    Date32Type,
-    DateTime64Type,
-    DateTimeType,
-    DateType,
-    DecimalType,
-    EnumType,
-    FixedStringType,
-    FloatType,
-    IntegerType,
-    IPv4Type,
-    IPv6Type,
-    LowCardinalityType,
-    MapType,
-    NothingType,
-    NullableType,
-    StringType,
-    TupleType,
-    UUIDType,
-)
+import pyarrow as pa
 
-_INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}
+from parts.common.errors import UserError
+from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, ScalarType, TupleType
+
+_DECIMAL = pa.decimal128(1).id
+_TIMESTAMP = pa.timestamp("s").id
+_OF_STORAGE: dict[int, str] = {
+    arrow.id: name
+    for arrow, name in (
+        (pa.int8(), "TINYINT"), (pa.int16(), "SMALLINT"), (pa.int32(), "INTEGER"), (pa.int64(), "BIGINT"),
+        (pa.uint8(), "UTINYINT"), (pa.uint16(), "USMALLINT"), (pa.uint32(), "UINTEGER"), (pa.uint64(), "UBIGINT"),
+        (pa.float32(), "FLOAT"), (pa.float64(), "DOUBLE"), (pa.bool_(), "BOOLEAN"), (pa.string(), "VARCHAR"),
+        (pa.binary(1), "BLOB"), (pa.date32(), "DATE"), (pa.null(), "INTEGER"),
+    )
+}  # fmt: skip
+"""The DuckDB types of scalar types, by the ids of the Arrow types that store them."""
+INCOMING_TIMES = {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS", "us": "TIMESTAMP", "ns": "TIMESTAMP_NS"}
+"""The DuckDB types of stored times, by their unit."""
 
 
 def duckdb_type(type_: DataType) -> str:
     """Returns the name of the DuckDB type that carries values of ``type_``. Raises ``UserError`` 48."""
-    match type_:
-        case NullableType(inner) | LowCardinalityType(inner):
-            return duckdb_type(inner)
-        case IntegerType(bits, signed):
-            return _INTEGERS[bits] if signed else "U" + _INTEGERS[bits]
-        case FloatType(bits):
-            return "FLOAT" if bits == 32 else "DOUBLE"
-        case BoolType():
-            return "BOOLEAN"
-        case DecimalType(precision, scale):
-            return f"DECIMAL({precision}, {scale})"
-        case StringType():
-            return "VARCHAR"
-        case FixedStringType() | UUIDType() | IPv6Type():
-            return "BLOB"
-        case DateType() | Date32Type():
-            return "DATE"
-        case DateTimeType():
-            return "TIMESTAMP"
-        case DateTime64Type(precision):
-            return "TIMESTAMP" if precision <= 6 else "TIMESTAMP_NS"
-        case IPv4Type():
-            return "UINTEGER"
-        case EnumType(bits):
-            return "TINYINT" if bits == 8 else "SMALLINT"
-        case NothingType():
-            return "INTEGER"
-        case _:
-            return _composite_engine_type(type_)
+    if isinstance(type_, ScalarType):
+        return _scalar_engine_type(type_.arrow)
+    if isinstance(type_, (NullableType, LowCardinalityType)):
+        return duckdb_type(type_.inner)
+    return _composite_engine_type(type_)
+
+
+def _scalar_engine_type(arrow: pa.DataType) -> str:
+    if arrow.id == _DECIMAL:
+        return f"DECIMAL({arrow.precision}, {arrow.scale})"
+    if arrow.id == _TIMESTAMP:
+        return "TIMESTAMP_NS" if arrow.unit == "ns" else "TIMESTAMP"
+    return _OF_STORAGE[arrow.id]
 
 
 def _composite_engine_type(type_: DataType) -> str:
@@ -111,11 +88,9 @@ def duckdb_output_type(type_: DataType) -> str | None:
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
             return duckdb_output_type(inner)
-        case DateTimeType():
-            return "TIMESTAMP_S"
-        case DateTime64Type():
-            return {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS"}.get(type_.unit)
         case ArrayType(inner):
             cast = duckdb_output_type(inner)
             return f"{cast}[]" if cast else None
+        case ScalarType(arrow=arrow) if pa.types.is_timestamp(arrow):
+            return INCOMING_TIMES[arrow.unit] if arrow.unit in ("s", "ms") else None
     return None

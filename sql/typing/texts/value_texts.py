@@ -1,7 +1,7 @@
 """Formats values as texts and parses texts, as DuckDB expressions with ClickHouse's spelling.
 
 Floats are written in the shortest form without ``.0``, Decimals without trailing zeros, instants in the zone of their
-type, elements of arrays, maps and tuples quoted.
+type. ``sql.typing.scalars`` says which type uses what.
 """
 
 from __future__ import annotations
@@ -12,183 +12,43 @@ from functools import partial
 
 import pyarrow as pa
 
-from parts.common.errors import UserError
 from parts.types import (
-    ArrayType,
-    BoolType,
     DataType,
     Date32Type,
-    DateTime64Type,
-    DateTimeType,
     DateType,
     DecimalType,
-    EnumType,
-    FixedStringType,
-    FloatType,
-    IntegerType,
-    IPv4Type,
-    IPv6Type,
-    MapType,
-    StringType,
-    TupleType,
-    UUIDType,
-    strip_nullable,
 )
 from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Scannable, parse_or_leave_over
 from sql.typing.duckdb.bound_values import BoundFragment, bind_value
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.macro_weights import define_macros
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
-from sql.typing.texts.address_columns import format_ipv4_numbers, format_ipv6_values, format_uuids
-from sql.typing.texts.address_texts import ipv4_of_text, ipv6_of_text, uuid_of_text
-from sql.typing.texts.float_texts import format_floats
-from sql.typing.texts.instant_texts import instant_of_text, timestamp_ns_of_text
-from sql.typing.texts.integer_texts import integer_of_text, parse_constant_integer
+from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.texts.time_columns import parse_days
-from sql.typing.texts.usual_address_texts import pad_with_zeros, widen_fixed_strings
+from sql.typing.texts.usual_address_texts import pad_with_zeros
 from sql.typing.times.date_ranges import clamp_date
 from sql.typing.times.time_zones import wall_clock
-from sql.typing.typed_expressions import Typed, cast, element_sql, string_literal
+from sql.typing.typed_expressions import Typed
 
 _ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_DAYS: dict[type[DataType], tuple[date, date]] = {
-    DateType: (date(1970, 1, 1), date(2149, 6, 6)),
-    Date32Type: (date(1900, 1, 1), date(2299, 12, 31)),
-}
+_EPOCH_DAY = date(1970, 1, 1)
 
 
-def to_text(value: Typed, zone: str) -> Fragment:
-    """Compiles ``toString(value)`` as VARCHAR. Raises ``UserError`` 48."""
-    type_ = strip_nullable(value.type)
-    sql = value.number
-    match type_:
-        case StringType():
-            return sql
-        case IntegerType() | BoolType() | DateType() | Date32Type():
-            return fragment("CAST({} AS VARCHAR)", sql)
-        case FloatType(bits):
-            if bits == 32:
-                return bind_value(sql, "real", lambda v: fragment("pando_float32_text({})", v))
-            spelled = bind_value(sql, "real", lambda v: fragment("pando_float_text({})", v))
-            return Scannable(spelled, sql, format_floats, pa.string())
-        case DecimalType(_, scale):
-            return _format_decimal(sql, type_) if scale else fragment("CAST({} AS VARCHAR)", sql)
-        case DateTimeType() | DateTime64Type():
-            return _format_instant(value, type_, zone)
-        case UUIDType():
-            return Scannable(fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql), sql, format_uuids, pa.string())
-        case EnumType():
-            arms = join_fragments(
-                " ", [fragment("WHEN {} THEN {}", number, string_literal(name)) for name, number in type_.values]
-            )
-            return fragment("(CASE {} {} END)", sql, arms)
-        case FixedStringType():
-            return fragment("pando_fixed_text({})", sql)
-        case IPv4Type():
-            octets = (fragment("CAST(({} >> {}) & 255 AS VARCHAR)", sql, shift) for shift in (24, 16, 8, 0))
-            return Scannable(
-                fragment("({})", join_fragments(" || '.' || ", octets)),
-                sql,
-                format_ipv4_numbers,
-                pa.string(),
-                worth_at=MIN_REPEATS_FOR_DICTIONARY,
-            )
-        case IPv6Type():
-            return Scannable(fragment("pando_ipv6_text({})", sql), sql, format_ipv6_values, pa.string())
-        case ArrayType() | TupleType() | MapType():
-            return _format_composite(sql, type_, zone)
-    raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
-
-
-def _format_instant(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> Fragment:
+def format_instant(value: Typed, precision: int, zone: str) -> Fragment:
+    """Formats a DateTime or DateTime64 of ``precision`` in the zone of its type."""
     local = wall_clock(value, zone)
-    if isinstance(type_, DateTimeType) or type_.precision == 0:
+    if precision == 0:
         return fragment("CAST({} AS VARCHAR)", local)
-    if type_.precision > 6:
-        return fragment("left(strftime({}, '%Y-%m-%d %H:%M:%S.%n'), {})", local, 20 + type_.precision)
-    return fragment("left(strftime({}, '%Y-%m-%d %H:%M:%S.%f'), {})", local, 20 + type_.precision)
+    if precision > 6:
+        return fragment("left(strftime({}, '%Y-%m-%d %H:%M:%S.%n'), {})", local, 20 + precision)
+    return fragment("left(strftime({}, '%Y-%m-%d %H:%M:%S.%f'), {})", local, 20 + precision)
 
 
-def _format_decimal(sql: Fragment, type_: DecimalType) -> Fragment:
+def format_decimal(sql: Fragment, type_: DecimalType) -> Fragment:
     """Formats a Decimal. Most values use all their digits or none, so few need zeros cut off."""
     template = """(CASE WHEN trunc({0}, {1}) <> {0} THEN CAST({0} AS VARCHAR)
         WHEN trunc({0}) = {0} THEN CAST(CAST({0} AS DECIMAL({2}, 0)) AS VARCHAR)
         ELSE pando_decimal_text(CAST({0} AS VARCHAR)) END)"""
     return bind_value(sql, "decimal", lambda v: fragment(template, v, type_.scale - 1, type_.precision))
-
-
-def _format_quoted(sql: Fragment, type_: DataType, zone: str) -> Fragment:
-    """Formats a value inside an array, map or tuple."""
-    bare = strip_nullable(type_)
-    inner = to_text(Typed(sql, bare), zone)
-    if isinstance(bare, StringType):
-        inner = fragment("'''' || pando_quoted({}) || ''''", inner)
-    elif not isinstance(bare, (IntegerType, FloatType, DecimalType, BoolType, ArrayType, MapType, TupleType)):
-        inner = fragment("'''' || {} || ''''", inner)
-    return fragment("coalesce({}, 'NULL')", inner) if type_.is_nullable else fragment("({})", inner)
-
-
-def _format_composite(sql: Fragment, type_: DataType, zone: str) -> Fragment:
-    if isinstance(type_, ArrayType):
-        body = _format_quoted(fragment("x"), type_.inner, zone)
-        return fragment("('[' || array_to_string(list_transform({}, lambda x: {}), ',') || ']')", sql, body)
-    if isinstance(type_, MapType):
-        key, value = (
-            _format_quoted(fragment(name), inner, zone)
-            for name, inner in (("x.key", type_.key), ("x.value", type_.value))
-        )
-        entries = fragment("list_transform({}, lambda x: {} || ':' || {})", sql, key, value)
-        return fragment("('{{' || array_to_string({}, ',') || '}}')", entries)
-    assert isinstance(type_, TupleType)
-    parts = [
-        _format_quoted(element_sql(sql, position), inner, zone) for position, (_, inner) in enumerate(type_.elements, 1)
-    ]
-    return fragment("('(' || {} || ')')", join_fragments(" || ',' || ", parts))
-
-
-# From text ------------------------------------------------------------------------------------------------------------
-
-
-def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
-    """Compiles the conversion of a String. An invalid text raises an error at run time."""
-    day = _parse_constant_day(value, strip_nullable(target))
-    if day is not None:
-        return fragment("DATE '{}'", str(day))
-    sql = value.sql
-    if isinstance(strip_nullable(value.type), FixedStringType):
-        sql = fragment("pando_fixed_text({})", sql)
-    goal = strip_nullable(target)
-    match goal:
-        case IntegerType():
-            return _parse_integer(value, sql, goal)
-        case FloatType():
-            return cast(sql, goal)
-        case DecimalType():
-            return decimal_of_text(_without_exponent(value, sql), goal)
-        case BoolType():
-            return fragment("pando_bool({})", sql)
-        case DateType() | Date32Type():
-            return date_of_text(sql, goal, fails=True)
-        case DateTimeType():
-            return instant_of_text(sql, goal.timezone or zone, fine=False)
-        case DateTime64Type(precision, own):
-            instant = instant_of_text(sql, own or zone, fine=True)
-            return timestamp_ns_of_text(sql, instant) if precision > 6 else truncate_second_digits(instant, precision)
-        case FixedStringType(length):
-            given = strip_nullable(value.type)
-            if isinstance(given, FixedStringType) and given.length < length:
-                longer = fragment("({} || unhex(repeat('00', {})))", value.sql, length - given.length)
-                return Scannable(longer, value.sql, partial(widen_fixed_strings, length), pa.binary())
-            return fixed_string_of_text(sql, length)
-        case UUIDType():
-            return uuid_of_text(sql)
-        case EnumType():
-            return _enum_number(sql, goal)
-        case IPv4Type():
-            return ipv4_of_text(sql)
-        case IPv6Type():
-            return ipv6_of_text(sql)
-    raise _unsupported_error(value, target)
 
 
 def fixed_string_of_text(sql: Fragment, length: int) -> Fragment:
@@ -208,7 +68,7 @@ def decimal_of_text(sql: Fragment, goal: DecimalType, how: str = "CAST") -> Frag
     return fragment("{}(regexp_replace({}, {}) AS {})", how, sql, kept, duckdb_type(goal))
 
 
-def _without_exponent(value: Typed, sql: Fragment) -> Fragment:
+def without_exponent(value: Typed, sql: Fragment) -> Fragment:
     """Writes out the digits of a number with an exponent.
 
     DuckDB would round the number, and refuse one with more digits than the type.
@@ -243,46 +103,25 @@ def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
     return parse_or_leave_over(whole, sql, compute, pa.date32(), lambda odd: fragment(failure, odd))
 
 
-def _parse_integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
-    known = parse_constant_integer(value.value, goal) if isinstance(value.value, str) else None
-    if known is not None:
-        return cast(str(known), goal)
-    is_padded = isinstance(strip_nullable(value.type), FixedStringType)
-    return integer_of_text(fragment("coalesce(nullif({}, ''), '0')", sql) if is_padded else sql, goal)
-
-
-def _parse_constant_day(value: Typed, goal: DataType) -> date | None:
+def parse_constant_day(value: Typed, goal: DateType | Date32Type) -> date | None:
     """Returns the day of a literal ``YYYY-MM-DD``, or ``None``.
 
     DuckDB would plan the macros that parse any spelling again for every run.
     """
-    first, last = _DAYS.get(type(goal), (date.max, date.min))
     if not isinstance(value.value, str) or not _ISO_DAY.fullmatch(value.value):
         return None
     try:
         day = date.fromisoformat(value.value)
     except ValueError:
         return None
-    return day if first <= day <= last else None
+    first, last = goal.days
+    return day if first <= (day - _EPOCH_DAY).days <= last else None
 
 
 def truncate_second_digits(instant: Fragment, precision: int) -> Fragment:
     """Cuts an instant to ``precision`` decimal digits of a second."""
     step = 10 ** (6 - precision)
     return instant if step == 1 else fragment("make_timestamp(epoch_us({}) // {step} * {step})", instant, step=step)
-
-
-def _unsupported_error(value: Typed, target: DataType) -> UserError:
-    return UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to {target} is not supported")
-
-
-def _enum_number(sql: Fragment, goal: EnumType) -> Fragment:
-    arms = join_fragments(
-        " ", [fragment("WHEN {} THEN {}", string_literal(name), number) for name, number in goal.values]
-    )
-    unknown = string_literal(f" of type {goal.name}")
-    failure = fragment("error('pando:691:Unknown element ' || {} || {})", sql, unknown)
-    return cast(fragment("CASE {} {} WHEN NULL THEN NULL ELSE {} END", sql, arms, failure), goal)
 
 
 # The macros of this module; the executor creates them once. A macro repeats its argument wherever its body names it, so
