@@ -9,6 +9,7 @@ from pathlib import Path
 
 from chdb.session import Session
 
+import sql.compile.expressions.function_library  # noqa: F401  (it fills the table of functions)
 from sql.aggregates.window_names import WINDOW_FUNCTIONS
 from sql.compile.expressions.special_forms import SPECIAL_FORMS
 from sql.functions.registry import (

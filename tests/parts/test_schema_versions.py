@@ -113,7 +113,7 @@ def test_every_type_has_a_default(tmp_path: pathlib.Path) -> None:
     younger = open_part(tmp_path / "all_1_1_0", table_schema=schema)
     rows = plain(read(merged([part, younger], tmp_path / "m", new))).to_pylist()
     for name, type_ in names.items():
-        default = pa.repeat(pa.scalar(type_.default, type_.arrow), 1)
+        default = pa.repeat(pa.scalar(type_.omitted_value, type_.arrow), 1)
         default = default.dictionary_decode() if pa.types.is_dictionary(default.type) else default
         assert [row[name] for row in rows] == default.to_pylist() * 4, type_
 
