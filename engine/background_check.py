@@ -31,7 +31,7 @@ _STEP_SECONDS = 1.0
 """One step reads the bytes that the limit allows in this time."""
 
 
-class Scrub:
+class BackgroundCheck:
     """The background check of one server. Its step runs in one thread at a time."""
 
     def __init__(

@@ -72,7 +72,7 @@ class QueueSchedule:
             self._parked.pop(key, None)
         return released
 
-    def next_due(self) -> float:
+    def find_next_due(self) -> float:
         """Returns when the next entry becomes ready by itself: 0 for now, infinity for never."""
         if any(self._place.get(rank) is _READY for rank in self._ready):
             return 0.0
@@ -80,7 +80,7 @@ class QueueSchedule:
             heappop(self._timers)
         return self._timers[0][0] if self._timers else math.inf
 
-    def parked_on(self) -> list[Hashable]:
+    def list_parked_keys(self) -> list[Hashable]:
         """Lists the keys on which entries may be parked."""
         return list(self._parked)
 

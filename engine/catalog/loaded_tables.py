@@ -75,7 +75,7 @@ class LoadedTables(Databases, ABC):
             for table in list(tables.values()):
                 table.stop()
 
-    def names_on_disk(self) -> list[tuple[str, str]]:
+    def list_names_on_disk(self) -> list[tuple[str, str]]:
         """Returns (database, table) of every definition file."""
         return [
             (database, name)
@@ -87,9 +87,9 @@ class LoadedTables(Databases, ABC):
         """Returns the path of a table's definition file."""
         return self._places.get_definition_file(database, name)
 
-    def detached_tables(self) -> list[DetachedTable]:
+    def list_detached_tables(self) -> list[DetachedTable]:
         """Returns the tables that are on disk but detached."""
-        return [self._places.describe_detached(*name) for name in self.names_on_disk() if not self._is_known(name)]
+        return [self._places.describe_detached(*name) for name in self.list_names_on_disk() if not self._is_known(name)]
 
     def _is_known(self, name: tuple[str, str]) -> bool:
         """Tells whether the table is loaded, failed to load, or is dropped but not fully removed."""
@@ -114,8 +114,8 @@ class LoadedTables(Databases, ABC):
         """
         definition = None
         try:
-            if self._places.get_definition_file(database, name) in self._journal.named():
-                self._journal.settle()
+            if self._places.get_definition_file(database, name) in self._journal.read_named_files():
+                self._journal.undo_failed_change()
             definition = self.read_definition(database, name)
             if definition.create.is_scratch:
                 return False
@@ -296,5 +296,5 @@ class LoadedTables(Databases, ABC):
         return self._definitions.read(database, name)
 
     def _write(self, definition: TableDefinition) -> None:
-        with self._journal.changing(self._definitions.make_texts(definition)):
+        with self._journal.change_then(self._definitions.make_texts(definition)):
             pass

@@ -198,5 +198,5 @@ def _read_definitions(config: Config) -> Iterator[TableDefinition]:
 
     settings = build_merge_tree_settings(config.merge_tree, MergeTreeSettings())
     catalog = Catalog(config.path, config.temporary_path, no_tables, settings, config.rollups)
-    for database, name in catalog.names_on_disk():
+    for database, name in catalog.list_names_on_disk():
         yield catalog.read_definition(database, name)

@@ -227,7 +227,7 @@ def _find_time_range(part: Part) -> Row:
 
 def _detached_parts(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
-        for directory in table.store.detached():
+        for directory in table.store.list_detached():
             reason, name = parse_detached_name(directory)
             path = table.store.path / "detached" / directory
             try:

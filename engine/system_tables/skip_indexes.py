@@ -39,7 +39,7 @@ def _constraints(server: Server) -> Iterator[Row]:
 
 def _sum_sizes(table: Table, name: str) -> tuple[int, int]:
     """Returns the index's bytes in the active parts, compressed and uncompressed."""
-    files = [part.skip_index_file for part in table.store.active()]
+    files = [part.skip_index_file for part in table.store.list_active()]
     found = [index for file in files if file is not None for index in file if index.name == name]
     return sum(index.size for index in found), sum(index.uncompressed_bytes for index in found)
 

@@ -66,8 +66,8 @@ def _tables(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         database, name = table.definition.database, table.definition.name
         file = server.catalog.definition_file(database, name) if table.definition.engine.is_durable else None
-        yield _table_row(table, database, name, server.catalog.views_of(table), file)
-    for failed in server.catalog.not_loaded():
+        yield _table_row(table, database, name, server.catalog.list_views_of(table), file)
+    for failed in server.catalog.list_not_loaded():
         yield _row_without_table(failed.database, failed.name, "", failed.reason)
     for database, tables in server.system_schemas.items():
         kind = "System" if database == "system" else "View"
@@ -107,7 +107,7 @@ def _row_without_table(database: str, name: str, engine: str, load_error: str = 
 
 
 def _detached_tables(server: Server) -> Iterator[Row]:
-    for table in server.catalog.detached_tables():
+    for table in server.catalog.list_detached_tables():
         path = table.definition.relative_to(server.path)
         yield (table.database, table.name, _NO_UUID, str(path), int(table.is_permanently))
 
@@ -117,7 +117,7 @@ def _table_row(
 ) -> Row:
     definition = table.definition
     description = definition.description
-    active, has_parts = table.store.active(), description.has_parts
+    active, has_parts = table.store.list_active(), description.has_parts
     keeps_rows = definition.create.view is None and not definition.engine.is_proxy
     rows = sum(part.rows for part in active) if keeps_rows else None
     query = render_stored_query(definition.create)
@@ -178,7 +178,7 @@ def _count_bytes_on_disk(table: Table) -> int | None:
     definition = table.definition
     if definition.create.view is not None or definition.engine_name == "Merge":
         return None
-    return sum(part.bytes_on_disk for part in table.store.active())
+    return sum(part.bytes_on_disk for part in table.store.list_active())
 
 
 def _columns(server: Server) -> Iterator[Row]:
@@ -236,7 +236,7 @@ def _find_precision(type_: DataType) -> tuple[int | None, int | None, int | None
 
 def _sum_column_sizes(table: Table) -> dict[str, tuple[int, int]]:
     totals: dict[str, tuple[int, int]] = {}
-    for part in table.store.active():
+    for part in table.store.list_active():
         for name, (compressed, uncompressed) in part.column_sizes().items():
             before = totals.get(name, (0, 0))
             totals[name] = (before[0] + compressed, before[1] + uncompressed)

@@ -94,7 +94,7 @@ class WorkerCalls:
         """Runs the handler of the request ``name``."""
         return getattr(self, f"_on_{name}")(channel, *arguments)
 
-    def worker_ended(self) -> None:
+    def release_worker(self) -> None:
         """Releases what the worker held, and removes parts that it wrote and nobody committed."""
         with self._lock:
             held, self._held = list(self._held.values()), {}
@@ -235,7 +235,7 @@ class WorkerCalls:
     def _on_read_scan(
         self, _: Channel, uid: int, opening: ScanOpening
     ) -> tuple[int, list[str], list[Sequence[int]], int]:
-        reading = self._shared.leases.reading(self._table(uid), opening)
+        reading = self._shared.leases.hold_lease(self._table(uid), opening)
         lease = reading.__enter__()
         number = self._hold_resource(lambda: reading.__exit__(None, None, None))
         names, steps = [str(part.name) for part in lease.parts], [lease.steps[part.name] for part in lease.parts]

@@ -133,7 +133,7 @@ class CatalogPublication(CatalogListener):
             number = self._write([("no table", uid)])
         table.store.mark_all_hidden(number)
 
-    def parts_changed(self, uid: int, changes: Sequence[tuple[PartName, bool]]) -> int:
+    def publish_part_changes(self, uid: int, changes: Sequence[tuple[PartName, bool]]) -> int:
         """Publishes changes of a table's active parts; returns the number of the change."""
         named = [(str(name), is_active) for name, is_active in changes]
         with self._lock:
@@ -146,9 +146,9 @@ class CatalogPublication(CatalogListener):
 
     def get_oldest_read_change(self) -> int:
         """Returns the oldest change that a running query may still read."""
-        return self._page.oldest_read()
+        return self._page.find_oldest_read()
 
-    def uid(self, table: Table) -> int | None:
+    def get_uid(self, table: Table) -> int | None:
         """Returns the number by which workers know the table."""
         return self._uid_of.get(id(table))
 
@@ -209,7 +209,7 @@ class _TableListener:
 
     def on_active_parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
         """Publishes the changes; returns their number."""
-        return self._publication.parts_changed(self._uid, changes)
+        return self._publication.publish_part_changes(self._uid, changes)
 
     def get_oldest_read_change(self) -> int:
         """Returns the oldest change that a running query may still read."""

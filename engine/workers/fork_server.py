@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 Kinds = Mapping[str, Callable[..., None]]
 """By kind, the function that a child runs with the arguments of the order and its sockets."""
 
-_NURSERY = "nursery"
+_FORK_SERVER = "fork server"
 _FORK_SECONDS = 30.0
 _SET_NAME = 15
 
@@ -46,7 +46,7 @@ class ForkServer:
         """Forks both servers. The process must have no thread but the calling one."""
         gc.collect()
         gc.freeze()  # the children share these pages until somebody writes to them
-        kinds = {**kinds, _NURSERY: lambda own: _run(Channel(own), kinds)}
+        kinds = {**kinds, _FORK_SERVER: lambda own: _run(Channel(own), kinds)}
         self.pid, self._channel = _start_fork_server(kinds, close_in_children)
         self._standby_pid, self._standby = _start_fork_server(kinds, [*close_in_children, self._channel.socket])
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class ForkServer:
 
     def start(self) -> None:
         """Starts to listen for the ends of children; required before the first :meth:`fork`."""
-        self._thread = threading.Thread(target=self._listen, name="nursery", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="fork server", daemon=True)
         self._thread.start()
 
     def fork(self, kind: str, arguments: Sequence[object], sockets: Sequence[socket.socket]) -> int:
@@ -115,13 +115,13 @@ class ForkServer:
         self._answers.put(("failed", "the fork server has just ended"))
         _reap(self.pid)
         self.pid, self._channel = self._standby_pid, self._standby
-        threading.Thread(target=self._start_standby, name="nursery", daemon=True).start()
+        threading.Thread(target=self._start_standby, name="fork server", daemon=True).start()
         return True
 
     def _start_standby(self) -> None:
         ours, theirs = socket.socketpair()
         try:
-            self._standby_pid = self.fork(_NURSERY, (), [theirs])
+            self._standby_pid = self.fork(_FORK_SERVER, (), [theirs])
         except UnavailableError as error:
             logger.error("no fork server stands by: %s", error)
             ours.close()
@@ -148,7 +148,7 @@ def _reap(pid: int) -> None:
 
 
 def _run(channel: Channel, kinds: Kinds) -> None:
-    set_process_name("pando nursery")
+    set_process_name("pando forks")
     # A terminal or a service manager signals all processes; the replica process tells when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

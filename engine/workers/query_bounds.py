@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.workers.other_workers import id_hash
+from engine.workers.other_workers import hash_query_id
 from engine.workers.shared_page import SharedPage
 from parts.common.errors import CancelledError, PandoError, UserError, make_error_from_code
 
@@ -86,7 +86,7 @@ class Bounds:
 
         Tells whether the query runs there.
         """
-        number = id_hash(query_id)
+        number = hash_query_id(query_id)
         is_running = number in self._queries(worker)["id"]
         if is_running:
             with self._lock:

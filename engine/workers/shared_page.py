@@ -96,7 +96,7 @@ class SharedPage:
         """Publishes the oldest change that the worker's snapshots may lack."""
         self._reading[worker] = change
 
-    def oldest_read(self) -> int:
+    def find_oldest_read(self) -> int:
         """Returns the oldest change that any worker's snapshots may lack; ``NO_READER`` without snapshots."""
         return int(self._reading.min())
 

@@ -32,7 +32,7 @@ class WorkerLeases:
         self._replica = replica
 
     @contextmanager
-    def reading(self, table: Table, opening: ScanOpening) -> Iterator[RemoteLease]:
+    def hold_lease(self, table: Table, opening: ScanOpening) -> Iterator[RemoteLease]:
         """Holds the execution's lease during one read."""
         assert isinstance(table, WorkerTable)
         number, names, steps, version = self._replica.read_scan(table.uid, opening)

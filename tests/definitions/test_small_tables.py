@@ -134,7 +134,7 @@ def test_order_outlives_merges(local: Local) -> None:
         MergeTreeTable.optimize(table, OptimizeOptions(final=True))  # type: ignore[arg-type]
         assert [row for (row,) in local.run(f"SELECT n FROM t_{engine}")] == list(range(first))
         table.clean_up_step()
-        assert [part.name for part, _ in table.store.list_parts()] == [part.name for part in table.store.active()]
+        assert [part.name for part, _ in table.store.list_parts()] == [part.name for part in table.store.list_active()]
 
 
 def test_logs_survive_a_restart_and_memory_does_not(local: Local) -> None:

@@ -78,7 +78,7 @@ class Server:
         for database in catalog.databases():
             for table in catalog.tables(database):
                 name = table.definition.name
-                rows = sum(part.rows for part in table.store.active())
+                rows = sum(part.rows for part in table.store.list_active())
                 found[name if database == "default" else f"{database}.{name}"] = (id(table), rows)
         return found
 

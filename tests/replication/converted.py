@@ -65,7 +65,7 @@ class PlainServer(SimulatedServer):
         self.sql(f"ATTACH TABLE t AS {how}")
 
     def detached(self) -> list[str]:
-        return self.any_table.store.detached()
+        return self.any_table.store.list_detached()
 
     def problem(self) -> str:
         assert isinstance(self.any_table, ReplicatedTable)
@@ -128,12 +128,12 @@ def work_on(server: PlainServer) -> list[int]:
 
 
 def names(server: PlainServer) -> set[str]:
-    return {str(part.name) for part in server.any_table.store.active()}
+    return {str(part.name) for part in server.any_table.store.list_active()}
 
 
 def files(server: PlainServer) -> set[int]:
     """Of the active parts, which nobody copies."""
-    return {file.stat().st_ino for part in server.any_table.store.active() for file in part.path.iterdir()}
+    return {file.stat().st_ino for part in server.any_table.store.list_active() for file in part.path.iterdir()}
 
 
 def copy_table(source: PlainServer, target: PlainServer) -> None:

@@ -30,7 +30,7 @@ FAILPOINTS = ["attach.after_begin", "stage.after_move", "stage.after_told", "att
 
 
 def attach(node: SimulatedNode, partition: str | None = "1") -> None:
-    names = select_attachable(node.table.store.detached(), partition)[0]
+    names = select_attachable(node.table.store.list_detached(), partition)[0]
     node.call(lambda table: table.partitions.attaching.attach(names, QueryStatus()))
 
 
@@ -88,7 +88,7 @@ def test_a_replica_that_has_it_detached_too_fetches_nothing(make_colony: MakeCol
     settle(colony)
     assert set(copied) == {"1_4_4_0"}
     assert [node.keys() for node in colony] == [[1, 2, 3], [1, 2, 3]]
-    assert two.table.store.detached() == ["1_1_1_0"]
+    assert two.table.store.list_detached() == ["1_1_1_0"]
     restart_all(colony)
 
 
@@ -142,9 +142,9 @@ def settle_down(colony: SimulatedCluster) -> None:
 def finish(colony: SimulatedCluster, one: SimulatedNode) -> None:
     """Nothing is lost or doubled; then it is attached again."""
     settle_down(colony)
-    assert sorted(one.keys() + detached_keys(one)) == ALL, one.table.store.detached()
+    assert sorted(one.keys() + detached_keys(one)) == ALL, one.table.store.list_detached()
     assert one.keys() in (ALL, [4, 5])
-    assert not one.table.store.attaching.transactions()
+    assert not one.table.store.attaching.list_transactions()
     attach(one)
     settle(colony)
     assert [node.keys() for node in colony] == [ALL, ALL]
@@ -163,12 +163,12 @@ def test_what_is_not_there_and_what_is_broken(make_colony: MakeColony) -> None:
     data = file.read_bytes()
     file.unlink()
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    before = one.table.store.detached()
+    before = one.table.store.list_detached()
     assert code(lambda: attach(one)) == 40
     missing = lambda table: table.partitions.attaching.attach(["1_0_1_1", "1_9_9_0"], QueryStatus())  # noqa: E731
     assert code(lambda: one.call(missing)) == 233
     settle(colony)
-    assert one.table.store.detached() == before
+    assert one.table.store.list_detached() == before
     assert [node.keys() for node in colony] == [[4, 5], [4, 5]]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.background_check import Scrub
+from engine.background_check import BackgroundCheck
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from parts.read.slow_verification import PIECE_BYTES, verify_slowly
@@ -21,8 +21,8 @@ MakeColony = Callable[..., SimulatedCluster]
 _WEEK = 7 * 24 * 3600
 
 
-def _scrub(node: SimulatedNode, bytes_per_second: int = 1 << 20) -> Scrub:
-    return Scrub(lambda: [node.table], node.table.services, bytes_per_second, _WEEK)
+def _make_check(node: SimulatedNode, bytes_per_second: int = 1 << 20) -> BackgroundCheck:
+    return BackgroundCheck(lambda: [node.table], node.table.services, bytes_per_second, _WEEK)
 
 
 def _checked(node: SimulatedNode) -> dict[str, tuple[float, str]]:
@@ -38,15 +38,15 @@ def test_a_bad_part_that_nobody_reads_is_mended(make_colony: MakeColony, damage:
     colony.settle()
     right = two.parts()
     DAMAGES[damage](next((two.path / "1_0_0_0").glob("*.bin")))
-    scrub = _scrub(two)
-    assert scrub.step() > 1, "all is read"
+    check = _make_check(two)
+    assert check.step() > 1, "all is read"
     colony.settle()
-    assert two.table.store.detached() == ["broken_1_0_0_0"]
+    assert two.table.store.list_detached() == ["broken_1_0_0_0"]
     assert two.parts() == right
     colony.check_equal()
     assert two.table.services.checks.parts == 2
     assert two.table.services.checks.broken_parts == 1
-    for part in two.table.store.active():
+    for part in two.table.store.list_active():
         part.verify()
 
 
@@ -55,16 +55,16 @@ def test_each_part_is_read_once_in_an_interval(make_colony: MakeColony) -> None:
     (one,) = colony
     one.insert(1, [1, 2])
     assert _checked(one) == {"1_0_0_0": (0.0, "")}
-    scrub = _scrub(one)
-    scrub.step()
+    check = _make_check(one)
+    check.step()
     first = colony.now
     assert _checked(one) == {"1_0_0_0": (first, "")}
     colony.now += 1000
     one.insert(1, [3, 4])
-    scrub.step()
+    check.step()
     assert _checked(one) == {"1_0_0_0": (first, ""), "1_1_1_0": (colony.now, "")}
     colony.now += _WEEK - 999
-    scrub.step()
+    check.step()
     assert _checked(one)["1_0_0_0"] == (colony.now, "")
     assert one.table.services.checks.parts == 3
 
@@ -74,10 +74,10 @@ def test_it_reads_no_faster_than_it_may(make_colony: MakeColony) -> None:
     (one,) = colony
     for first in range(0, 40, 2):
         one.insert(1, [first, first + 1])
-    size = sum(part.bytes_on_disk for part in one.table.store.active())
-    scrub = _scrub(one, size // 10)
+    size = sum(part.bytes_on_disk for part in one.table.store.list_active())
+    check = _make_check(one, size // 10)
     seconds = 0.0
-    while (pause := scrub.step()) < 100:
+    while (pause := check.step()) < 100:
         seconds += pause
         assert pause < 3
     assert one.table.services.checks.read_bytes == size
@@ -89,7 +89,7 @@ def test_a_large_file_is_read_in_pieces(make_colony: MakeColony) -> None:
     (one,) = colony
     keys = list(range(200_000))
     one.insert(1, keys)
-    (part,) = one.table.store.active()
+    (part,) = one.table.store.list_active()
     pieces = list(verify_slowly(part))
     assert sum(pieces) == part.bytes_on_disk > PIECE_BYTES
     assert max(pieces) <= PIECE_BYTES
@@ -100,14 +100,14 @@ def test_a_part_that_is_merged_away_meanwhile_is_not_broken(make_colony: MakeCol
     (one,) = colony
     one.insert(1, list(range(200_000)))
     one.insert(1, [200_001])
-    scrub = _scrub(one, 1)
+    check = _make_check(one, 1)
     while one.table.services.checks.read_bytes < PIECE_BYTES:
-        scrub.step()
+        check.step()
     assert not _checked(one)["1_0_0_0"][0], "it is in the middle of it"
     one.optimize()
     colony.settle()
     one.step(one.task("clean up"))
-    while scrub.step() != 600.0:
+    while check.step() != 600.0:
         pass
     assert one.table.services.checks.broken_parts == 0
     assert _checked(one)["1_0_1_1"][0]
@@ -122,7 +122,7 @@ def test_without_replicas_the_part_stays_and_its_error_is_shown(local: Local, ca
     DAMAGES["flipped"](next(part.glob("*.bin")))
     engine = local.engine
     with caplog.at_level(logging.ERROR):
-        Scrub(engine.catalog.tables, engine.services, 1 << 20, _WEEK).step()
+        BackgroundCheck(engine.catalog.tables, engine.services, 1 << 20, _WEEK).step()
     ((is_recent, error),) = local.run(shown)
     assert is_recent
     assert "all_1_1_0" in error

@@ -59,12 +59,12 @@ def test_a_merge_that_is_still_to_be_done_hides_nothing(make_colony: Callable[..
     colony.settle()
     two.is_frozen = True
     one.optimize()
-    assert len(two.table.store.active()) == 3
+    assert len(two.table.store.list_active()) == 3
     stream = Stream()
     end = stream.look(two)
     assert end == {"1": 2}
     assert stream.read(two, end) == [0, 1, 2]
-    assert len(two.table.store.active()) == 3
+    assert len(two.table.store.list_active()) == 3
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -70,7 +70,7 @@ def test_deletion_of_outdated_parts_cut_short(make_colony: MakeColony, monkeypat
     colony.heal()
     colony.check_equal()
     assert two.keys() == one.keys()
-    assert not two.table.store.detached()
+    assert not two.table.store.list_detached()
     colony.now += 1000
     colony.settle()
     assert len(two.directories()) == 1

@@ -75,11 +75,11 @@ def test_a_mutation_is_kept_for_a_replica_that_is_being_cloned(make_colony: Make
     mutate(one, "UPDATE v = 'new' WHERE k = 1")
     for task in ("mutations", "pull log"):  # assigned, and not carried out
         one.step(one.task(task))
-    assert one.table.queue.entries()
+    assert one.table.queue.list_entries()
 
     def meanwhile() -> None:
         step(colony, one, two)
-        assert not one.table.queue.entries()
+        assert not one.table.queue.list_entries()
         colony.cuts |= {frozenset(("r1", "r3")), frozenset(("r2", "r3"))}
 
     assert start_cloning(colony, three, meanwhile)

@@ -28,7 +28,7 @@ def test_rows_parts_and_numbers_go_on(make_servers: MakeServers) -> None:
     assert f"'{one.replication.default_path}'" in str(one.rows("SHOW CREATE TABLE t")[0][0])
     assert one.keys() == keys
     assert (names(one), files(one)) == (parts, inodes)
-    assert one.listed() == parts
+    assert one.list_zookeeper_parts() == parts
     one.insert(2, [10])
     one.insert(6, [11])
     last = max(PartName.parse(name).max_block for name in parts)

@@ -101,7 +101,7 @@ def test_restart_after_a_merge_is_not_suspicious(make_colony: MakeColony) -> Non
     one.restart()
     assert one.table.state.readonly_reason == ""
     assert one.keys() == list(range(6))
-    assert not one.table.queue.entries()
+    assert not one.table.queue.list_entries()
     colony.now += 1000
     colony.settle()
     colony.check_equal()
@@ -126,7 +126,7 @@ def test_insert_cut_short_under_a_merge_of_others_is_not_suspicious(make_colony:
     colony.settle()
     colony.check_equal()
     assert one.keys() == two.keys() == [1, 5]
-    assert one.table.store.detached() == ["ignored_1_1_1_0"]
+    assert one.table.store.list_detached() == ["ignored_1_1_1_0"]
 
 
 @pytest.mark.parametrize("is_merged", [False, True])
@@ -144,7 +144,7 @@ def test_dropped_rows_do_not_return_with_a_restart(make_colony: MakeColony, is_m
     colony.settle()
     assert one.keys() == two.keys() == []
     assert one.table.state.readonly_reason == two.table.state.readonly_reason == ""
-    assert not one.table.store.detached()
+    assert not one.table.store.list_detached()
     assert one.insert(1, [0]) == 1  # its block id went with the rows
     colony.settle()
     colony.check_equal()

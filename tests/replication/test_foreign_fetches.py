@@ -29,7 +29,7 @@ def with_parts(servers: SimulatedServers) -> tuple[SimulatedServer, SimulatedSer
 
 
 def fetched(node: SimulatedServer) -> list[str]:
-    return node.table.store.detached()
+    return node.table.store.list_detached()
 
 
 def verify(node: SimulatedServer) -> int:

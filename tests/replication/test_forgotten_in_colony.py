@@ -90,7 +90,7 @@ def test_its_nodes_go_and_it_may_come_again(make_colony: MakeColony) -> None:
     colony.end_zombies()
     one.optimize()
     settle(colony)
-    names = {part.name.partition_id: part.name for part in one.table.store.active()}
+    names = {part.name.partition_id: part.name for part in one.table.store.list_active()}
     assert (names["1"].min_block, names["4"].min_block) == (first, first)
     drop(one)
     settle(colony)
@@ -98,7 +98,7 @@ def test_its_nodes_go_and_it_may_come_again(make_colony: MakeColony) -> None:
     assert partition_nodes(one) == ["2", f"4_{first}"]
     one.insert(1, [7])
     settle(colony)
-    (part,) = (part.name for part in two.table.store.active() if part.name.partition_id == "1")
+    (part,) = (part.name for part in two.table.store.list_active() if part.name.partition_id == "1")
     assert part.min_block > names["1"].max_block
 
 

@@ -90,7 +90,7 @@ def test_a_fetch_has_room_before_it_begins(make_colony: MakeColony) -> None:
     seen: list[int] = []
     colony.on_copy = lambda part, sender: seen.append(disk.unreserved_bytes(Path()))
     colony.settle()
-    size = two.table.store.active()[0].bytes_on_disk
+    size = two.table.store.list_active()[0].bytes_on_disk
     assert seen
     assert set(seen) == {free - int(size * 1.1)}
     assert disk.unreserved_bytes(Path()) == free, "the room is given back"
@@ -108,7 +108,7 @@ def test_a_fetch_that_does_not_fit_brings_nothing_and_says_why(make_colony: Make
         colony.now += 7
         two.step_all()
     assert not copied
-    assert ["(NOT_ENOUGH_SPACE)" in item.last_exception for item in two.table.queue.entries()] == [True]
+    assert ["(NOT_ENOUGH_SPACE)" in item.last_exception for item in two.table.queue.list_entries()] == [True]
     assert not list(two.path.glob("tmp_*"))
     two.table.state.services.disk = roomy
     colony.settle()

@@ -37,7 +37,7 @@ def pass_time(colony: SimulatedCluster, seconds: float, step_seconds: float = 1.
         colony.now += step_seconds
         for node in colony:
             if node.is_up:
-                for task in node.pool.each_due():
+                for task in node.pool.iterate_due():
                     node.step(task)
                     steps += 1
     return steps
@@ -178,11 +178,11 @@ def test_a_mutation_of_another_replica_is_carried_out_and_known_to_be_done_soon(
 def test_a_mutation_that_another_replica_kills_lets_its_entries_go_soon(colony: SimulatedCluster) -> None:
     one, two = pair(colony)
     id_ = mutate(one, "UPDATE v = toString(throwIf(k = 1)) WHERE 1")
-    assert comes_true(colony, lambda: bool(two.table.queue.entries()), SOON)
+    assert comes_true(colony, lambda: bool(two.table.queue.list_entries()), SOON)
     pass_time(colony, 300)
     assert kill(one, id_)
-    assert comes_true(colony, lambda: not one.table.queue.entries() and not shown(two), SOON)
-    assert comes_true(colony, lambda: not two.table.queue.entries(), 31)  # its pause after so many failures
+    assert comes_true(colony, lambda: not one.table.queue.list_entries() and not shown(two), SOON)
+    assert comes_true(colony, lambda: not two.table.queue.list_entries(), 31)  # its pause after so many failures
 
 
 def test_after_a_restart_in_the_same_session_mutations_are_known(colony: SimulatedCluster) -> None:
@@ -204,7 +204,7 @@ def test_an_entry_that_failed_is_tried_again_at_its_time(colony: SimulatedCluste
     colony.cuts.add(frozenset(("r1", "r2")))
     one.insert(1, [2])
     pass_time(colony, 300)
-    (item,) = two.table.queue.entries()
+    (item,) = two.table.queue.list_entries()
     assert 8 < item.num_tries < 20
     colony.cuts.clear()
     assert comes_true(colony, lambda: two.keys() == [1, 2], 31)
@@ -221,8 +221,8 @@ def test_what_waits_for_a_slot_of_the_server_finds_it_soon(colony: SimulatedClus
         pass_time(colony, 20)
         one.call(lambda table: table.optimize(OptimizeOptions(final=True, waits_for_merges=False)))
         pass_time(colony, 100)
-        assert two.table.queue.entries()
-    assert comes_true(colony, lambda: not two.table.queue.entries(), SOON + 1)
+        assert two.table.queue.list_entries()
+    assert comes_true(colony, lambda: not two.table.queue.list_entries(), SOON + 1)
     colony.check_equal()
 
 
@@ -266,9 +266,9 @@ def test_outdated_parts_go_at_the_end_of_their_lifetime(colony: SimulatedCluster
     one.insert(1, [2])
     one.optimize()
     pass_time(colony, 470)
-    assert one.outdated()
+    assert one.list_outdated()
     pass_time(colony, 80)
-    assert not one.outdated()
+    assert not one.list_outdated()
     assert len(one.directories()) == 1
 
 
@@ -279,7 +279,7 @@ def test_short_lifetimes_of_outdated_parts_are_kept(make_colony: MakeColony) -> 
     one.insert(1, [1])
     one.insert(1, [2])
     one.optimize()
-    assert comes_true(colony, lambda: not one.outdated(), 21)
+    assert comes_true(colony, lambda: not one.list_outdated(), 21)
 
 
 def test_the_log_is_cleaned_soon_after_entries_came(colony: SimulatedCluster) -> None:

@@ -16,7 +16,7 @@ from tests.replication.filled import MakeColony, delete_parts, filled
 
 
 def delay(node: SimulatedNode) -> int:
-    return node.table.state.queue.absolute_delay(node.cluster.now)
+    return node.table.state.queue.compute_delay_seconds(node.cluster.now)
 
 
 def test_who_fetches_what_it_should_have_had_is_as_far_behind_as_the_table_is_old(make_colony: MakeColony) -> None:
@@ -61,7 +61,7 @@ def test_replica_that_slept_too_long_is_cloned(make_colony: MakeColony) -> None:
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys() == list(range(100, 115))
-    assert all(name.startswith("clone_") for name in two.table.store.detached())
+    assert all(name.startswith("clone_") for name in two.table.store.list_detached())
 
 
 def shown_of(node: SimulatedNode) -> tuple[str, str]:

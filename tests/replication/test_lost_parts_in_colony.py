@@ -62,7 +62,7 @@ def test_merges_that_stand_on_a_lost_part_are_given_up_one_after_the_other(make_
     two.insert(1, [3])
     for _ in range(2):  # the first takes over what is in the log
         two.call(merge_newest)
-    assert "1_0_3_3" in [str(item.entry.new_part) for item in two.table.queue.entries()]
+    assert "1_0_3_3" in [str(item.entry.new_part) for item in two.table.queue.list_entries()]
     one.start()
     colony.settle(300)
     assert [node.keys() for node in colony] == [[0, 1, 3]] * 3
@@ -73,7 +73,7 @@ def merge_newest(table: ReplicatedTable) -> None:
     """The last two parts of the partition."""
     with table.state.hold_write_access() as (keeper, _):
         predicate = table.merge_steps._predicate(keeper, ["1"])
-        *_, run = predicate.mergeable_runs("1")
+        *_, run = predicate.list_mergeable_runs("1")
         if len(run) > 1:
             assert table.merge_steps._assign(keeper, predicate, [run[-2:]], OptimizeOptions(), "Regular")
 
@@ -86,7 +86,7 @@ def test_replica_that_slept_while_others_gave_a_part_up_follows_them(make_colony
     if has_pulled:
         lose_merged_part(colony)
         one.is_frozen = two.is_frozen = True
-        while len(three.table.queue.entries()) != 1:
+        while len(three.table.queue.list_entries()) != 1:
             colony.now += 10.0
             three.step_all()
         three.crash()
@@ -153,7 +153,7 @@ def wait_in_vain(colony: SimulatedCluster) -> tuple[SimulatedNode, SimulatedNode
     three.crash()
     colony.end_zombies()
     drop_dead_replica(one.keeper, one.table.paths, colony.nodes.pop("r3").name)
-    assert [str(item.entry.new_part) for item in two.table.queue.entries()] == ["1_0_0_0", "1_1_1_0", "1_0_1_1"]
+    assert [str(item.entry.new_part) for item in two.table.queue.list_entries()] == ["1_0_0_0", "1_1_1_0", "1_0_1_1"]
     one.is_frozen = False
     return one, two
 
@@ -178,7 +178,7 @@ def test_a_part_is_not_lost_that_another_replica_commits_merged_meanwhile(make_c
     """It fetched the merged part before the holder was gone, in the place of a source. The rows may not come again."""
     colony = make_colony(3)
     one, two = wait_in_vain(colony)
-    paths, (source, *_) = one.table.paths, two.table.queue.entries()
+    paths, (source, *_) = one.table.paths, two.table.queue.list_entries()
 
     def commit() -> None:
         listed = Create(two.table.replica.part("1_0_1_1"), PartRecord("hash", 2, 10).to_bytes())

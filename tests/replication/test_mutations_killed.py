@@ -111,7 +111,7 @@ def test_a_commit_whose_answer_is_lost(make_colony: MakeColony, fault: Fault) ->
     done: list[str] = []
 
     def on_request(who: SimulatedNode, kind: str, path: str) -> Fault | None:
-        mutating = [item.name for item in who.table.queue.entries() if item.entry.type is EntryType.MUTATE_PART]
+        mutating = [item.name for item in who.table.queue.list_entries() if item.entry.type is EntryType.MUTATE_PART]
         if kind == "multi" and path in map(who.table.replica.queue_entry, mutating) and len(done) < 2:
             done.append(who.name)
             return fault

@@ -32,10 +32,10 @@ def test_a_copy_with_other_content_than_was_committed_does_not_take_the_place_of
     two.call(lambda table: table.part_checks.schedule_check(PartName("1", 0, 0, 0)))
     two.step(two.task("check parts"))
     assert len(asked) == 1
-    assert not two.table.store.detached(), "nothing has taken its place"
+    assert not two.table.store.list_detached(), "nothing has taken its place"
     colony.now += 60
     colony.settle()
     colony.check_equal()
     assert len(asked) == 2
     assert two.keys() == [1, 2, 3, 4]
-    assert two.table.store.detached() == ["broken_1_0_0_0"]
+    assert two.table.store.list_detached() == ["broken_1_0_0_0"]

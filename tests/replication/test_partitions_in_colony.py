@@ -49,7 +49,7 @@ def code(action: Callable[[], object]) -> int:
 
 def detached_keys(node: SimulatedNode) -> list[int]:
     """Of what was detached by somebody's wish."""
-    places = [node.path / "detached" / str(name) for name in list_detached_by_users(node.table.store.detached())]
+    places = [node.path / "detached" / str(name) for name in list_detached_by_users(node.table.store.list_detached())]
     batches = [batch for place in places for batch in open_part(place).read(["k"])]
     return sorted(key for batch in batches for key in batch.column(0).to_pylist())
 
@@ -101,7 +101,7 @@ def scenario(colony: SimulatedCluster) -> SimulatedNode:
 def check(colony: SimulatedCluster, operation: Operation) -> None:
     for node in colony:
         assert node.keys() == LEFT, node.explain()
-        assert detached_keys(node) == (GONE if operation.detach else []), (node.name, node.table.store.detached())
+        assert detached_keys(node) == (GONE if operation.detach else []), (node.name, node.table.store.list_detached())
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -36,13 +36,13 @@ def test_older_snapshot_is_refused_by_every_replica(make_colony: MakeColony) -> 
         assert "ZooKeeper is from the past: 12 parts with 24 rows" in reason(node)
         assert "SYSTEM RESTORE REPLICA db.t" in reason(node)
         assert node.keys() == read_keys(0, 16), "SELECT goes on"
-        assert node.table.store.detached() == []
+        assert node.table.store.list_detached() == []
         with pytest.raises(PandoError) as refused:
             insert(node, 100, 1)
         assert refused.value.code == 242
     for node in colony:
         node.step_all()
-        assert node.table.store.detached() == []
+        assert node.table.store.list_detached() == []
 
 
 def test_older_snapshot_is_noticed_by_running_servers(make_colony: MakeColony) -> None:
@@ -86,7 +86,7 @@ def test_forced_restore_from_an_older_snapshot_keeps_all_in_detached(make_colony
         force_restore_flag.set_flag(node.keeper, node.table.replica)
     check_all(colony, read_keys(0, 4))
     for node in colony:
-        assert len(node.table.store.detached()) == 12
+        assert len(node.table.store.list_detached()) == 12
 
 
 def test_merges_that_the_snapshot_does_not_know_are_refused(make_colony: MakeColony) -> None:
@@ -134,7 +134,7 @@ def test_numbers_that_were_given_twice_are_refused(make_colony: MakeColony) -> N
     insert(one, 13, 1)
     restore(two)
     check_all(colony, [*read_keys(0, 2), *read_keys(10, 4)])
-    assert sorted(two.table.store.detached()) == ["clone_1_2_2_0", "clone_1_3_3_0", "clone_1_4_4_0"]
+    assert sorted(two.table.store.list_detached()) == ["clone_1_2_2_0", "clone_1_3_3_0", "clone_1_4_4_0"]
 
 
 def test_interrupted_inserts_are_no_sign_of_the_past(make_colony: MakeColony) -> None:
@@ -188,7 +188,7 @@ def test_parts_that_others_list_with_equal_content_are_listed_too(make_colony: M
     two.start()
     assert not reason(two)
     check_all(colony, read_keys(0, 16))
-    assert two.table.store.detached() == []
+    assert two.table.store.list_detached() == []
     assert not fetched, "what it has is not copied"
     insert(two, 16, 1)
     one.optimize()
@@ -211,7 +211,7 @@ def test_beside_parts_that_nobody_lists_the_start_is_refused_as_before(make_colo
     one.start()
     two.start()
     assert "231" in reason(two)
-    assert two.table.store.detached() == []
+    assert two.table.store.list_detached() == []
 
 
 def test_a_part_that_others_list_with_other_content_is_not_listed(make_colony: MakeColony) -> None:
@@ -223,7 +223,7 @@ def test_a_part_that_others_list_with_other_content_is_not_listed(make_colony: M
     colony.settle()
     insert(one, 2, 6)
     colony.settle()
-    (merged,) = (part for part in two.table.store.active() if part.name.level)
+    (merged,) = (part for part in two.table.store.list_active() if part.name.level)
     lose(two, two.table.replica.part(str(merged.name)))
     keeper = colony.ensemble.connect()
     path = one.table.replica.part(str(merged.name))
@@ -231,7 +231,7 @@ def test_a_part_that_others_list_with_other_content_is_not_listed(make_colony: M
     keeper.set(path, replace(record, content_hash="0" * 32).to_bytes())
     two.restart()
     assert not reason(two)
-    assert f"ignored_{merged.name}" in two.table.store.detached()
+    assert f"ignored_{merged.name}" in two.table.store.list_detached()
 
 
 def test_pando_recovery_shows_parts_that_would_be_listed(make_colony: MakeColony) -> None:

@@ -70,7 +70,7 @@ def test_first_part_of_a_new_replica(make_colony: MakeColony, cut: Cut) -> None:
     cut(colony, "r3", grow)
     three = colony.nodes["r3"]
     assert three.keys() == one.keys() == [1]
-    assert not three.table.store.detached()
+    assert not three.table.store.list_detached()
     identities = [(path / "replica_identity").read_text() for path in (colony.root / "r3", three.path)]
     assert identities[0] == identities[1], "it would wait for its former session as for another server's"
 
@@ -82,7 +82,7 @@ def test_merge(make_colony: MakeColony, cut: Cut) -> None:
         one.insert(1, [key])
     cut(colony, "r1", lambda: one.call(lambda table: table.optimize(OptimizeOptions(final=True))))
     assert one.keys() == [0, 1, 2, 3]
-    assert not one.table.store.detached()
+    assert not one.table.store.list_detached()
 
 
 def test_merge_whose_sources_were_deleted(make_colony: MakeColony, cut: Cut) -> None:
@@ -150,13 +150,13 @@ def test_part_that_a_check_replaced(make_colony: MakeColony, cut: Cut) -> None:
         data.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         two.call(lambda table: table.part_checks.schedule_check(PartName.parse(directory.name)))
         two.step(two.task("check parts"))
-        assert any(name.startswith("broken") for name in two.table.store.detached())
+        assert any(name.startswith("broken") for name in two.table.store.list_detached())
         one.crash()
         one.wipe()
 
     cut(colony, "r2", break_and_check)
     assert two.keys() == [1, 2]
-    assert two.table.store.detached()
+    assert two.table.store.list_detached()
 
 
 def test_staged_rows_of_a_transaction(make_colony: MakeColony, cut: Cut) -> None:
@@ -174,4 +174,4 @@ def test_detached_partition(make_colony: MakeColony, cut: Cut) -> None:
     one.insert(1, [1, 2])
     cut(colony, "r1", lambda: one.call(lambda table: table.partitions.drop("1", detach=True)))
     assert one.keys() == []
-    assert one.table.store.detached() == ["1_0_0_0"]
+    assert one.table.store.list_detached() == ["1_0_0_0"]

@@ -129,7 +129,7 @@ def test_failed_quorum(make_colony: MakeColony, is_parallel: bool) -> None:
     colony.settle()
     colony.check_equal()
     assert one.keys() == [1, 7, 8, 9]
-    assert [name.startswith("noquorum_") for name in one.table.store.detached()] == [True]
+    assert [name.startswith("noquorum_") for name in one.table.store.list_detached()] == [True]
 
 
 def test_lagging_replica_refuses_sequential_reads(make_colony: MakeColony) -> None:
@@ -323,8 +323,8 @@ def test_active_replica_takes_a_failed_part_back_at_once(make_colony: MakeColony
     one.step_all()
     fail_quorum(two)
     one.step(one.task("take back failed parts"))
-    assert one.keys() == [] == sorted(one.listed())
-    assert [name.startswith("noquorum_") for name in one.table.store.detached()] == [True]
+    assert one.keys() == [] == sorted(one.list_zookeeper_parts())
+    assert [name.startswith("noquorum_") for name in one.table.store.list_detached()] == [True]
     two.is_frozen = three.is_frozen = False
     assert two.insert(1, [1]) == 1
     colony.settle()
@@ -354,7 +354,7 @@ def test_failed_part_leaves_zookeeper_though_it_went_away_after_the_disk(make_co
     assert faults
     one.keeper.reconnect()
     one.step(task)
-    assert one.keys() == [] == sorted(one.listed())
+    assert one.keys() == [] == sorted(one.list_zookeeper_parts())
 
 
 def test_a_number_that_a_pending_quorum_does_not_let_be_used_is_given_up(make_colony: MakeColony) -> None:
@@ -417,9 +417,9 @@ def test_dropped_part_whose_quorum_failed_is_left_to_the_drop(make_colony: MakeC
     freeze(two)
     assert one.call(lambda table: drop_all_partitions(one.keeper, table.paths, "r1"))
     two.step(two.task("take back failed parts"))
-    assert two.table.store.detached() == []
+    assert two.table.store.list_detached() == []
     two.is_frozen = one.is_frozen = three.is_frozen = False
     colony.settle()
     colony.check_equal()
     assert one.keys() == two.keys() == []
-    assert two.table.store.detached() == []
+    assert two.table.store.list_detached() == []

@@ -136,7 +136,7 @@ def test_part_listed_with_other_content_is_kept_aside_and_fetched(make_colony: M
     colony.settle()
     colony.check_equal()
     assert one.keys() == three.keys() == [0, 1, 2, 3]
-    assert [name.partition("_")[0] for name in one.table.store.detached()] == ["broken"]
+    assert [name.partition("_")[0] for name in one.table.store.list_detached()] == ["broken"]
 
 
 @pytest.mark.parametrize("place", ["produced.after_rename", "produced.after_commit"])
@@ -203,7 +203,7 @@ def test_merge_whose_other_result_was_lost_is_made_here_after_all(make_colony: M
     two.is_frozen = True
     one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
     two.step(two.task("pull log"))
-    (item,) = two.table.queue.entries()
+    (item,) = two.table.queue.list_entries()
     two.table.queue.fetch_instead(item.name)
     one.crash()
     one.wipe()
@@ -241,7 +241,7 @@ def test_merged_part_is_not_given_up_while_another_replica_will_merge_it(
     for _ in range(100):
         colony.now += 30.0
         one.step_all()
-    assert [str(item.entry.new_part) for item in one.table.queue.entries()] == ["1_0_3_1"]
+    assert [str(item.entry.new_part) for item in one.table.queue.list_entries()] == ["1_0_3_1"]
     for node in (two, three):
         node.is_frozen = False
         node.start()
@@ -389,7 +389,7 @@ def test_part_that_a_fetch_reads_is_not_deleted(make_colony: MakeColony, monkeyp
     two.step(two.task("pull log"))
     one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
     wanted = one.path / "1_0_0_0"
-    assert "1_0_0_0" in one.outdated()
+    assert "1_0_0_0" in one.list_outdated()
     chosen = [part for part, _ in one.table.store.list_parts() if str(part.name) == "1_0_0_0"]
     copied: list[str] = []
 
@@ -422,7 +422,7 @@ def test_outdated_parts_leave_zookeeper_before_the_disk(make_colony: MakeColony,
     colony.settle()
     one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
     colony.settle()
-    outdated = sorted(one.outdated())
+    outdated = sorted(one.list_outdated())
     assert outdated == ["1_0_0_0", "1_1_1_0"]
     seen: list[bool] = []
 

@@ -67,7 +67,7 @@ def test_great_loss_is_refused_until_forced(make_colony: MakeColony, way: str) -
     for _ in range(3):
         two.step_all()
     assert two.directories() == before
-    assert not two.table.store.detached()
+    assert not two.table.store.list_detached()
     if way == "znode":
         force_restore_flag.set_flag(one.keeper, two.table.replica)
     else:
@@ -129,7 +129,7 @@ def test_unexpected_part_is_detached(make_colony: MakeColony) -> None:
     two.start()
     colony.settle()
     colony.check_equal()
-    assert two.table.store.detached() == ["ignored_1_10_10_0"]
+    assert two.table.store.list_detached() == ["ignored_1_10_10_0"]
     assert two.keys() == one.keys()
 
 
@@ -142,7 +142,7 @@ def test_broken_part_at_start(make_colony: MakeColony) -> None:
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys()
-    assert [name.startswith("broken-on-start_") for name in two.table.store.detached()] == [True]
+    assert [name.startswith("broken-on-start_") for name in two.table.store.list_detached()] == [True]
 
 
 def flip_byte(path: Path) -> None:
@@ -170,7 +170,7 @@ def test_flipped_byte_met_by_a_read(make_colony: MakeColony) -> None:
     colony.settle()
     assert two.keys() == expected
     colony.check_equal()
-    assert two.table.store.detached() == [f"broken_{met.value.part}"]
+    assert two.table.store.list_detached() == [f"broken_{met.value.part}"]
 
 
 def test_flipped_byte_met_by_a_merge(make_colony: MakeColony) -> None:

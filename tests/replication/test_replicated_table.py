@@ -22,7 +22,7 @@ def test_inserts_through_all_replicas_converge(tmp_path: Path) -> None:
     assert [node.keys() for node in colony.nodes.values()] == [expected] * 3
     assert contents[0] == contents[1] == contents[2]
     for node in colony.nodes.values():
-        assert node.listed() == set(node.parts())
+        assert node.list_zookeeper_parts() == set(node.parts())
 
 
 def test_repeated_block_is_dropped_on_every_replica(tmp_path: Path) -> None:

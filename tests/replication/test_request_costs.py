@@ -52,8 +52,8 @@ def check_linear(requests: list[int], each: float) -> None:
 
 def merged(table: CountedTable, partitions: int) -> int:
     table.select_merges(True)
-    with table.measured() as cost:
-        table.work_until(lambda: len(table.table.store.active()) == partitions)
+    with table.measure_cost() as cost:
+        table.work_until(lambda: len(table.table.store.list_active()) == partitions)
         table.settle()
     return cost.requests
 
@@ -72,7 +72,7 @@ def is_done(table: CountedTable) -> bool:
 
 
 def mutated(table: CountedTable) -> int:
-    with table.measured() as cost:
+    with table.measure_cost() as cost:
         table.first.sql("ALTER TABLE costs UPDATE v = 1 WHERE p = 3 SETTINGS mutations_sync = 0")
         table.work_until(lambda: is_done(table))
         table.settle()
@@ -85,10 +85,10 @@ def test_an_update_of_one_partition_in_a_table_of_many(make: Make) -> None:
 
 
 def truncated(table: CountedTable) -> int:
-    with table.measured() as cost:
+    with table.measure_cost() as cost:
         table.first.sql("TRUNCATE TABLE costs")
         table.settle()
-    assert not table.table.store.active()
+    assert not table.table.store.list_active()
     return cost.requests
 
 
@@ -117,10 +117,10 @@ def test_a_merge_waits_for_the_block_that_is_being_inserted_between_its_sources(
     asked: list[str] = []
     table.on_request = lambda kind, path: asked.append(path) if path == paths.partition("1") else None
     table.work_until(lambda: table.servers.now > end)
-    assert [str(part.name) for part in table.table.store.active()] == ["0_0_1_1", "1_0_0_0", "1_2_2_0"]
+    assert [str(part.name) for part in table.table.store.list_active()] == ["0_0_1_1", "1_0_0_0", "1_2_2_0"]
     assert 5 < len(asked) < 20, "now and then"
     assert release_block_number(keeper, lock)
-    table.work_until(lambda: len(table.table.store.active()) == 2)
+    table.work_until(lambda: len(table.table.store.list_active()) == 2)
 
 
 def test_a_partition_that_cannot_merge_does_not_keep_the_others_from_it(make: Make) -> None:
@@ -131,7 +131,7 @@ def test_a_partition_that_cannot_merge_does_not_keep_the_others_from_it(make: Ma
     insert(table, 8, 1)
     table.select_merges(True)
     end = table.servers.now + 30
-    table.work_until(lambda: len(table.table.store.active()) == 5 * 2 + 3)
+    table.work_until(lambda: len(table.table.store.list_active()) == 5 * 2 + 3)
     assert table.servers.now < end
 
 
@@ -141,6 +141,6 @@ def test_optimize_looks_at_the_other_partitions_when_the_best_cannot_merge(make:
     assert isinstance(allocate_block_number(keeper, paths, "0", owner="another replica"), BlockLock)
     insert(table, 3, 1)
     table.first.sql("OPTIMIZE TABLE costs")
-    assert sum(part.name.level for part in table.table.store.active()) == 1
+    assert sum(part.name.level for part in table.table.store.list_active()) == 1
     with pytest.raises(PandoError, match="still being inserted"):
         table.first.sql("OPTIMIZE TABLE costs PARTITION 0 FINAL")

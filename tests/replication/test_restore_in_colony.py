@@ -31,7 +31,7 @@ def test_older_snapshot_is_overcome_by_restoring_every_replica(make_colony: Make
         restore(node)
     check_all(colony, read_keys(0, 16))
     for node in colony:
-        assert node.table.store.detached() == []
+        assert node.table.store.list_detached() == []
     insert(colony.nodes["r2"], 16, 2, quorum=3)
     check_all(colony, read_keys(0, 18))
     for node in colony:
@@ -66,7 +66,7 @@ def test_sessions_of_the_snapshot_do_not_hinder_restoring(make_colony: MakeColon
         restore(node)
     colony.end_zombies()
     check_all(colony, read_keys(0, 5))
-    assert [node.table.store.detached() for node in colony] == [[], [], []]
+    assert [node.table.store.list_detached() for node in colony] == [[], [], []]
     insert(colony.nodes["r2"], 5, 1, quorum=3)
     check_all(colony, read_keys(0, 6))
 
@@ -89,7 +89,7 @@ def test_replica_that_the_snapshot_does_not_know_is_restored_first(make_colony: 
     assert reason(one)
     restore(one)
     check_all(colony, read_keys(0, 5))
-    assert three.table.store.detached() == []
+    assert three.table.store.list_detached() == []
 
 
 @pytest.mark.parametrize("lost", ["table", "tree"])
@@ -145,7 +145,7 @@ def test_block_numbers_go_on_behind_the_parts(make_colony: MakeColony) -> None:
     one.insert(3, [1002])
     mutate(one, "DELETE WHERE k = 20")
     colony.settle()
-    numbers = sorted(part.name.min_block for part in one.table.store.active())
+    numbers = sorted(part.name.min_block for part in one.table.store.list_active())
     assert numbers == [0, 0, 1, 2, 4, 4, 4]
     one.optimize()
     check_all(colony, [0, 1, 10, 21, 30, 31, 1000, 1001, 1002])
@@ -230,8 +230,8 @@ def test_parts_that_share_blocks_with_others_are_put_aside_and_not_doubled(make_
     restore(one)
     restore(two)
     check_all(colony, read_keys(0, 6))
-    assert all(name.startswith("clone_") for name in two.table.store.detached())
-    assert len(two.table.store.detached()) == 6
+    assert all(name.startswith("clone_") for name in two.table.store.list_detached())
+    assert len(two.table.store.list_detached()) == 6
 
 
 def test_merged_sources_on_the_disk_are_not_put_aside(make_colony: MakeColony) -> None:
@@ -252,7 +252,7 @@ def test_merged_sources_on_the_disk_are_not_put_aside(make_colony: MakeColony) -
     for node in colony:
         restore(node)
     check_all(colony, read_keys(0, 4))
-    assert two.table.store.detached() == []
+    assert two.table.store.list_detached() == []
 
 
 def test_own_nodes_lost(make_colony: MakeColony) -> None:
@@ -270,7 +270,7 @@ def test_own_nodes_lost(make_colony: MakeColony) -> None:
     assert "The replica is missing in ZooKeeper" in reason(two)
     restore(two)
     check_all(colony, read_keys(4, 2))
-    assert len(two.table.store.detached()) == 4
+    assert len(two.table.store.list_detached()) == 4
 
 
 def test_restore_is_refused_when_there_is_nothing_to_restore(make_colony: MakeColony) -> None:

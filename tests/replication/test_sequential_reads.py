@@ -155,7 +155,7 @@ def step(node: SimulatedNode, *tasks: str) -> None:
 def catch_up(*nodes: SimulatedNode) -> None:
     for node in nodes:
         step(node, *FETCH, "execute queue 0")
-        assert not node.table.queue.entries(), node.explain()
+        assert not node.table.queue.list_entries(), node.explain()
 
 
 def begin_anew(colony: SimulatedCluster, key: int) -> None:

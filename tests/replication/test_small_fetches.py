@@ -70,7 +70,7 @@ def test_one_request_brings_all_and_one_multi_commits_them(behind: Behind) -> No
     behind.execute()
     assert behind.exchanges == [[f"1_{number}_{number}_0" for number in range(_INSERTS)]]
     assert behind.multis == 1
-    assert not behind.two.table.queue.entries()
+    assert not behind.two.table.queue.list_entries()
     behind.check_well()
 
 
@@ -83,7 +83,7 @@ def test_what_the_other_replica_lacks_does_not_hold_up_the_rest(behind: Behind) 
     behind.one.table.lend_part = lend_others  # type: ignore[method-assign, assignment]
     behind.execute()
     assert sorted(part.min_block for part in map(PartName.parse, behind.two.parts())) == [0, 1, 3, 4]
-    (entry,) = behind.two.table.queue.entries()
+    (entry,) = behind.two.table.queue.list_entries()
     assert entry.entry.new_part == PartName.parse("1_2_2_0")
     assert entry.last_exception
     behind.one.table.lend_part = lend  # type: ignore[method-assign]

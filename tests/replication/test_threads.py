@@ -164,7 +164,7 @@ def test_clients_merges_and_faults_at_once(servers: list[Server]) -> None:
         contents = [{}] * 3
 
         def are_equal() -> bool:
-            contents[:] = [{str(p.name): p.content_hash for p in s.table.store.active()} for s in servers]
+            contents[:] = [{str(p.name): p.content_hash for p in s.table.store.list_active()} for s in servers]
             return contents[0] == contents[1] == contents[2] and len(contents[0]) == 2
 
         wait(are_equal, lambda: contents)

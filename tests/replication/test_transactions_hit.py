@@ -43,7 +43,7 @@ def watch_what_is_seen(colony: SimulatedCluster) -> Callable[[], None]:
         for node in colony:
             if not node.is_up:
                 continue
-            parts = [(str(part.path), part.content_hash) for part in node.table.store.active()]
+            parts = [(str(part.path), part.content_hash) for part in node.table.store.list_active()]
             if parts != seen.get(node.name):
                 found = sorted(key for part in parts for key in read_keys(*part))
                 assert found in (OLD, NEW), (node.name, found)

@@ -87,7 +87,7 @@ def test_a_failed_entry_is_tried_again_though_the_clock_went_back(
     colony.cuts.add(frozenset(("r1", "r2")))
     one.insert(1, [1, 2])
     pass_time(colony, 5)
-    (item,) = two.table.queue.entries()
+    (item,) = two.table.queue.list_entries()
     assert item.last_exception
     assert abs(item.last_exception_time - two.clock.wall()) < 60  # what is shown is the wall clock's
     assert abs(item.last_attempt_time - two.clock.wall()) < 60
@@ -103,13 +103,15 @@ def test_a_postponed_entry_is_taken_up_though_the_clock_went_back(
     colony, one, two = two_replicas
     one.insert(1, [1, 2])
     two.step(two.task("pull log"))
-    (item,) = two.table.queue.entries()
+    (item,) = two.table.queue.list_entries()
     action = two.call(
-        lambda table: table.queue.next_action(table.queue_steps._local_parts, table.queue_steps._local_parts.limits())
+        lambda table: table.queue.take_next_action(
+            table.queue_steps._local_parts, table.queue_steps._local_parts.limits()
+        )
     )
     assert action is not None
     two.table.queue.postpone(item.name, "not now", pause_seconds=1.0)
-    assert abs(two.table.queue.entries()[0].last_postpone_time - two.clock.wall()) < 60
+    assert abs(two.table.queue.list_entries()[0].last_postpone_time - two.clock.wall()) < 60
     step(two, -_HOUR)
     pass_time(colony, 10)
     assert two.keys() == [1, 2]
@@ -146,11 +148,11 @@ def test_outdated_parts_live_as_long_as_they_are_to(
     step(one, 10 * _DAY)
     colony.now += 60.0
     one.step(one.task("clean up"))
-    assert len(one.outdated()) == 2
+    assert len(one.list_outdated()) == 2
     step(one, -20 * _DAY)
     colony.now += 600.0
     one.step(one.task("clean up"))
-    assert not one.outdated()
+    assert not one.list_outdated()
 
 
 def test_times_of_inserts_are_saved_though_the_clock_went_back(

@@ -29,7 +29,7 @@ def table(request: pytest.FixtureRequest, local: Local) -> Local:
 
 
 def part_of(local: Local) -> Part:
-    (part,) = local.engine.catalog.table("default", "t").store.active()
+    (part,) = local.engine.catalog.table("default", "t").store.list_active()
     return part
 
 
@@ -63,7 +63,7 @@ def test_as_if_written_so(table: Local, tmp_path: Path, text: str) -> None:
         f"({row['id']}, {row['v']}, '{row['s']}')" for b in changed.read(("id", "v", "s")) for row in b.to_pylist()
     )
     table.run(f"INSERT INTO other VALUES {values}")
-    (other,) = table.engine.catalog.table("default", "other").store.active()
+    (other,) = table.engine.catalog.table("default", "other").store.list_active()
     assert found == indexes_of(table, other)
     assert set(found) == {"i", "j", "k"}
 

@@ -28,8 +28,8 @@ class Page:
     ) -> QueryStatus:
         """Begins at 100 s."""
         status = QueryStatus(MemoryTracker("for query", limit_bytes), seconds, lambda: 0.0)
-        assert self.workers[worker].claim(query_id, status)
-        status.witness.serves(slot)
+        assert self.workers[worker].claim_query_id(query_id, status)
+        status.witness.record_connection(slot)
         place = self.numbers.running[worker, self.workers[worker]._places[query_id]]
         place["started"] = place["working"] = 100 * SECOND
         place["deadline"] = (100 + seconds) * SECOND if seconds else 0
@@ -64,7 +64,7 @@ def test_time(page: Page) -> None:
 
 def test_what_waits_has_the_grace_from_its_next_work_on(page: Page) -> None:
     status = page.run(0, "slow client", seconds=5)
-    status.witness.waits()
+    status.witness.record_wait()
     assert page.look(1000) == {}
     page.resume(0, "slow client", 1001)
     assert page.look(1002.9) == {}
@@ -72,8 +72,8 @@ def test_what_waits_has_the_grace_from_its_next_work_on(page: Page) -> None:
 
 
 def test_who_serves_no_connection_waits_between_pieces(page: Page) -> None:
-    page.run(0, "of a scan", seconds=5, slot=-1).witness.hands_over()
-    page.run(1, "of a request", seconds=5).witness.hands_over()
+    page.run(0, "of a scan", seconds=5, slot=-1).witness.record_handover()
+    page.run(1, "of a request", seconds=5).witness.record_handover()
     assert set(page.look(1000)) == {1}
 
 
@@ -105,7 +105,7 @@ def test_kill(page: Page) -> None:
 def test_a_kill_does_not_outlive_its_query(page: Page) -> None:
     page.run(0, "again")
     assert page.bounds.kill(0, "again", 200 * SECOND)
-    page.workers[0].release("again")
+    page.workers[0].release_query_id("again")
     assert page.look(201) == {}
     page.run(0, "again")
     assert page.look(300) == {}
@@ -113,8 +113,8 @@ def test_a_kill_does_not_outlive_its_query(page: Page) -> None:
 
 def test_memory_over_the_share_has_the_grace(page: Page) -> None:
     page.numbers.idle_bytes[0] = GIB // 8
-    page.run(0, "big", limit_bytes=2 * GIB, slot=1).witness.holds(2 * GIB)
-    page.run(0, "small", limit_bytes=GIB, slot=2).witness.holds(GIB // 2)
+    page.run(0, "big", limit_bytes=2 * GIB, slot=1).witness.record_memory(2 * GIB)
+    page.run(0, "small", limit_bytes=GIB, slot=2).witness.record_memory(GIB // 2)
     over = 3 * GIB + GIB // 2
     assert page.look(100, 3 * GIB) == page.look(101, over) == page.look(102.9, over) == {}
     (end_reason,) = page.look(103.1, over).values()
@@ -131,13 +131,13 @@ def test_memory_of_a_query_that_has_ended_is_given_back_in_time(page: Page) -> N
     page.run(0, "big", limit_bytes=4 * GIB)
     page.run(0, "small", limit_bytes=GIB // 4)
     assert page.look(100, 4 * GIB) == {}
-    page.workers[0].release("big")
+    page.workers[0].release_query_id("big")
     assert page.look(100.1, 4 * GIB) == page.look(101.9, 4 * GIB) == page.look(102, GIB // 4) == {}
 
 
 def test_memory_of_the_server(page: Page) -> None:
-    page.run(0, "half", slot=1).witness.holds(5 * GIB)
-    page.run(1, "less", slot=2).witness.holds(4 * GIB)
+    page.run(0, "half", slot=1).witness.record_memory(5 * GIB)
+    page.run(1, "less", slot=2).witness.record_memory(4 * GIB)
     assert page.look(100, 5 * GIB, 4 * GIB) == {}
     found = page.look(100, 6 * GIB, 4 * GIB)
     assert set(found) == {0}
@@ -146,7 +146,7 @@ def test_memory_of_the_server(page: Page) -> None:
 
 def test_a_kill_that_comes_late_ends_no_other_query(page: Page) -> None:
     ended = page.run(0, "ended")
-    page.workers[0].release("ended")
+    page.workers[0].release_query_id("ended")
     page.run(0, "next in its place")
     ended.stop(CancelledError())
     assert page.numbers.running["code"].sum() == page.numbers.running["told_to_end"].sum() == 0

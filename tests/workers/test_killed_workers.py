@@ -147,7 +147,7 @@ def test_a_fork_server_that_is_killed_has_a_successor(tmp_path: Path) -> None:
             int(pid) for child in children for pid in Path(f"/proc/{child}/task/{child}/children").read_text().split()
         ]
         names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in (*children, *below)}
-        return {pid for pid, name in names.items() if name == "pando nursery"}
+        return {pid for pid, name in names.items() if name == "pando forks"}
 
     with WorkerServer(tmp_path) as server:
         main = server.process.pid

@@ -68,7 +68,7 @@ class MergeTreePartitions:
         with self._table.recent_blocks.deduplicating():
             self._table.wait_for_pending(status or QueryStatus())
             with self._store.lock:
-                self._drop([part.name for part in self._store.active() if is_meant(part.name)], detach)
+                self._drop([part.name for part in self._store.list_active() if is_meant(part.name)], detach)
             self._table.recent_blocks.forget(is_meant)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
@@ -98,7 +98,7 @@ class MergeTreePartitions:
 
     def forget(self, partition_id: str, status: QueryStatus) -> None:
         """Raises 716 for a partition that is not empty, otherwise 48."""
-        if any(part.name.partition_id == partition_id for part in self._store.active()):
+        if any(part.name.partition_id == partition_id for part in self._store.list_active()):
             raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is not empty.")
         raise UserError("NOT_IMPLEMENTED", "FORGET PARTITION is for replicated tables: others keep nothing of one")
 
@@ -107,7 +107,7 @@ class MergeTreePartitions:
         """Yields the parts of a partition, kept from merges. Waits for running merges first."""
         while True:
             status.check()
-            names = {part.name for part in self._store.active() if part.name.partition_id == partition_id}
+            names = {part.name for part in self._store.list_active() if part.name.partition_id == partition_id}
             with ExitStack() as stack:
                 try:
                     stack.enter_context(self._table.kept_from_merges(list(names)))
@@ -125,6 +125,6 @@ class MergeTreePartitions:
         """Drops the parts. After an error nothing is dropped, but copies of some may be in ``detached/``."""
         if detach:
             chosen = set(names)
-            self._store.link_to_detached([part for part in self._store.active() if part.name in chosen])
+            self._store.link_to_detached([part for part in self._store.list_active() if part.name in chosen])
         self._table.note_dropped(names)
         self._store.drop_active(names)

@@ -73,12 +73,12 @@ class MergeTreeTable(Table):
         self._mutate_task = self.make_task("mutate", self._mutate_step)
         self._mutations = MergeTreeMutations(self, self.home.find, self._mutate_task.wake)
         super().start()
-        for name in self.store.attaching.transactions():
+        for name in self.store.attaching.list_transactions():
             self.store.attaching.end(name, is_attached=bool(self._transactions.settle(name)))
         self._history = MergeTreeBlockHistory(self.definition.data_path, self.services.new_uuid)
         numbers = [part.name.max_block for part, _ in self.store.list_parts()]
         numbers += [part.name.mutation for part, _ in self.store.list_parts()]
-        numbers += map(get_max_block, self.store.detached())
+        numbers += map(get_max_block, self.store.list_detached())
         numbers.append(self._mutations.load())
         self._last_block_number = max([*numbers, *self._history.dropped().values()], default=0)
         self._merge_task = self.make_task("merge", self._merge_step)
@@ -132,7 +132,7 @@ class MergeTreeTable(Table):
 
     def _optimize(self, options: OptimizeOptions) -> None:
         by_partition: dict[str, list[Part]] = {}
-        for part in self.store.active():
+        for part in self.store.list_active():
             by_partition.setdefault(part.name.partition_id, []).append(part)
         wanted = [options.partition_id] if options.partition_id is not None else sorted(by_partition)
         if not options.final and options.partition_id is None:
@@ -152,7 +152,7 @@ class MergeTreeTable(Table):
     def _merge_whole(self, partition: str, options: OptimizeOptions) -> None:
         """Waits for merges of its parts that are under way."""
         for _ in range(_OPTIMIZE_ATTEMPTS):
-            names = [part.name for part in self.store.active() if part.name.partition_id == partition]
+            names = [part.name for part in self.store.list_active() if part.name.partition_id == partition]
             if not names:
                 return  # dropped meanwhile
             try:
@@ -233,7 +233,7 @@ class MergeTreeTable(Table):
         first_open = self.first_pending()
         known = self._history.read()
         decided: dict[str, int] = {}
-        for part in self.store.active():
+        for part in self.store.list_active():
             name = part.name
             if name.min_block < first_open:
                 decided[name.partition_id] = max(decided.get(name.partition_id, 0), min(name.max_block, first_open - 1))
@@ -271,7 +271,7 @@ class MergeTreeTable(Table):
         now = self.services.clock()
         with self._lock:
             busy, pending = set(self._busy), sorted(self._pending)
-        parts = {part.name: part for part in self.store.active()}
+        parts = {part.name: part for part in self.store.list_active()}
         waiting = self._mutations.waiting()
 
         def run_of(name: PartName) -> tuple[bool, str, int, int]:

@@ -173,7 +173,7 @@ class LogPull:
         """Returns a function that finds the last blocks in dropped ranges."""
 
         def last_of(gone: PartName) -> int | None:
-            parts = self._state.queue.virtual_parts_of(gone.partition_id)
+            parts = self._state.queue.list_virtual_parts(gone.partition_id)
             return max((part.max_block for part in parts if part.max_block <= gone.max_block), default=None)
 
         def find(ranges: Sequence[PartName]) -> Sequence[int | None]:
@@ -215,7 +215,7 @@ class LogPull:
         if mode is SyncMode.PULL:
             return
         if mode is SyncMode.LIGHTWEIGHT:
-            names = {item.name for item in state.queue.entries() if not item.entry.source_parts}
+            names = {item.name for item in state.queue.list_entries() if not item.entry.source_parts}
         self._wake_execution()
         caught_up = f"replica {state.replica.name} to catch up"
         state.wait_for(

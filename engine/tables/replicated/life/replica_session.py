@@ -317,7 +317,7 @@ class ReplicaSession:
         else:
             self._compare_with_disk(keeper)
         self._check_staged(keeper)
-        active = [part.name for part in state.store.active()]
+        active = [part.name for part in state.store.list_active()]
         load_queue(keeper, state.replica, state.queue, active)
         self._begin_pull(keeper)
         read_ahead_of_quorums()
@@ -339,7 +339,7 @@ class ReplicaSession:
             logger.info("the unknown outcome of part %s is settled: %s", request.part, result.status.name)
             if part is not None:
                 self._commit_or_rollback(part, result.status is InsertStatus.COMMITTED)
-        for part in state.store.preactive():
+        for part in state.store.list_preactive():
             self._commit_or_rollback(part, keeper.exists(state.replica.part(str(part.name))) is not None)
 
     def _commit_or_rollback(self, part: Part, is_committed: bool) -> None:
