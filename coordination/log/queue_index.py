@@ -1,4 +1,12 @@
-"""The entries of a queue, indexed by name, partition, type, execution and time of insert."""
+"""The entries of a queue, indexed by name, partition, type, execution and time of insert.
+
+Invariants
+
+- Every index names only entries of ``_items``; ``_insert_times`` may hold finished ones, which are dropped when they
+  come up.
+- An entry keeps its name, type and partitions while it is queued; only its history changes (:meth:`QueueIndex.put`).
+- ``_executing`` has exactly the items with ``is_executing``.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +92,9 @@ class QueueIndex:
 
     def put(self, item: QueueItem) -> None:
         """Adds an entry, or replaces it by its new state."""
-        if item.name not in self._items:
+        known = self._items.get(item.name)
+        assert known is None or known.entry.type is item.entry.type, f"{item.name} has changed its type"
+        if known is None:
             self._enter(item)
         self._items[item.name] = item
         if item.is_executing:

@@ -6,6 +6,12 @@ entry also becomes ready at a given time, for changes that are not reported to t
 
 Entries are ordered by *rank*: drops before all others, then the order of the log. Every operation is logarithmic in the
 length of the queue. Outdated items stay in the heaps until they come up, and are recognised then.
+
+Invariants
+
+- An entry has one place (``_place``), or none while it runs and after its end.
+- An item of a heap counts only if ``_place`` (or ``_due``, for a timer) says the same.
+- A parked or delayed entry has a timer, so none waits for ever.
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ class QueueSchedule:
 
     def park(self, rank: Rank, key: Hashable, until: float) -> None:
         """Parks an entry on ``key``, at most until the time ``until``."""
+        assert not isinstance(key, _Place), f"{rank} is parked on a mark of the schedule"
         self._place[rank] = key
         waiting = self._parked.setdefault(key, [])
         if len(waiting) > 2 * len(self._place) + _SLACK:  # most of the heap is outdated

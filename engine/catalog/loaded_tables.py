@@ -2,6 +2,12 @@
 
 One table that cannot be loaded does not stop the others. It is listed with the reason (``NotLoaded``), statements on it
 raise that reason as an error, and ATTACH TABLE tries again.
+
+Invariants
+
+- A name on disk is a loaded table, one that could not be loaded, one in ``_dropped``, or detached: never two of these.
+- Whoever changes which tables there are holds ``_ddl``; readers hold nothing.
+- Look-ups find a new table only after its definition was written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """The list of running statements, shown in ``system.processes``, and how they are stopped.
 
 Memory is counted on three levels: a query's tracker is below its user's, which is below the server's.
+
+Invariants, which hold whenever the lock is free
+
+- An id is in ``_processes`` exactly while this process has claimed it from the server's other processes.
+- The number of statements that other processes see is that of ``_processes``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
 """The replica process's side of worker calls: one handler method for each request.
 
 There is one object for each worker; the resources it holds are released when the worker ends.
+
+Invariants
+
+- What a worker borrows (parts, sessions, leases) is in ``_held`` or ``_sessions`` from the call that gave it to the one
+  that returns it, so that :meth:`WorkerCalls.release_worker` finds it.
+- Each number of ``_held`` is released once: whoever takes it out under ``_lock`` releases it, without the lock.
+- A handler that changes a table runs in the replica process and commits there: a worker that ends changes nothing more.
 """
 
 from __future__ import annotations

@@ -19,6 +19,14 @@ grow and say what to read.
 
 When the changes since the last full listing are several times as long as the listing, a new one is written. The memory
 before it is returned to the system. A worker that was behind it starts anew from it.
+
+Invariants
+
+- Changes are written under ``_lock``, one after the other, and published (the page's ``published_to``) only when they
+  are whole in the file. So a reader never meets half of a change.
+- ``published_from`` and ``published_to`` never decrease. What lies between them stays readable.
+- A table's parts are published after the table, and nothing of a table after its ``no table``.
+- Nobody waits with the lock held: stores and catalog call in with locks of their own.
 """
 
 from __future__ import annotations

@@ -6,6 +6,13 @@ If the first is killed, the second takes its place and forks another to stand by
 
 Messages: ``("fork", kind, arguments)`` with the descriptors of the child's sockets → ``("forked", pid)`` or
 ``("failed", text)``. At any time ``("ended", pid, status)``, with the status of ``os.waitpid``.
+
+Invariants
+
+- A fork server never starts a thread.
+- One order is under way at a time (``_lock``), and each gets one answer. An answer that came too late is thrown away
+  before the next order is sent.
+- The sockets of an order belong to the child: the replica process and the fork server close their copies.
 """
 
 from __future__ import annotations

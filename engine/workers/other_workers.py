@@ -1,4 +1,13 @@
-"""Publishes a worker's statements and memory, and reads those of other workers, in the shared page."""
+"""Publishes a worker's statements and memory, and reads those of other workers, in the shared page.
+
+Invariants
+
+- A worker writes only its own row and its own places of the page, so no reader needs a lock.
+- A place belongs to one query from :meth:`OtherWorkers.claim_query_id` to ``release_query_id``. Its id is written last
+  and cleared first. After that the query's :class:`PageWitness` writes to a list of its own, because the place may
+  already be another query's.
+- Of two workers that claim one id at once at least one is refused: each publishes before it looks.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,13 @@ huge plan) is ended with its worker:
 
 After the worker's end, the page as the worker left it decides the responses. A query that was to end, or that took the
 memory, gets that as its error.
+
+Invariants
+
+- A worker is ended only if one of its queries computes beyond its end and the grace period, or if memory is exceeded.
+  A query that waits is no reason.
+- ``_killed`` changes under ``_lock``, for any thread may :meth:`Bounds.kill`.
+- The responses are decided before the numbers of the ended worker are reset.
 """
 
 from __future__ import annotations

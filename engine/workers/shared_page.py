@@ -1,7 +1,12 @@
 """A page of memory shared by all processes of a server: numbers that are read without a message.
 
-It is made in the replica process before any fork. Each number has one writer and eight aligned bytes, so no reader sees
-half of one.
+It is made in the replica process before any fork.
+
+Invariants
+
+- Each number has one writer and eight aligned bytes, so no reader sees half of one.
+- Two numbers may be of different moments: a reader decides nothing that needs both from one.
+- The replica process writes a worker's numbers only after that worker has ended (:meth:`SharedPage.reset_worker`).
 
 ===================  ==================================================================================================
 written by           numbers

@@ -2,6 +2,13 @@
 
 A worker is replaced if it ends unexpectedly, or if its threads do not run for long. Its resources are released, and the
 dispatcher answers the clients that wait for it.
+
+Invariants
+
+- A number has one worker at a time. Its successor starts after the resources of the former one were released and its
+  numbers in the shared page were reset.
+- A worker gets connections only while it is open, and no new one once it is to end.
+- ``_workers`` and ``_statuses`` change under ``_lock``, which nobody holds while waiting for a process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,14 @@
 """The parts of one table in memory: their states, holders, and lookups.
 
 :class:`parts.store.part_store.PartStore` adds the disk operations. All methods may be called from any thread.
+
+Invariants, which hold whenever the lock is free
+
+- ``_active`` has exactly the names of the entries in state ACTIVE, and no two of them share a block.
+- An entry that is referenced or read, here or in another process, is not deleted.
+- No entry is of a later definition than ``description``.
+- A listener knows every change of the active parts: it is told before the lock is released, all changes at once.
+- The last block number of a partition never decreases.
 """
 
 from __future__ import annotations

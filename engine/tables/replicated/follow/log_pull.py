@@ -1,4 +1,12 @@
-"""Pulls the table's log into this replica's queue, and waits for the queue (SYNC REPLICA)."""
+"""Pulls the table's log into this replica's queue, and waits for the queue (SYNC REPLICA).
+
+Invariants
+
+- One pull runs at a time (``_pull_lock``), only in an activated session.
+- The queue in memory has an entry only after the multi that copied it and moved the pointer was committed. If its
+  outcome is unknown, the session starts anew and loads the queue from ZooKeeper.
+- Between pulls, while ``_is_watching`` is set, all of the log is in the queue, and a watch will report the next entry.
+"""
 
 from __future__ import annotations
 

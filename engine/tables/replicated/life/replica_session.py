@@ -14,6 +14,12 @@ This happens at the start and on every new ZooKeeper session:
 
 Each step can be repeated. A failure leaves the table read-only with the reason in ``system.replicas``, and the whole
 sequence is tried again a little later.
+
+Invariants
+
+- The table is writable only with an activation of the present ZooKeeper session, and only after all steps.
+- One step runs at a time (``task``). No other work of the table runs meanwhile: becoming read-only waits for its end.
+- After a failure the activation is given back, so that no other replica takes this one for active.
 """
 
 from __future__ import annotations
