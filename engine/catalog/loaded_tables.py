@@ -25,12 +25,12 @@ from engine.catalog.database_names import TEMPORARY_DATABASE
 from engine.catalog.databases import Databases
 from engine.catalog.definition_files import DefinitionDirectory, DetachedTable
 from engine.catalog.kept_definitions import KeptDefinitions
-from engine.server.durable_texts import remove_durably
 from engine.tables.replica_conversion import Conversion
 from engine.tables.small.view import DatabaseTables, NotLoaded
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UnavailableError, convert_resource_error
+from parts.format.durable_files import remove_durably
 from parts.merge.modes.graphite import Rollups
 from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings

@@ -38,7 +38,7 @@ from engine.tables.services import TableServices
 from engine.tables.table import load_parts
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UnavailableError, UserError
-from parts.format.hashed_file import sync_directory
+from parts.format.durable_files import remove_durably
 from parts.store.part_states import PartState
 from parts.store.part_store import PartStore
 from recovery.restore_replica import clear_retired
@@ -168,8 +168,7 @@ class Conversion:
             write(definition)
             logger.warning("table %s is converted to %s", definition.full_name, definition.engine_name)
         for flag in flags:
-            flag.unlink()
-            sync_directory(flag.parent)
+            remove_durably(flag)
         return definition
 
 

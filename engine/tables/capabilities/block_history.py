@@ -7,7 +7,6 @@ merges keep, so nothing has to be stored for a reader. Rows can be missed only i
 from __future__ import annotations
 
 import json
-import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
-from parts.format.hashed_file import HashedFile, sync_directory, sync_files
+from parts.format.durable_files import replace_file_durably
 
 _FILE = "block_history.json"
 _VERSION = 1
@@ -136,12 +135,5 @@ class MergeTreeBlockHistory:
 
     def _write(self, history: BlockHistory) -> BlockHistory:
         document = {"version": _VERSION, "identity": history.identity, "dropped": dict(history.dropped)}
-        temporary = self._directory / f"{_FILE}.new"
-        temporary.unlink(missing_ok=True)
-        file = HashedFile(temporary)
-        file.write([json.dumps(document, separators=(",", ":")).encode()])
-        sync_files([file])
-        file.close()
-        os.replace(temporary, self._directory / _FILE)
-        sync_directory(self._directory)
+        replace_file_durably(self._directory / _FILE, json.dumps(document, separators=(",", ":")).encode())
         return history

@@ -49,9 +49,9 @@ from engine.tables.table_definition import TableDefinition
 from parts.common.errors import ConflictError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
+from parts.format.durable_files import replace_file_durably
 from parts.format.hashed_file import sync_directory
 from parts.read.part_reader import open_part
-from parts.store.exchange_record import replace_file_durably
 from parts.store.part_store import PartStore
 
 _DECISIONS, _APPLICATIONS = "transactions", "applications"
@@ -255,7 +255,7 @@ class MergeTreeTransactions:
     def _write(self, name: str, text: str) -> None:
         file = self._path / _decision_file(name)
         file.parent.mkdir(exist_ok=True)
-        replace_file_durably(file, text, file.with_name(f"{file.name}.new"))
+        replace_file_durably(file, text.encode())
 
     def _text(self, name: str, transaction_id: str, state: TransactionState, *, rows: int = 0, reason: str = "") -> str:
         """Returns the text of the decision file, with the id and creation time of the former file."""
@@ -340,7 +340,7 @@ def write_decisions(
     for place, text in texts.items():
         file = directory / place
         file.parent.mkdir(exist_ok=True)
-        replace_file_durably(file, text, file.with_name(f"{file.name}.new"))
+        replace_file_durably(file, text.encode())
 
 
 def _text_of(id: str, state: TransactionState, rows: int, reason: str, created: float) -> str:
