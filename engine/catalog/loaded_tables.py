@@ -6,7 +6,7 @@ raise that reason as an error, and ATTACH TABLE tries again.
 Invariants
 
 - A name on disk is a loaded table, one that could not be loaded, one in ``_dropped``, or detached: never two of these.
-- Whoever changes which tables there are holds ``_ddl``; readers hold nothing.
+- ``_ddl`` is held while tables are added, removed or renamed; readers hold nothing.
 - Look-ups find a new table only after its definition was written.
 """
 

@@ -6,7 +6,7 @@ Invariants
 
 - What a worker borrows (parts, sessions, leases) is in ``_held`` or ``_sessions`` from the call that gave it to the one
   that returns it, so that :meth:`WorkerCalls.release_worker` finds it.
-- Each number of ``_held`` is released once: whoever takes it out under ``_lock`` releases it, without the lock.
+- Each number of ``_held`` is released once: the one that takes it out under ``_lock`` releases it, without the lock.
 - A handler that changes a table runs in the replica process and commits there: a worker that ends changes nothing more.
 """
 

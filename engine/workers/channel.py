@@ -11,7 +11,7 @@ Invariants
 - A channel of calls carries one call at a time: a thread takes it, sends, and gives it back after it has read the
   answer. A channel whose answer was not read is closed, never used again.
 - ``_held`` begins at a message's first byte whenever nobody is in ``receive``.
-- Whoever receives descriptors closes them.
+- The receiver of descriptors closes them.
 """
 
 from __future__ import annotations
