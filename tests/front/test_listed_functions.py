@@ -10,7 +10,7 @@ import pytest
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from sql.run.query_engine import QueryEngine
-from tests.sql_select.dataset import MemoryCatalog
+from tests.sql.run.dataset import MemoryCatalog
 
 Rows = dict[str, list[object]]
 _COLUMNS = "SELECT name, is_aggregate, alias_to, syntax, categories FROM system.functions"

@@ -20,8 +20,8 @@ from engine.queries.session import Session
 from engine.server.config import Config
 from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
-from tests.functions import rows
-from tests.sql_select.dataset import TABLES
+from tests.sql.functions import rows
+from tests.sql.run.dataset import TABLES
 
 _ROWS = 150
 _BODY = "FORMAT Native"

@@ -18,9 +18,9 @@ from sql.formats.registry import write_blocks
 from tests.engine.conftest import Local
 from tests.portions import one_in
 from tests.shards.conftest import SHARDS
-from tests.sql_select.dataset import TABLES
+from tests.sql.run.dataset import TABLES
 
-FILES = sorted((Path(__file__).parent.parent / "sql_select" / "cases").glob("*.sql"))
+FILES = sorted((Path(__file__).parents[1] / "sql" / "run" / "cases").glob("*.sql"))
 _FREE = re.compile(r"\bany\w*\(")
 """Which row these are of depends on which shard comes first."""
 Answer = tuple[list[str], list[object]]

@@ -35,7 +35,7 @@ def test_the_text_means_the_same(query: str) -> None:
 
 def test_the_text_of_every_case_means_the_same() -> None:
     seen = 0
-    for path in sorted((Path(__file__).parents[1] / "sql_select" / "cases").glob("*.sql")):
+    for path in sorted((Path(__file__).parents[1] / "sql" / "run" / "cases").glob("*.sql")):
         for query in path.read_text().splitlines():
             try:
                 tree = parse_query(query)
