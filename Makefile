@@ -49,7 +49,7 @@ test: check-tools $(VENV)/.dev lint ## Lint, types, layering, and the tests that
 
 test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about half an hour)
 	$(PYTEST) -m long
-	PANDO_TEST_WORKERS=4 $(PYTEST) tests/front tests/cluster
+	PANDO_TEST_WORKERS=4 $(PYTEST) tests/engine/front tests/cluster
 
 test-quick: check-tools $(VENV)/.dev ## Of the tests of `make test` those without processes and Spark
 	$(BIN)/pytest -n $(WORKERS) -m "not long and not cluster and not spark"
