@@ -61,7 +61,7 @@ sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every typ
 	PANDO_SWEEP_ROWS=200000 $(BIN)/pytest -n $(WORKERS) --timeout 7200 tests/sql/functions
 
 test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under random faults, 200 seeds of each scenario (some minutes)
-	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py
+	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/engine/tables/replicated/test_colony_simulation.py
 	$(BIN)/pando simulate --seeds 200
 	$(BIN)/pando simulate --moves --seeds 100
 	$(BIN)/pando simulate --restores --seeds 100
