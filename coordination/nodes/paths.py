@@ -161,6 +161,16 @@ class TablePaths:
         return f"{self.root}/lost_part_count"
 
     @property
+    def links(self) -> str:
+        """What links to and from other clusters keep."""
+        return f"{self.root}/links"
+
+    @property
+    def link_vector(self) -> str:
+        """The last change applied of each origin (``coordination.links.version_vector``)."""
+        return f"{self.root}/links/vector"
+
+    @property
     def scans(self) -> str:
         """The parent of the records of distributed scans (``scan_records``)."""
         return f"{self.root}/scans"

@@ -32,10 +32,10 @@ from coordination.transactions.transaction_nodes import Transaction, Transaction
 from engine.interserver.replication import Replication
 from engine.tables.merge_tree.kept_mutations import list_unfinished_mutations
 from engine.tables.merge_tree.local_transactions import read_application_files, read_decision_files, write_decisions
+from engine.tables.parts_table import load_parts
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.services import TableServices
-from engine.tables.table import load_parts
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.format.durable_files import remove_durably

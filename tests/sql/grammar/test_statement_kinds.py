@@ -7,9 +7,12 @@ from typing import get_args
 import pytest
 
 from engine.interpreter.dispatch import STATEMENTS
+from engine.queries.context import Context
+from engine.queries.session import Session
 from parts.common.errors import UserError
 from sql.grammar import statement_parser
 from sql.grammar.statements.statement import Statement
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 
 
 def test_every_class_of_statement_has_a_kind() -> None:
@@ -19,6 +22,14 @@ def test_every_class_of_statement_has_a_kind() -> None:
 def test_what_a_read_only_session_may_run_is_not_sent_to_the_owner_of_the_tables() -> None:
     both = {kind.statement.__name__ for kind in STATEMENTS.values() if kind.is_read_only and kind.runs_in_owner}
     assert both == {"KillQuery"}  # it looks for the query in all processes
+
+
+def test_what_is_sent_to_the_owner_of_the_tables_runs_nowhere_else() -> None:
+    elsewhere = Context(None, Session(), DEFAULT_SETTINGS, "")  # type: ignore[arg-type]
+    for kind in STATEMENTS.values():
+        if kind.runs_in_owner:
+            with pytest.raises(AssertionError, match="a worker sends the statement"):
+                kind.run(None, elsewhere)
 
 
 def test_no_keyword_begins_two_kinds_of_statements() -> None:
