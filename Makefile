@@ -49,7 +49,7 @@ test: check-tools $(VENV)/.dev lint ## Lint, types, layering, and the tests that
 
 test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about half an hour)
 	$(PYTEST) -m long
-	PANDO_TEST_WORKERS=4 $(PYTEST) tests/front tests/cluster
+	PANDO_TEST_WORKERS=4 $(PYTEST) tests/engine/front tests/cluster
 
 test-quick: check-tools $(VENV)/.dev ## Of the tests of `make test` those without processes and Spark
 	$(BIN)/pytest -n $(WORKERS) -m "not long and not cluster and not spark"
@@ -58,10 +58,10 @@ test-clients: check-tools $(VENV)/.dev ## The newest clients of the package regi
 	PANDO_TEST_CLIENTS=newest $(BIN)/pytest -n $(WORKERS) tests/clients
 
 sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every type, against ClickHouse (an hour or more, 10 GB)
-	PANDO_SWEEP_ROWS=200000 $(BIN)/pytest -n $(WORKERS) --timeout 7200 tests/functions
+	PANDO_SWEEP_ROWS=200000 $(BIN)/pytest -n $(WORKERS) --timeout 7200 tests/sql/functions
 
 test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under random faults, 200 seeds of each scenario (some minutes)
-	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py
+	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/engine/tables/replicated/test_colony_simulation.py
 	$(BIN)/pando simulate --seeds 200
 	$(BIN)/pando simulate --moves --seeds 100
 	$(BIN)/pando simulate --restores --seeds 100

@@ -1,10 +1,10 @@
 """``make bench-functions``: the CPU time of every function over generated rows, beside ClickHouse's (chdb).
 
-Of the calls that the sweep compares (``tests.functions``) a few of each function are timed, over columns of ordinary
-values: ``SELECT any(f(x)) FROM t``, less ``SELECT any(x) FROM t``. ``any`` needs every value of ``f`` and costs nearly
-nothing itself. Times are of the process, user and system, so that neither other work on the machine nor the number of
-threads matters. Those below a floor are taken for the floor: there the cost of a statement is all there is to see. A
-function's ratio is that of its worst call. What one of the two refuses is not timed.
+Of the calls that the sweep compares (``tests.sql.functions``) a few of each function are timed, over columns of
+ordinary values: ``SELECT any(f(x)) FROM t``, less ``SELECT any(x) FROM t``. ``any`` needs every value of ``f`` and
+costs nearly nothing itself. Times are of the process, user and system, so that neither other work on the machine nor
+the number of threads matters. Those below a floor are taken for the floor: there the cost of a statement is all there
+is to see. A function's ratio is that of its worst call. What one of the two refuses is not timed.
 
 A statement that is known costs less than a new one, so both are told: ``first`` are the times of statements that
 nothing is kept of."""
@@ -33,9 +33,9 @@ from benchmarks.embedded import ClickHouse, Pando
 from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
 from sql.run.duckdb.statement_pool import STATEMENT_POOL
-from tests.functions import rows
-from tests.functions.aggregates import aggregate_calls
-from tests.functions.calls import templated_calls
+from tests.sql.functions import rows
+from tests.sql.functions.aggregates import aggregate_calls
+from tests.sql.functions.calls import templated_calls
 
 OUT = Path(__file__).parent / "out" / "functions.json"
 ROWS = 200_000

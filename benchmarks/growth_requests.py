@@ -61,8 +61,8 @@ def _merges(size: int) -> Costs:
             _insert(table, f"number, {part}, 0 FROM numbers({size})")
         table.settle()
         table.select_merges(True)
-        with table.measured() as cost:
-            table.work_until(lambda: len(table.table.store.active()) == size)
+        with table.measure_cost() as cost:
+            table.work_until(lambda: len(table.table.store.list_active()) == size)
             table.settle()
         return _costs(cost)
 
@@ -96,7 +96,7 @@ def _queued_mutations(size: int) -> Costs:
 
 
 def _mutated(table: CountedTable, statement: str) -> Costs:
-    with table.measured() as cost:
+    with table.measure_cost() as cost:
         table.first.sql(statement)
         table.work_until(lambda: _is_mutated(table))
         table.settle()
@@ -112,7 +112,7 @@ def _truncate(size: int) -> Costs:
     with _table("PARTITION BY p") as table:
         _insert(table, f"number, 0, 0 FROM numbers({size})")
         table.settle()
-        with table.measured() as cost:
+        with table.measure_cost() as cost:
             table.first.sql("TRUNCATE TABLE costs")
             table.settle()
         return _costs(cost)

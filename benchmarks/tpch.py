@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.measure import Figure, alternate
 
-QUERIES = Path(__file__).parents[1] / "tests" / "sql_select" / "tpch"
+QUERIES = Path(__file__).parents[1] / "tests" / "sql" / "run" / "tpch"
 _RUNS = 3
 
 

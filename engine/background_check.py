@@ -47,7 +47,7 @@ class _DuePart:
         return active is not None and active.path == self.part.path and not self.table.is_cancelled()
 
 
-class Scrub:
+class BackgroundCheck:
     """The background check of one server. Its step runs in one thread at a time."""
 
     def __init__(

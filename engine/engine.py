@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from engine.background_check import Scrub
+from engine.background_check import BackgroundCheck
 from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
@@ -54,9 +54,9 @@ class Engine(StatementRunner):
         self.query_engine = QueryEngine()
         settings = build_merge_tree_settings(config.merge_tree, MergeTreeSettings())
         self.catalog = Catalog(self.path, config.temporary_path, self._make_table, settings, config.rollups)
-        self.processes_elsewhere: Callable[[], Iterable[Process]] = tuple
+        self.list_other_processes: Callable[[], Iterable[Process]] = tuple
         """The statements that run in other processes of this server."""
-        self.worker_rows: Callable[[], list[Row]] = list
+        self.list_worker_rows: Callable[[], list[Row]] = list
         self.query_totals: Callable[[], QueryTotals] = EmptyQueryTotals
         """Of ``system.workers``."""
         self._ddl_worker: DdlWorker | None = None
@@ -90,7 +90,7 @@ class Engine(StatementRunner):
             with without_collections():
                 self.catalog.load()
             self.replication.end_start()
-            self._start_scrub()
+            self._start_background_check()
             if self.replication.keeper is not None and self.config.remote_servers:
                 self._start_distributed_ddl()
         except BaseException:
@@ -111,12 +111,12 @@ class Engine(StatementRunner):
         self.services.workers.add(task)
         self._on_stop.callback(self.services.workers.remove, task)
 
-    def _start_scrub(self) -> None:
+    def _start_background_check(self) -> None:
         speed = self.config.background_check_bytes_per_second
         if speed:
-            scrub = Scrub(self.catalog.tables, self.services, speed, self.config.background_check_interval)
-            scrub.start()
-            self._on_stop.callback(scrub.stop)
+            check = BackgroundCheck(self.catalog.tables, self.services, speed, self.config.background_check_interval)
+            check.start()
+            self._on_stop.callback(check.stop)
 
     def _stop_background(self) -> None:
         self.catalog.stop()
@@ -133,13 +133,13 @@ class Engine(StatementRunner):
         return sorted([*self.catalog.databases(), *self.system_schemas])
 
     def processes(self) -> Iterator[Process]:
-        elsewhere = {process.query_id: process for process in self.processes_elsewhere()}
-        yield from elsewhere.values()
-        yield from (process for process in super().processes() if process.query_id not in elsewhere)
+        others = {process.query_id: process for process in self.list_other_processes()}
+        yield from others.values()
+        yield from (process for process in super().processes() if process.query_id not in others)
 
     def replicas_status(self) -> list[ReplicaStatus]:
         """The status of every replicated table. Replicas of tables that could not be loaded do not take part."""
-        failed = [each for each in self.catalog.not_loaded() if each.may_be_replicated]
+        failed = [each for each in self.catalog.list_not_loaded() if each.may_be_replicated]
         return [
             *(ReplicaStatus(f"{each.database}.{each.name}", 0.0, each.error().message, "") for each in failed),
             *self._loaded_replicas(),

@@ -78,11 +78,11 @@ class StatementRunner(ABC):
     context_class: type[Context] = Context
     replication: Replication
     query_engine: QueryEngine
-    worker_rows: Callable[[], list[Row]]
+    list_worker_rows: Callable[[], list[Row]]
     query_totals: Callable[[], QueryTotals]
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
 
-    def __init__(self, config: Config, services: TableServices, elsewhere: OtherProcesses | None = None) -> None:
+    def __init__(self, config: Config, services: TableServices, other_processes: OtherProcesses | None = None) -> None:
         self.config = config
         self.services = services
         self.remote = RemoteServers(config, services.monotonic, services.clock)
@@ -90,7 +90,7 @@ class StatementRunner(ABC):
             services.monotonic,
             MemoryTracker("total", config.memory_limit_bytes),
             on_add=lambda: self._watchdog.wake(),
-            elsewhere=elsewhere,
+            other_processes=other_processes,
         )
         self._watchdog = Watchdog(self._processes)
 
@@ -117,7 +117,7 @@ class StatementRunner(ABC):
 
         Raises 225 (NO_ZOOKEEPER) without ZooKeeper, 999 (KEEPER_EXCEPTION) for a node that does not exist.
         """
-        return zookeeper.list_children(lambda name: self.replication.at(name).require_keeper(), paths)
+        return zookeeper.list_children(lambda name: self.replication.connect_to(name).require_keeper(), paths)
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         return execute_statement(parsed, context)
@@ -133,7 +133,7 @@ class StatementRunner(ABC):
 
     def count_other_queries(self) -> int:
         """Returns the number of statements that other processes of this server run."""
-        return self._processes.elsewhere.queries()
+        return self._processes.other_processes.count_queries()
 
     def kill_query(self, query_id: str) -> bool:
         """Cancels the query with this id; returns whether there was one."""
@@ -370,10 +370,10 @@ def _translate_errors(
     try:
         for batch in batches:
             process.is_working = False
-            process.status.witness.hands_over()
+            process.status.witness.record_handover()
             yield batch
             process.is_working = True
-            process.status.witness.works()
+            process.status.witness.record_work()
             process.status.check()
     except PandoError as error:
         report_corruption(error)

@@ -87,7 +87,7 @@ def find_confirmed_parts(
     return sorted(part for part, disk in on_disk.items() if disk.content_hash in held_elsewhere.get(part, ()))
 
 
-def refusal(
+def format_refusal(
     table: str, replica: ReplicaPaths, forgotten: Collection[PartName], on_disk: Mapping[PartName, PartOnDisk]
 ) -> str:
     """Returns the message for the operator. ``table``: the name for SYSTEM commands."""

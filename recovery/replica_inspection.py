@@ -51,7 +51,7 @@ def inspect_replica(
     forgotten = outdated_zookeeper.find_forgotten(keeper, replica, on_disk, lambda parts: {})
     refusal = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=max_ratio).refusal
     if forgotten:
-        refusal = outdated_zookeeper.refusal(table, replica, forgotten, on_disk)
+        refusal = outdated_zookeeper.format_refusal(table, replica, forgotten, on_disk)
     return ReplicaInspection(
         replica=replica.root,
         exists=True,

@@ -23,7 +23,9 @@ from recovery.zookeeper_parts import read_part_records, read_zookeeper_parts
 _OR_DROP = " (if it is gone for good: SYSTEM DROP REPLICA '{}')"
 
 
-def why_not_whole(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartName, PartOnDisk], identity: str) -> str:
+def why_table_is_incomplete(
+    keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartName, PartOnDisk], identity: str
+) -> str:
     """Returns why the disk is not the whole table, ``""`` if it is.
 
     ``on_disk``: the parts that are active or covered. ``identity``: the random text kept with them.
@@ -51,12 +53,12 @@ def _why_not_here(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartNa
     here = PartSet(plan.keep)
     for entry in _read_pending_entries(keeper, replica):
         is_made = entry.type is EntryType.MERGE_PARTS or all(
-            here.covering(part) is not None for part in entry.created_parts
+            here.find_covering(part) is not None for part in entry.created_parts
         )
         if not is_made or any(gone.covers(part) for gone in entry.removed_ranges for part in plan.keep):
             return f"{entry.type.value} of {_part_of(entry)} is not carried out here"
     for mutation in KnownMutations(replica.table).load(keeper).mutations:
-        if left := mutation.parts_to_change(plan.keep):
+        if left := mutation.list_parts_to_change(plan.keep):
             return f"mutation {mutation.mutation_id} is to be carried out on part {left[0]}"
     if unsettled := sorted(read_unconfirmed_parts(keeper, replica.table).intersection(plan.keep)):
         return f"the quorum of part {unsettled[0]} is not settled"
@@ -77,7 +79,7 @@ def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
     for position in others:
         for entry in _read_pending_entries(keeper, replica.table.replica(position.name)):
             needed = () if entry.source_parts else entry.created_parts
-            missing = next((part for part in needed if elsewhere.covering(part) is None), None)
+            missing = next((part for part in needed if elsewhere.find_covering(part) is None), None)
             if missing is not None:
                 name = position.name
                 return f"replica {name} has not fetched part {missing} from here yet{_OR_DROP.format(name)}"

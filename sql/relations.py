@@ -112,10 +112,10 @@ class RelationCatalog(Protocol):
         Raises ``UserError`` 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE).
         """
 
-    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+    def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Returns the relation of the table function ``file``. Raises 107, 291, 636."""
 
-    def other_tables(self, function: Any) -> Any:
+    def find_function_tables(self, function: Any) -> Any:
         """Returns the tables that ``remote(…)``, ``merge(…)`` and their like read.
 
         See ``sql.compile.shards.remote_table_functions``. Raises 701, 519, 636.

@@ -56,7 +56,7 @@ def hit_sync(servers: SimulatedServers, number: int, fault: int | str) -> list[s
 
 
 def hit_disk(servers: SimulatedServers, number: int, fault: int) -> list[DiskOperation]:
-    """As :func:`hit_request`, of file operations, while ``servers.watching_disks()``. A disk that has become read-only
+    """As :func:`hit_request`, of file operations, while ``servers.watch_disks()``. A disk that has become read-only
     (EROFS) stays so until all is calm; other errors come once."""
     seen: list[DiskOperation] = []
     readonly: list[SimulatedServer] = []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.alter.following import Pando
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 
 @pytest.fixture(scope="module")

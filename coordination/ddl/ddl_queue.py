@@ -201,7 +201,7 @@ class DdlQueue:
         base = self._shard(name, shard)
         keeper.multi([Delete(f"{base}/began"), Delete(f"{base}/lock")])
 
-    def executed(self, keeper: Keeper, name: str, shard: int, watch: Watch | None = None) -> DdlOutcome | None:
+    def read_outcome(self, keeper: Keeper, name: str, shard: int, watch: Watch | None = None) -> DdlOutcome | None:
         """Returns the outcome of the shard; ``None`` if there is none yet."""
         path = f"{self._shard(name, shard)}/executed"
         if keeper.exists(path, watch) is None:
@@ -260,7 +260,7 @@ class DdlQueue:
         keeper.create_parents(base)
         return self._own(keeper, f"{base}/active", server, lambda op: keeper.create(op.path, op.data, ephemeral=True))
 
-    def readers(self, keeper: Keeper, host_ids: Sequence[str]) -> set[str]:
+    def list_readers(self, keeper: Keeper, host_ids: Sequence[str]) -> set[str]:
         """Returns those of the hosts that read the queue now."""
         found = keeper.exists_many([f"{self._replicas_path}/{host_id}/active" for host_id in host_ids])
         return {host_id for host_id, stat in zip(host_ids, found, strict=True) if stat is not None}

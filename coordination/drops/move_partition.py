@@ -79,7 +79,7 @@ def why_parts_are_incomplete(
 
     def is_here(part: PartName) -> bool:
         """Tells whether the part is active or can be merged from active ones."""
-        if here.covering(part) is not None:
+        if here.find_covering(part) is not None:
             return True
         return part in merges and all(map(is_here, merges[part].source_parts))
 
@@ -87,7 +87,7 @@ def why_parts_are_incomplete(
         if not is_here(part):
             return f"part {part} is not here"
     for part in active:
-        if to_be.covering(part) is None:
+        if to_be.find_covering(part) is None:
             return f"part {part} is about to go"
         if part in unconfirmed:
             return f"the quorum of part {part} is not satisfied"

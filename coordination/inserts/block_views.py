@@ -36,7 +36,7 @@ class MissingViews:
     token: str = ""
     views: tuple[str, ...] = ()
 
-    def without(self, views: Collection[str]) -> MissingViews:
+    def remove_views(self, views: Collection[str]) -> MissingViews:
         """Returns the record without these views."""
         left = tuple(view for view in self.views if view not in views)
         return MissingViews(self.token, left) if left else NOTHING_MISSING
@@ -102,7 +102,7 @@ def _remove_views(keeper: Keeper, table: TablePaths, tokens: Mapping[str, str], 
         for path, token, answer in zip(paths, tokens.values(), keeper.get_many(paths), strict=True):
             node = BlockNode.parse(answer[0]) if answer is not None else None
             if answer is not None and node is not None and node.missing.token == token:
-                left = BlockNode(node.part, node.missing.without(views))
+                left = BlockNode(node.part, node.missing.remove_views(views))
                 if left != node:
                     sets.append(SetData(path, left.to_bytes(), answer[1].version))
         try:

@@ -239,7 +239,7 @@ def restored_entry_time(keeper: Keeper, table: TablePaths) -> float:
     """Returns the time for entries that restore parts this replica should have had: the table's creation.
 
     Seconds since the epoch. Rows of any age are missing until such an entry is executed, so the replica must not count
-    as up to date meanwhile (``ReplicationQueue.absolute_delay``).
+    as up to date meanwhile (``ReplicationQueue.compute_delay_seconds``).
     """
     stat = keeper.exists(table.metadata)
     return stat.created_ms / 1000 if stat is not None else 0.0

@@ -204,9 +204,9 @@ class KazooKeeper:
             self._client._call(MultiRead(operations), pending)
             answers: list[Any] = pending.get(timeout=self._session.answer_timeout)
         except (ZookeeperError, KazooTimeoutError, OperationTimeoutError) as error:
-            self._multi_reads.failed(is_refusal=isinstance(error, UnimplementedError))
+            self._multi_reads.record_failure(is_refusal=isinstance(error, UnimplementedError))
             return None
-        self._multi_reads.worked()
+        self._multi_reads.record_success()
         is_whole = len(answers) == len(operations) and all(
             isinstance(answer, NoNodeError) or not isinstance(answer, Exception) for answer in answers
         )

@@ -95,10 +95,10 @@ class MultiReadSupport:
         """Whether the next read should use ``multiRead``."""
         return not self._is_refused
 
-    def worked(self) -> None:
+    def record_success(self) -> None:
         """Notes that a request was answered."""
         self._has_worked = True
 
-    def failed(self, *, is_refusal: bool) -> None:
+    def record_failure(self, *, is_refusal: bool) -> None:
         """Notes that a request failed. ``is_refusal``: the server answered that it does not know the request."""
         self._is_refused = is_refusal or not self._has_worked

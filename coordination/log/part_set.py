@@ -34,7 +34,7 @@ class PartSet:
         return sum(map(len, self._parts.values()))
 
     def __contains__(self, part: PartName) -> bool:
-        return self.covering(part) == part
+        return self.find_covering(part) == part
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartSet) and set(self) == set(other)
@@ -64,7 +64,7 @@ class PartSet:
         end = bisect_right(parts, part.max_block, key=lambda p: p.min_block)
         return parts, begin, max(begin, end)
 
-    def covering(self, part: PartName) -> PartName | None:
+    def find_covering(self, part: PartName) -> PartName | None:
         """Returns the part of the set that covers ``part``, or is ``part``."""
         parts, begin, end = self._overlap(part)
         for candidate in parts[begin:end]:
@@ -72,21 +72,21 @@ class PartSet:
                 return candidate
         return None
 
-    def overlapping(self, part: PartName) -> list[PartName]:
+    def list_overlapping(self, part: PartName) -> list[PartName]:
         """Lists the parts that share blocks with ``part``."""
         parts, begin, end = self._overlap(part)
         return parts[begin:end]
 
-    def covered_by(self, part: PartName) -> list[PartName]:
+    def list_covered_by(self, part: PartName) -> list[PartName]:
         """Lists the parts that ``part`` covers."""
-        return [candidate for candidate in self.overlapping(part) if part.covers(candidate)]
+        return [candidate for candidate in self.list_overlapping(part) if part.covers(candidate)]
 
     def between(self, left: PartName, right: PartName) -> list[PartName]:
         """Lists the parts that lie strictly between two parts of one partition."""
         if left.max_block + 1 > right.min_block - 1:
             return []
         gap = PartName(left.partition_id, left.max_block + 1, right.min_block - 1, 0)
-        return self.overlapping(gap)
+        return self.list_overlapping(gap)
 
     def add(self, part: PartName) -> bool:
         """Adds a part and removes those it covers. Returns ``False`` if the set covers it already.
@@ -112,7 +112,7 @@ class PartSet:
 
     def remove_covered(self, part: PartName) -> list[PartName]:
         """Removes and returns the parts that ``part`` covers."""
-        gone = self.covered_by(part)
+        gone = self.list_covered_by(part)
         for other in gone:
             self.remove(other)
         return gone

@@ -1,4 +1,12 @@
-"""The entries of a queue, indexed by name, partition, type, execution and time of insert."""
+"""The entries of a queue, indexed by name, partition, type, execution and time of insert.
+
+Invariants
+
+- Every index names only entries of ``_items``; ``_insert_times`` may hold finished ones, which are dropped when they
+  come up.
+- An entry keeps its name, type and partitions while it is queued; only its history changes (:meth:`QueueIndex.put`).
+- ``_executing`` has exactly the items with ``is_executing``.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +92,9 @@ class QueueIndex:
 
     def put(self, item: QueueItem) -> None:
         """Adds an entry, or replaces it by its new state."""
-        if item.name not in self._items:
+        known = self._items.get(item.name)
+        assert known is None or known.entry.type is item.entry.type, f"{item.name} has changed its type"
+        if known is None:
             self._enter(item)
         self._items[item.name] = item
         if item.is_executing:
@@ -121,19 +131,19 @@ class QueueIndex:
                     names.pop(partition_id, None)
         return item
 
-    def in_partition(self, partition_id: str) -> list[QueueItem]:
+    def list_in_partition(self, partition_id: str) -> list[QueueItem]:
         """Lists the entries that add or remove parts of the partition."""
         return [self._items[name] for name in self._partitions.get(partition_id, ())]
 
-    def drops(self, partition_id: str) -> list[QueueItem]:
+    def list_drops(self, partition_id: str) -> list[QueueItem]:
         """Lists the entries that remove parts of the partition."""
         return [self._items[name] for name in self._drops.get(partition_id, ())]
 
-    def replacements(self) -> list[QueueItem]:
+    def list_replacements(self) -> list[QueueItem]:
         """Lists the entries of type REPLACE_RANGE."""
         return [self._items[name] for name in self._replacements]
 
-    def executing(self) -> list[QueueItem]:
+    def list_executing(self) -> list[QueueItem]:
         """Lists the entries that are being executed."""
         return [self._items[name] for name in self._executing]
 
@@ -141,7 +151,7 @@ class QueueIndex:
         """Returns the number of entries of the type."""
         return self._types[type_]
 
-    def oldest_insert_time(self) -> float:
+    def find_oldest_insert_time(self) -> float:
         """Returns the creation time of the oldest queued insert; 0 for none."""
         while self._insert_times and self._insert_times[0][1] not in self._items:
             heappop(self._insert_times)

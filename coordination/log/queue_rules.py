@@ -55,7 +55,7 @@ def is_small_insert(entry: LogEntry) -> bool:
     return entry.type is EntryType.GET_PART and entry.quorum < 2 and 0 < entry.size_bytes <= _SMALL_BYTES
 
 
-def kind_of_gone(entry: LogEntry) -> ActionKind:
+def find_removal_kind(entry: LogEntry) -> ActionKind:
     """Returns the kind of action for an entry that drops or replaces parts."""
     return ActionKind.REPLACE if entry.type is EntryType.REPLACE_RANGE else ActionKind.DROP_RANGE
 
@@ -126,7 +126,7 @@ class QueueRules:
             )
         if entry.removed_ranges:
             return self.why_drop_waits(item) or Action(ActionKind.DROP_RANGE, item.name, entry)
-        if (drop := self.later_drop_over(item)) is not None:
+        if (drop := self.find_later_drop(item)) is not None:
             return self._wait(item, "a drop range over it is queued", drop.name)
         if local.covering_active(entry.new_part) is not None:
             return Action(ActionKind.SKIP, item.name, entry, "the part, or one that covers it, is here")
@@ -148,7 +148,7 @@ class QueueRules:
         what = f"part {entry.new_part}" if entry.new_part is not None else f"{len(entry.created_parts)} parts"
         return EntryWait(f"Not executing log entry {item.name} for {what} because {reason}.", key, until)
 
-    def entries_to_join(self, names: Collection[str], parts: Collection[PartName]) -> list[QueueItem]:
+    def list_entries_to_join(self, names: Collection[str], parts: Collection[PartName]) -> list[QueueItem]:
         """Lists the entries that must run as one step with the entries ``names``, which add ``parts``.
 
         - Replacements that add parts of the same blocks: a merged part may come instead of its sources.
@@ -166,7 +166,7 @@ class QueueRules:
         group = [item for name in names if (item := self.index.get(name)) is not None]
         replacements = [
             other
-            for other in self.index.replacements()
+            for other in self.index.list_replacements()
             if _find_overlap(other.entry.created_parts, parts) is not None
             or any(
                 _find_overlap(other.entry.removed_ranges, item.entry.created_parts)
@@ -189,7 +189,7 @@ class QueueRules:
         which no part may be left out for a drop of another part.
         """
         entry = item.entry
-        for other in self.index.executing():
+        for other in self.index.list_executing():
             if other.name in beside:
                 continue
             touched = (*other.entry.created_parts, *other.entry.removed_ranges, *other.entry.source_parts)
@@ -219,7 +219,7 @@ class QueueRules:
 
     def _replacement_before(self, item: QueueItem, parts: Collection[PartName]) -> QueueItem | None:
         """Returns an earlier replacement that adds parts of these blocks."""
-        for older in self.index.replacements():
+        for older in self.index.list_replacements():
             if older.name < item.name and _find_overlap(older.entry.created_parts, parts) is not None:
                 return older
         return None
@@ -227,12 +227,12 @@ class QueueRules:
     def _drops_before(self, item: QueueItem, parts: Collection[PartName]) -> Iterator[QueueItem]:
         """Yields earlier drops of one part, or into ``detached/``, that touch these blocks."""
         for partition_id in {part.partition_id for part in parts}:
-            for older in self.index.drops(partition_id):
+            for older in self.index.list_drops(partition_id):
                 is_exact = older.entry.detach or older.entry.type is EntryType.DROP_PART
                 if is_exact and older.name < item.name and _find_overlap(older.entry.removed_ranges, parts) is not None:
                     yield older
 
-    def later_drop_over(self, item: QueueItem) -> QueueItem | None:
+    def find_later_drop(self, item: QueueItem) -> QueueItem | None:
         """Returns a queued drop of any block that the entry adds or reads.
 
         The order in the queue does not matter. A later drop removes the entry too. After a drop of all blocks up to a
@@ -241,7 +241,7 @@ class QueueRules:
         """
         part = item.entry.new_part
         assert part is not None
-        for drop in self.index.drops(part.partition_id):
+        for drop in self.index.list_drops(part.partition_id):
             if _find_overlap(drop.entry.removed_ranges, (part,)) is not None:
                 return drop
         return None
@@ -250,7 +250,7 @@ class QueueRules:
         """Returns a wait for a running entry of the same blocks, or one that makes a source."""
         part = item.entry.new_part
         assert part is not None
-        for other in self.index.executing():
+        for other in self.index.list_executing():
             made = _find_overlap((*other.entry.removed_ranges, *other.entry.created_parts), (part,))
             if made is None:
                 continue

@@ -6,6 +6,12 @@ entry also becomes ready at a given time, for changes that are not reported to t
 
 Entries are ordered by *rank*: drops before all others, then the order of the log. Every operation is logarithmic in the
 length of the queue. Outdated items stay in the heaps until they come up, and are recognised then.
+
+Invariants
+
+- An entry has one place (``_place``), or none while it runs and after its end.
+- An item of a heap counts only if ``_place`` (or ``_due``, for a timer) says the same.
+- A parked or delayed entry has a timer, so none waits for ever.
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ class QueueSchedule:
 
     def park(self, rank: Rank, key: Hashable, until: float) -> None:
         """Parks an entry on ``key``, at most until the time ``until``."""
+        assert not isinstance(key, _Place), f"{rank} is parked on a mark of the schedule"
         self._place[rank] = key
         waiting = self._parked.setdefault(key, [])
         if len(waiting) > 2 * len(self._place) + _SLACK:  # most of the heap is outdated
@@ -72,7 +79,7 @@ class QueueSchedule:
             self._parked.pop(key, None)
         return released
 
-    def next_due(self) -> float:
+    def find_next_due(self) -> float:
         """Returns when the next entry becomes ready by itself: 0 for now, infinity for never."""
         if any(self._place.get(rank) is _READY for rank in self._ready):
             return 0.0
@@ -80,7 +87,7 @@ class QueueSchedule:
             heappop(self._timers)
         return self._timers[0][0] if self._timers else math.inf
 
-    def parked_on(self) -> list[Hashable]:
+    def list_parked_keys(self) -> list[Hashable]:
         """Lists the keys on which entries may be parked."""
         return list(self._parked)
 

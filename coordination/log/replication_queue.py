@@ -4,14 +4,13 @@ Invariants:
 - *Virtual parts* = active parts + results of queued entries. They only change together with ZooKeeper: by entries added
   after the pull committed, by this replica's own commits, by entries that left the queue.
 - Executing entries never make intersecting parts, nor parts whose sources are still being made.
-- A DROP_RANGE runs before every entry it covers: those that wait are cancelled (:meth:`covered_entries`), those that
-  run are told to stop (:meth:`is_cancelled`) and waited for. It also waits for this replica's own INSERTs between their
-  commit and their activation (:meth:`inserting`).
+- A DROP_RANGE runs before every entry it covers: waiting ones are cancelled (:meth:`list_covered_entries`), running
+  ones are told to stop (:meth:`is_cancelled`). It waits for those and for own INSERTs (:meth:`mark_insert`).
 - An entry that may not run (:mod:`coordination.log.queue_rules`) is parked on what it waits for, and examined again
   when that has ended (:mod:`coordination.log.queue_schedule`): a search costs what is new or freed, not what waits.
 
-:meth:`ReplicationQueue.next_action` marks an entry as executing; the caller then calls exactly one of ``finish`` (after
-the entry has left ZooKeeper), ``fail`` or ``postpone``. All methods may be called from any thread.
+:meth:`ReplicationQueue.take_next_action` marks an entry as executing; the caller then calls exactly one of ``finish``
+(after the entry has left ZooKeeper), ``fail`` or ``postpone``. All methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from coordination.log.queue_rules import (
     LocalParts,
     PoolLimits,
     QueueRules,
+    find_removal_kind,
     is_small_insert,
-    kind_of_gone,
 )
 from coordination.log.queue_schedule import QueueSchedule, Rank
 from parts.common.part_name import PartName
@@ -102,7 +101,7 @@ class ReplicationQueue:
             self._virtual.add(part)
 
     @contextmanager
-    def inserting(self, part: PartName) -> Iterator[None]:
+    def mark_insert(self, part: PartName) -> Iterator[None]:
         """Marks an own INSERT between its commit and its activation. Its log entry and drops wait meanwhile."""
         with self._lock:
             self._inserting.add(part)
@@ -113,7 +112,7 @@ class ReplicationQueue:
                 self._inserting.discard(part)
                 self._release(part)
 
-    def parts_to_come(self) -> list[PartName]:
+    def list_coming_parts(self) -> list[PartName]:
         """Lists the virtual parts and the parts that queued entries add on the way there."""
         with self._lock:
             return [*self._virtual, *(part for item in self._index for part in item.entry.created_parts)]
@@ -131,22 +130,22 @@ class ReplicationQueue:
         with self._lock:
             self._virtual.remove(part)
 
-    def virtual_parts(self) -> PartSet:
+    def copy_virtual_parts(self) -> PartSet:
         """Returns a copy of the virtual parts."""
         with self._lock:
             return self._virtual.copy()
 
-    def virtual_parts_of(self, partition_id: str) -> list[PartName]:
+    def list_virtual_parts(self, partition_id: str) -> list[PartName]:
         """Lists the partition's virtual parts in block order."""
         with self._lock:
             return self._virtual.parts(partition_id)
 
-    def virtual_cover(self, part: PartName) -> PartName | None:
+    def find_virtual_cover(self, part: PartName) -> PartName | None:
         """Returns the virtual part that covers ``part``. Only that one may be fetched in its place."""
         with self._lock:
-            return self._virtual.covering(part)
+            return self._virtual.find_covering(part)
 
-    def entries(self) -> list[QueueItem]:
+    def list_entries(self) -> list[QueueItem]:
         with self._lock:
             return list(self._index)
 
@@ -154,7 +153,7 @@ class ReplicationQueue:
         with self._lock:
             return self._index.get(name)
 
-    def seconds_queued(self, name: str) -> float:
+    def compute_seconds_queued(self, name: str) -> float:
         """Returns how long this server has had the entry queued; 0 if it is not queued."""
         with self._lock:
             item = self._index.get(name)
@@ -172,7 +171,7 @@ class ReplicationQueue:
     def count_merging(self) -> int:
         """Returns how many merges and mutations are running, or being fetched instead."""
         with self._lock:
-            return sum(bool(item.entry.source_parts) for item in self._index.executing())
+            return sum(bool(item.entry.source_parts) for item in self._index.list_executing())
 
     def is_drained(self, names: Iterable[str]) -> bool:
         """Tells whether none of these entries is queued any more (SYSTEM SYNC REPLICA)."""
@@ -250,7 +249,7 @@ class ReplicationQueue:
 
     # --- choice ------------------------------------------------------------------------------------------------
 
-    def next_action(self, local: LocalParts, limits: PoolLimits) -> Action | None:
+    def take_next_action(self, local: LocalParts, limits: PoolLimits) -> Action | None:
         """Returns the first entry that may run now, marked as executing; ``None`` if there is none."""
         with self._lock:
             now = self._monotonic()
@@ -267,12 +266,13 @@ class ReplicationQueue:
                 if item is not None and (action := self._start(item, local, limits)) is not None:
                     return action
 
-    def seconds_until_due(self) -> float:
+    def compute_seconds_until_due(self) -> float:
         """Returns the seconds until an entry may run without :attr:`on_ready`; 0 if one waits for a slot."""
         with self._lock:
-            if any(key in (FETCH_SLOT, MERGE_SLOT) or isinstance(key, tuple) for key in self._schedule.parked_on()):
+            keys = self._schedule.list_parked_keys()
+            if any(key in (FETCH_SLOT, MERGE_SLOT) or isinstance(key, tuple) for key in keys):
                 return 0.0
-            return max(0.0, self._schedule.next_due() - self._monotonic())
+            return max(0.0, self._schedule.find_next_due() - self._monotonic())
 
     def start_small_inserts_with(
         self, first: Action, local: LocalParts, limits: PoolLimits, at_most: int
@@ -304,7 +304,7 @@ class ReplicationQueue:
             self._schedule.release_parked(FETCH_SLOT)
         if limits.free_merge_slots > 0:
             self._schedule.release_parked(MERGE_SLOT, limits.free_merge_slots)
-        for key in filter(limits.allow, self._schedule.parked_on()):
+        for key in filter(limits.allow, self._schedule.list_parked_keys()):
             self._schedule.release_parked(key)
 
     def _start(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | None:
@@ -324,7 +324,7 @@ class ReplicationQueue:
 
     # --- drops -------------------------------------------------------------------------------------------------
 
-    def covered_entries(self, name: str) -> list[str]:
+    def list_covered_entries(self, name: str) -> list[str]:
         """Lists the waiting entries whose result the drop ``name`` covers. They are removed with it."""
         with self._lock:
             item = self._index.get(name)
@@ -332,14 +332,14 @@ class ReplicationQueue:
             return [
                 other.name
                 for dropped in item.entry.removed_ranges
-                for other in self._index.in_partition(dropped.partition_id)
+                for other in self._index.list_in_partition(dropped.partition_id)
                 if not other.is_executing and other.entry.new_part is not None and dropped.covers(other.entry.new_part)
             ]
 
     def find_later_removal(self, name: str, part: PartName) -> LogEntry | None:
         """Returns the first entry after ``name`` that drops the part or moves it to ``detached/``."""
         with self._lock:
-            later = [drop for drop in self._index.drops(part.partition_id) if drop.name > name]
+            later = [drop for drop in self._index.list_drops(part.partition_id) if drop.name > name]
         takers = [drop for drop in later if any(gone.covers(part) for gone in drop.entry.removed_ranges)]
         return min(takers, key=lambda drop: drop.name).entry if takers else None
 
@@ -347,7 +347,7 @@ class ReplicationQueue:
         """Starts the entries that must be one step with ``names``. ``None``: one of them may not run now."""
         with self._lock:
             group, taken = set(names), list[QueueItem]()
-            while more := self._rules().entries_to_join(group, parts):
+            while more := self._rules().list_entries_to_join(group, parts):
                 taken += more
                 group.update(item.name for item in more)
             rules = self._rules()
@@ -356,17 +356,17 @@ class ReplicationQueue:
             for item in taken:
                 self._schedule.forget(_rank(item))
                 self._index.put(replace(item, is_executing=True))
-            return [Action(kind_of_gone(item.entry), item.name, item.entry) for item in taken]
+            return [Action(find_removal_kind(item.entry), item.name, item.entry) for item in taken]
 
     def is_replacing(self, part: PartName) -> bool:
         """Tells whether a queued replacement adds parts of these blocks. Nothing else may add them then."""
         with self._lock:
-            return bool(self._rules().entries_to_join((), (part,)))
+            return bool(self._rules().list_entries_to_join((), (part,)))
 
     def is_queued(self, transaction: str) -> bool:
         """Tells whether the transaction's entry is still queued here."""
         with self._lock:
-            return any(item.entry.transaction == transaction for item in self._index.replacements())
+            return any(item.entry.transaction == transaction for item in self._index.list_replacements())
 
     def is_cancelled(self, name: str) -> bool:
         """Tells whether a drop over a running entry has been queued, so that its result would be discarded."""
@@ -376,7 +376,7 @@ class ReplicationQueue:
                 return True
             if item.entry.new_part is None or item.entry.removed_ranges:
                 return False
-            return self._rules().later_drop_over(item) is not None
+            return self._rules().find_later_drop(item) is not None
 
     # --- what operators see --------------------------------------------------------------------------------------
 
@@ -387,14 +387,14 @@ class ReplicationQueue:
     def insert_times(self) -> tuple[float, float]:
         """Returns the time of the oldest queued insert (0 for none) and of the newest processed one."""
         with self._lock:
-            return self._index.oldest_insert_time(), self._max_processed_insert_time
+            return self._index.find_oldest_insert_time(), self._max_processed_insert_time
 
     def note_processed_insert(self, create_time: float) -> None:
         """Notes this replica's own INSERT, or at load the time stored in ZooKeeper."""
         with self._lock:
             self._max_processed_insert_time = max(self._max_processed_insert_time, create_time)
 
-    def absolute_delay(self, now: float) -> int:
+    def compute_delay_seconds(self, now: float) -> int:
         """Returns by how many seconds the oldest missing insert is older than ``now``; 0 for none."""
         oldest = self.insert_times()[0]
         return max(0, int(now - oldest)) if oldest else 0

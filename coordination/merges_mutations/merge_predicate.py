@@ -63,7 +63,7 @@ class MergePredicate:
         for lost in self._given_up:
             if not lost.is_disjoint(part):
                 return f"part {lost}, of which {part} is a remnant, was lost, and some replica does not know it yet"
-        cover = self.current.covering(part)
+        cover = self.current.find_covering(part)
         if cover is None:
             return f"part {part} was dropped"
         if cover != part:
@@ -77,7 +77,7 @@ class MergePredicate:
         """
         if left.partition_id != right.partition_id or left.max_block >= right.min_block:
             return f"parts {left} and {right} are not neighbours"
-        versions = self.mutations.version(left), self.mutations.version(right)
+        versions = self.mutations.find_version(left), self.mutations.find_version(right)
         if versions[0] != versions[1]:
             return f"current mutation versions of parts {left} and {right} differ: {versions[0]} and {versions[1]}"
         numbers = self.committing.get(left.partition_id)
@@ -95,7 +95,7 @@ class MergePredicate:
         """Returns the reason why the two parts may not be merged; ``None`` if they may."""
         return self.why_not_mergeable(left) or self.why_not_mergeable(right) or self.why_not_together(left, right)
 
-    def mergeable_runs(
+    def list_mergeable_runs(
         self, partition_id: str, is_here: Callable[[PartName], bool] = lambda part: True
     ) -> list[list[PartName]]:
         """Returns the partition's parts in runs, within which any neighbours may be merged.
@@ -115,7 +115,7 @@ class MergePredicate:
             previous = part
         return runs
 
-    def whole_partition(self, partition_id: str, rewrites: Callable[[PartName], bool]) -> list[PartName]:
+    def list_whole_partition(self, partition_id: str, rewrites: Callable[[PartName], bool]) -> list[PartName]:
         """Returns all parts of the partition for OPTIMIZE … FINAL; empty if there is nothing to do.
 
         ``rewrites`` tells whether a single part is worth a merge. Raises ``ConflictError`` 388 (CANNOT_ASSIGN_OPTIMIZE)
@@ -144,7 +144,7 @@ def guess_predicate(queue: ReplicationQueue, mutations: MutationSet) -> MergePre
 
     Sends no request. Nothing can be assigned by it: it only selects the partitions worth reading.
     """
-    parts = queue.virtual_parts()
+    parts = queue.copy_virtual_parts()
     nothing: dict[str, list[int]] = {partition_id: [] for partition_id in parts.partition_ids()}
     return MergePredicate(_NO_VERSION, parts, frozenset(), nothing, parts, mutations)
 
@@ -164,7 +164,7 @@ def read_merge_predicate(
     merged; each costs a request.
     """
     stat = keeper.exists(table.log)
-    snapshot = queue.virtual_parts()
+    snapshot = queue.copy_virtual_parts()
     unconfirmed = read_unconfirmed_parts(keeper, table)
     committing = read_committing_numbers(keeper, table, sorted(partition_ids)) if partition_ids else {}
     pull()
@@ -173,6 +173,6 @@ def read_merge_predicate(
         snapshot=snapshot,
         unconfirmed=unconfirmed,
         committing=committing,
-        current=queue.virtual_parts(),
+        current=queue.copy_virtual_parts(),
         mutations=load_mutations(keeper),
     )

@@ -266,8 +266,8 @@ def advance_mutation_pointer(
     being committed have been read.
     """
     waiting = known.current
-    committing = known.committing(keeper, waiting.last_numbers(finished))
-    pointer = waiting.finished_up_to(finished, committing, parts_to_come())
+    committing = known.committing(keeper, waiting.list_last_numbers(finished))
+    pointer = waiting.find_finished_up_to(finished, committing, parts_to_come())
     if pointer > finished:
         keeper.set(replica.mutation_pointer, pointer.encode())
     return pointer

@@ -7,10 +7,10 @@ mutation knows, or knew, all with lower numbers.
 
 Invariants:
 
-- Two parts are never merged if a mutation applies to one of them only (:meth:`MutationSet.version`).
+- Two parts are never merged if a mutation applies to one of them only (:meth:`MutationSet.find_version`).
 - A finished mutation stays finished: once no block below its number is being committed, none comes any more. Only the
   loss of a mutated part undoes it, when an older version of the part is restored
-  (:meth:`MutationSet.finished_before_loss`).
+  (:meth:`MutationSet.find_finished_before_loss`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class MutationEntry:
         """Tells whether the mutation applies to the part and has not been applied yet."""
         return part.data_version < self.numbers.get(part.partition_id, 0)
 
-    def parts_to_change(self, parts: Iterable[PartName]) -> list[PartName]:
+    def list_parts_to_change(self, parts: Iterable[PartName]) -> list[PartName]:
         """Lists the parts that it must still change."""
         return [part for part in parts if self.must_change(part)]
 
@@ -120,7 +120,7 @@ class MutationSet:
         """Returns the mutation of this id, or ``None``."""
         return self._by_id.get(mutation_id)
 
-    def version(self, part: PartName) -> int:
+    def find_version(self, part: PartName) -> int:
         """Returns the number of the last mutation that the part's rows went through or were inserted after.
 
         Parts of different versions must not be merged.
@@ -129,7 +129,7 @@ class MutationSet:
         index = bisect_right(numbers, part.data_version)
         return numbers[index - 1] if index else 0
 
-    def next_mutations(self, part: PartName, metadata_version: int, at_most: int) -> list[MutationEntry]:
+    def list_next_mutations(self, part: PartName, metadata_version: int, at_most: int) -> list[MutationEntry]:
         """Returns the mutations to apply to the part now, in one pass and in this order.
 
         A mutation that was checked against a later definition than ``metadata_version`` waits until that is known here,
@@ -158,7 +158,7 @@ class MutationSet:
         before = int(there[0].mutation_id) - 1
         return before >= 0 and self.get(f"{before:010d}") is None
 
-    def finished_before_loss(self, finished: str, parts: Sequence[PartName]) -> str:
+    def find_finished_before_loss(self, finished: str, parts: Sequence[PartName]) -> str:
         """Returns ``finished``, or the last mutation before the first one that some part lacks again."""
         done, oldest = "", oldest_versions(parts)
         for mutation in self.mutations:
@@ -169,7 +169,7 @@ class MutationSet:
             done = mutation.mutation_id
         return finished
 
-    def last_numbers(self, finished: str) -> dict[str, int]:
+    def list_last_numbers(self, finished: str) -> dict[str, int]:
         """Returns by partition the number of its last mutation behind ``finished``."""
         return {p: number for mutation in self.unfinished(finished) for p, number in mutation.numbers.items()}
 
@@ -177,7 +177,9 @@ class MutationSet:
         """Lists the mutations behind ``finished``, the last finished one ("" for none)."""
         return [mutation for mutation in self.mutations if mutation.mutation_id > finished]
 
-    def finished_up_to(self, finished: str, committing: Mapping[str, Sequence[int]], parts: Sequence[PartName]) -> str:
+    def find_finished_up_to(
+        self, finished: str, committing: Mapping[str, Sequence[int]], parts: Sequence[PartName]
+    ) -> str:
         """Returns ``finished`` or a later id, up to the first that waits for blocks or has parts to change.
 
         ``committing`` must have been read before the log was pulled. ``parts``: all parts that are active here or to

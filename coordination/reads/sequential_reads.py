@@ -81,7 +81,10 @@ def read_confirmed(keeper: Keeper, activation: Activation, take: Callable[[], S]
             snapshot.release()
             raise
         held = PartSet(part.name for part in snapshot.parts) if wanted else PartSet()
-        former, missing = missing, frozenset(part for part in wanted if part not in hidden and not held.covering(part))
+        former, missing = (
+            missing,
+            frozenset(part for part in wanted if part not in hidden and not held.find_covering(part)),
+        )
         if not missing:
             return snapshot, hidden
         snapshot.release()

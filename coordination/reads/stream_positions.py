@@ -58,8 +58,8 @@ def read_stream_positions(
     """
     keeper.sync(table.root)
     pull()
-    known = queue.virtual_parts()
+    known = queue.copy_virtual_parts()
     committing = read_committing_numbers(keeper, table, known.partition_ids())
     unconfirmed = read_unconfirmed_parts(keeper, table)
     pull()
-    return compute_stream_positions(known, committing, unconfirmed, queue.virtual_parts(), is_here)
+    return compute_stream_positions(known, committing, unconfirmed, queue.copy_virtual_parts(), is_here)

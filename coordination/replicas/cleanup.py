@@ -134,7 +134,7 @@ def find_sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> 
     """
     found: dict[str, PartName] = {}
     for part in awaited:
-        holders = [name for name, parts in held.items() if parts.covering(part) is not None]
+        holders = [name for name, parts in held.items() if parts.find_covering(part) is not None]
         if len(holders) == 1:
             found.setdefault(holders[0], part)
     return found
@@ -247,7 +247,7 @@ def make_not_lost_check(keeper: Keeper, replica: ReplicaPaths) -> Check:
 def _listed_parts(keeper: Keeper, replica: ReplicaPaths) -> PartSet:
     listed = PartSet()
     for part in sorted(filter(None, map(PartName.try_parse, keeper.children(replica.parts)))):
-        if not any(part.intersects(other) for other in listed.overlapping(part)):
+        if not any(part.intersects(other) for other in listed.list_overlapping(part)):
             listed.add(part)
     return listed
 

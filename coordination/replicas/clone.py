@@ -226,7 +226,7 @@ def _is_known(part: PartName, digest: str, hashes: Mapping[PartName, str], virtu
     theirs = hashes.get(part)
     if theirs and digest and theirs != digest:
         return False
-    return virtual.covering(part) is not None
+    return virtual.find_covering(part) is not None
 
 
 def _append(keeper: Keeper, replica: ReplicaPaths, entries: Sequence[LogEntry]) -> None:

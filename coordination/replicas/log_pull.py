@@ -215,7 +215,7 @@ def _is_own_insert(queue: ReplicationQueue, entry: LogEntry) -> bool:
         entry.type is EntryType.GET_PART
         and entry.source_replica == queue.replica_name
         and entry.new_part is not None
-        and queue.virtual_cover(entry.new_part) is not None
+        and queue.find_virtual_cover(entry.new_part) is not None
     )
 
 

@@ -58,7 +58,7 @@ class Catalog(LoadedTables):
         Raises ``UnavailableError`` while a former statement that failed cannot be undone.
         """
         with self._ddl:
-            for file in self._journal.settle():
+            for file in self._journal.undo_failed_change():
                 self._load_again(file)
             dropped, self._dropped = self._dropped, []
             for definition in dropped:
@@ -106,7 +106,7 @@ class Catalog(LoadedTables):
                 raise min(tables.not_loaded.values(), key=lambda failed: failed.name).error()
             for table in list(tables.values()):
                 self.drop_table(name, table.definition.name, if_exists=True, detach=detach)
-            with self._journal.changing({} if detach else {self._places.get_database_file(name): None}):
+            with self._journal.change_then({} if detach else {self._places.get_database_file(name): None}):
                 del self._databases[name]
                 if self.listener is not None:
                     self.listener.on_database_dropped(name)
@@ -235,7 +235,7 @@ class Catalog(LoadedTables):
             if table is not None and not detach:
                 self._drop(table)
                 return
-            with self._journal.changing({self._places.get_detached_mark(database, name): ""} if permanently else {}):
+            with self._journal.change_then({self._places.get_detached_mark(database, name): ""} if permanently else {}):
                 self._detach(database, name)
 
     def _detach(self, database: str, name: str) -> None:
@@ -322,7 +322,7 @@ class Catalog(LoadedTables):
             create = self._places.with_data_at(table.definition.data_path, create)
             renamed.append((table, replace(table.definition, database=database, name=name, create=create)))
             texts.update(self._definitions.make_texts(renamed[-1][1]))
-        with self._journal.changing(texts):
+        with self._journal.change_then(texts):
             if self.listener is not None:
                 self.listener.on_tables_renamed(renamed)
             for table, definition in renamed:

@@ -20,7 +20,7 @@ def make_unknown_table_error(database: str, name: str, known: Iterable[str]) -> 
     return UserError("UNKNOWN_TABLE", f"Table {database}.{name} does not exist. {hint}")
 
 
-def unknown_database(name: str, known: Iterable[str]) -> UserError:
+def make_unknown_database_error(name: str, known: Iterable[str]) -> UserError:
     """Returns the error for a database that does not exist, with similar names from ``known``."""
     hint = _suggest_names(name, known) or "SHOW DATABASES lists those of this server"
     return UserError("UNKNOWN_DATABASE", f"Database {name} does not exist. {hint}")

@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from engine.catalog.database_names import TEMPORARY_DATABASE, make_unknown_table_error, unknown_database
+from engine.catalog.database_names import TEMPORARY_DATABASE, make_unknown_database_error, make_unknown_table_error
 from engine.catalog.database_tables import DatabaseTables, NotLoaded, find_dependent_views
 from engine.catalog.kept_definitions import KeptDefinitions
 from engine.tables.table import Table
@@ -38,7 +38,7 @@ class Databases(ABC, Generic[T_co]):
         names = [database] if database is not None else self.databases()
         return [table for name in names for _, table in sorted(self._database(name).copy().items())]
 
-    def not_loaded(self, database: str | None = None) -> list[NotLoaded]:
+    def list_not_loaded(self, database: str | None = None) -> list[NotLoaded]:
         """Returns the tables on disk that could not be loaded."""
         names = [database] if database is not None else self.databases()
         return [found for name in names for _, found in sorted(self._database(name).not_loaded.copy().items())]
@@ -61,7 +61,7 @@ class Databases(ABC, Generic[T_co]):
             raise make_unknown_table_error(database, name, self._database(database))
         return table
 
-    def views_of(self, table: Table) -> list[T_co]:
+    def list_views_of(self, table: Table) -> list[T_co]:
         """Returns the materialized views that read the table's inserted blocks."""
         return find_dependent_views(list(self._databases.values()), table)
 
@@ -76,13 +76,13 @@ class Databases(ABC, Generic[T_co]):
             for failed in list(tables.not_loaded.values()):
                 if failed.view_source == place:
                     raise failed.error()
-        return self.views_of(table)
+        return self.list_views_of(table)
 
     def _database(self, name: str) -> DatabaseTables[T_co]:
         try:
             return self._databases[name]
         except KeyError:
-            raise unknown_database(name, self.databases()) from None
+            raise make_unknown_database_error(name, self.databases()) from None
 
     # -- definitions and changes --------------------------------------------------------------------------------
 

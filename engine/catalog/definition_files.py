@@ -115,7 +115,7 @@ class DefinitionDirectory:
         directory = self.get_definition_directory(database)
         return [
             self.get_table_name(file)
-            for file in self.journal.named()
+            for file in self.journal.read_named_files()
             if file.parent == directory and file.suffix == ".sql"
         ]
 

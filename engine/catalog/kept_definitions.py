@@ -47,7 +47,7 @@ class KeptDefinitions:
         create = write_out_column_types(create, description.schema)
         return TableDefinition(database, name, create, description, self._places.get_data_path(database, name, create))
 
-    def names_on_disk(self) -> list[tuple[str, str]]:
+    def list_names_on_disk(self) -> list[tuple[str, str]]:
         """Returns (database, table) of every definition file."""
         databases = self._places.list_databases()
         return [(database, name) for database in databases for name in self._places.list_tables(database)]
@@ -124,7 +124,7 @@ class KeptDefinitions:
         return self._places.with_free_data_path(is_taken, replace(create, table=TableRef(*name)))
 
     def _on_disk_only(self, is_loaded: Callable[[tuple[str, str]], bool]) -> list[tuple[str, str]]:
-        return [name for name in self.names_on_disk() if not is_loaded(name)]
+        return [name for name in self.list_names_on_disk() if not is_loaded(name)]
 
     def _may_have_directory(self, path: Path, name: tuple[str, str]) -> bool:
         try:

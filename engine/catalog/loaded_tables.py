@@ -2,6 +2,12 @@
 
 One table that cannot be loaded does not stop the others. It is listed with the reason (``NotLoaded``), statements on it
 raise that reason as an error, and ATTACH TABLE tries again.
+
+Invariants
+
+- A name on disk is a loaded table, one that could not be loaded, one in ``_dropped``, or detached: never two of these.
+- ``_ddl`` is held while tables are added, removed or renamed; readers hold nothing.
+- Look-ups find a new table only after its definition was written.
 """
 
 from __future__ import annotations
@@ -77,11 +83,11 @@ class LoadedTables(Databases[OwnedTable]):
         """Returns the path of a table's definition file."""
         return self._places.get_definition_file(database, name)
 
-    def detached_tables(self) -> list[DetachedTable]:
+    def list_detached_tables(self) -> list[DetachedTable]:
         """Returns the tables that are on disk but detached."""
         return [
             self._places.describe_detached(*name)
-            for name in self._definitions.names_on_disk()
+            for name in self._definitions.list_names_on_disk()
             if not self._is_known(name)
         ]
 
@@ -108,8 +114,8 @@ class LoadedTables(Databases[OwnedTable]):
         """
         definition = None
         try:
-            if self._places.get_definition_file(database, name) in self._journal.named():
-                self._journal.settle()
+            if self._places.get_definition_file(database, name) in self._journal.read_named_files():
+                self._journal.undo_failed_change()
             definition = self.read_definition(database, name)
             if definition.create.is_scratch:
                 return False
@@ -284,5 +290,5 @@ class LoadedTables(Databases[OwnedTable]):
         return self._definitions.read(database, name)
 
     def _write(self, definition: TableDefinition) -> None:
-        with self._journal.changing(self._definitions.make_texts(definition)):
+        with self._journal.change_then(self._definitions.make_texts(definition)):
             pass

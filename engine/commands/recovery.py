@@ -192,5 +192,5 @@ def _read_definitions(config: Config) -> Iterator[TableDefinition]:
     from engine.catalog.kept_definitions import KeptDefinitions
 
     definitions = KeptDefinitions.of(config)
-    for database, name in definitions.names_on_disk():
+    for database, name in definitions.list_names_on_disk():
         yield definitions.read(database, name)

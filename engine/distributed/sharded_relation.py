@@ -88,7 +88,7 @@ class ShardedTable:
         sampled = replace(own, final=table.final, sample=table.sample, sample_offset=table.sample_offset)
         return replace(self, remote_table=sampled)
 
-    def narrowed(
+    def add_conditions(
         self, where: Sequence[Node], order_by: Sequence[OrderItem] = (), limit: int | None = None
     ) -> ShardedRelation:
         """Returns the table with further conditions, and perhaps ORDER BY and LIMIT per shard."""
@@ -97,11 +97,11 @@ class ShardedTable:
             return replace(self, where=(*self.where, *added))
         return replace(self, where=(*self.where, *added), order_by=tuple(order_by), limit=limit)
 
-    def answering(self, select: Select, columns: Sequence[Column]) -> StreamedRelation:
+    def answer_select(self, select: Select, columns: Sequence[Column]) -> StreamedRelation:
         """Returns the shards' answers to a query as a relation with these columns."""
         return ShardAnswers(self, select, tuple(columns))
 
-    def knows(self, table: NamedTable) -> bool:
+    def exists_on_shards(self, table: NamedTable) -> bool:
         """Returns whether the shards know a table of this name; temporary and external tables exist only here."""
         session = self.context.session
         if table.database == TEMPORARY_DATABASE:

@@ -224,7 +224,7 @@ class DdlWorker:
         """Executes the statement for the whole shard, or takes over the outcome of another replica that did."""
         queue, shard = self._queue, task.entry.shard_of(task.host)
         if task.shard_outcome is None:
-            task.outcome = queue.executed(keeper, task.name, shard, self._on_change)
+            task.outcome = queue.read_outcome(keeper, task.name, shard, self._on_change)
             if task.outcome is not None:
                 self._journal.note(task.name, task.identity, task.outcome)
                 return None
@@ -250,7 +250,7 @@ class DdlWorker:
     def _try_statement(self, task: _Task, parsed: ParsedStatement, began: str) -> DdlOutcome | None:
         is_repeated = began != self._process
         if is_repeated:
-            plan = judge_after_crash(parsed.statement, self._tables.for_statement(began, self._get_database(task)))
+            plan = judge_after_crash(parsed.statement, self._tables.choose_tables(began, self._get_database(task)))
             logger.warning("%s was begun by a process that is gone: %s", task.name, plan.value)
             if plan is not AfterCrash.REPEAT:
                 return (

@@ -134,7 +134,7 @@ def _wait_for_answer(keeper: Keeper, queue: DdlQueue, name: str, answer: Answer,
 def _list_readers(keeper: Keeper, queue: DdlQueue, answer: Answer) -> Collection[str]:
     if not answer.mode.only_active:
         return ()
-    return queue.readers(keeper, [host.id for host in answer.list_remaining()])
+    return queue.list_readers(keeper, [host.id for host in answer.list_remaining()])
 
 
 def _make_result(answer: Answer) -> QueryResult:

@@ -45,7 +45,7 @@ class TablesAfterStart:
         """Returns the table, if it exists."""
         return self._catalog.find(ref.database or database, ref.table)
 
-    def for_statement(self, process: str, database: str) -> TablesOfStatement:
+    def choose_tables(self, process: str, database: str) -> TablesOfStatement:
         """Returns the tables by which to judge a statement that ``process`` began in this database."""
         return TablesOfStatement(self._catalog, self._at_start if process == self._former else {}, database)
 
@@ -74,7 +74,7 @@ class TablesOfStatement:
         found = self._find(table)
         return found is not None and self._existed_at_start(found)
 
-    def all_from_start(self, database: str) -> bool:
+    def are_all_from_start(self, database: str) -> bool:
         """Returns whether all tables of the database are the same ones as at the start."""
         return all(map(self._existed_at_start, self.catalog.tables(database)))
 

@@ -61,7 +61,7 @@ class KnownTables(Protocol):
     def is_from_start(self, table: TableRef) -> bool:
         """Returns whether the table is the same one as when the server started."""
 
-    def all_from_start(self, database: str) -> bool:
+    def are_all_from_start(self, database: str) -> bool:
         """Returns whether the database's tables are all the same ones as when the server started."""
 
 
@@ -145,7 +145,7 @@ def judge_after_crash(statement: Statement, tables: KnownTables) -> AfterCrash:
             left = [table for table in (statement.table, *statement.others) if tables.exists(table)]
             return _judge_drop(bool(left), all(map(tables.is_from_start, left)))
         case statements.DropDatabase():
-            return _judge_drop(tables.has_database(statement.name), tables.all_from_start(statement.name))
+            return _judge_drop(tables.has_database(statement.name), tables.are_all_from_start(statement.name))
         case statements.RenameTables():
             return _judge_rename(statement.pairs, tables)
         case statements.AlterTable():

@@ -27,8 +27,8 @@ class Metrics:
 
     def __init__(self, engine: StatementRunner, counts: QueryCounts | None = None, row: int = 0) -> None:
         self._counts = counts or QueryCounts()
-        self._row = self._counts.row(row)
-        engine.query_totals = self._counts.totals
+        self._row = self._counts.get_row(row)
+        engine.query_totals = self._counts.sum_rows
         self._row[_RUNNING] = 0  # resets what a former process left as running
         self._monotonic = engine.services.monotonic
         self._registry = CollectorRegistry()
@@ -90,7 +90,7 @@ class _QueryCounters:
 
     def collect(self) -> Iterator[Metric]:
         """Yields the counters."""
-        totals = self._counts.totals()
+        totals = self._counts.sum_rows()
         yield CounterMetricFamily("pando_queries", "Queries over HTTP", totals["queries"])
         yield CounterMetricFamily("pando_inserts", "Queries that wrote rows or met duplicates", totals["inserts"])
         errors = CounterMetricFamily("pando_errors", "Failed queries by error", labels=["name"])

@@ -30,14 +30,16 @@ class QueryCounts:
         self._rows = rows
         self._memory = memoryview(mmap.mmap(-1, rows * _WIDTH * 8))  # anonymous and shared with forked processes
 
-    def row(self, index: int) -> Row:
+    def get_row(self, index: int) -> Row:
         """Returns the row of one process."""
         memory = self._memory[index * _WIDTH * 8 : (index + 1) * _WIDTH * 8]
         return cast(Row, memory.cast("d"))
 
-    def totals(self) -> Totals:
+    def sum_rows(self) -> Totals:
         """Returns the present sums over all rows."""
-        return Totals([sum(values) for values in zip(*(self.row(index) for index in range(self._rows)), strict=True)])
+        return Totals(
+            [sum(values) for values in zip(*(self.get_row(index) for index in range(self._rows)), strict=True)]
+        )
 
 
 class Totals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.catalog.database_names import unknown_database
+from engine.catalog.database_names import make_unknown_database_error
 from engine.distributed.table_creation import complete_definition
 from engine.interpreter.insert_statement import insert_select
 from engine.interpreter.materialized_view_insert import resolve_stored_table
@@ -199,7 +199,7 @@ def truncate_table(statement: TruncateTable, context: OwnerContext) -> QueryResu
 
 def use(statement: Use, context: Context) -> QueryResult:
     if statement.database not in context.server.database_names():
-        raise unknown_database(statement.database, context.server.database_names())
+        raise make_unknown_database_error(statement.database, context.server.database_names())
     context.session.database = statement.database
     return QueryResult()
 

@@ -142,7 +142,7 @@ def _write_blocks(
 
 
 def _begin_insert(table: Table, context: Context, is_whole: bool) -> BlockSink | DistributedInsert:
-    if table.definition.engine.is_proxy and context.server.catalog.views_of(table):
+    if table.definition.engine.is_proxy and context.server.catalog.list_views_of(table):
         name = table.definition.full_name
         raise UserError("NOT_IMPLEMENTED", f"INSERT into {name}, which materialized views read, is not supported")
     if table.definition.engine_name == "Distributed":

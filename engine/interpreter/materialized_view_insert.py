@@ -113,7 +113,7 @@ def refuse_drop_of_view_columns(table: Table, commands: Sequence[AlterCommand], 
     CLEAR COLUMN is allowed, as in ClickHouse.
     """
     dropped = {command.name for command in commands if isinstance(command, DropColumn) and not command.clear}
-    for view in context.server.catalog.views_of(table) if dropped else ():
+    for view in context.server.catalog.list_views_of(table) if dropped else ():
         if read := list_needed_columns(view.definition.create.as_select, table, dropped, context):
             raise UserError(
                 "ALTER_OF_COLUMN_IS_FORBIDDEN",

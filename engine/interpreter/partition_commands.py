@@ -90,13 +90,13 @@ def _plan_drop_detached(table: OwnedTable, command: DropDetached, context: Owner
             raise UserError("INCORRECT_FILE_NAME", f"Invalid part name {ref.part!r}")
         if is_attaching(ref.part):
             raise UserError("BAD_ARGUMENTS", f"Detached part {ref.part!r} is being attached")
-        if ref.part not in store.detached():
+        if ref.part not in store.list_detached():
             raise UserError("BAD_DATA_PART_NAME", f"Detached part {ref.part!r} not found")
         return partial(store.detached_parts.delete, ref.part)
     partition = _find_partition_id(table, ref, context)
 
     def drop() -> None:
-        for directory in store.detached():
+        for directory in store.list_detached():
             name = parse_detached_name(directory)[1]
             if name is None or is_attaching(directory):
                 continue
@@ -126,7 +126,7 @@ def _plan_attach(table: OwnedTable, ref: PartitionRef, context: OwnerContext) ->
     partition = _find_partition_id(table, ref, context)
 
     def attach_all() -> None:
-        wanted, covered = select_attachable(store.detached(), partition)
+        wanted, covered = select_attachable(store.list_detached(), partition)
         attach(wanted, context.status)
         for name in covered:  # an attached part has their rows
             store.move_to_detached(store.path / DETACHED / name, "inactive")

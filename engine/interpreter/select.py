@@ -78,7 +78,7 @@ def list_needed_columns(query: str, table: Table, columns: Set[str], context: Co
     engine = context.server.query_engine
     whole = BlockRelation(schema, schema.arrow.empty_table())
     arguments["catalog"] = BlockRelations(context, LOCAL_QUERIES, table, whole)
-    needed = {name for name in engine.columns_read(query, whole, **arguments) if name in columns}
+    needed = {name for name in engine.list_columns_read(query, whole, **arguments) if name in columns}
     for name in columns - needed:
         rest = TableSchema(tuple(column for column in schema.columns if column.name != name))
         arguments["catalog"] = BlockRelations(

@@ -58,7 +58,9 @@ class TableRelation:
             found.release()
             name = self.table.definition.full_name
             raise ConflictError("CANNOT_ASSIGN_ALTER", f"Table {name} was altered while the query began; run it again")
-        return Snapshot([part.under(self.description.schema) for part in found.parts], lambda _: found.release())
+        return Snapshot(
+            [part.adapt_to_schema(self.description.schema) for part in found.parts], lambda _: found.release()
+        )
 
 
 def _make_relation(
@@ -118,11 +120,11 @@ class SessionRelations:
         sequential = self.context.settings.select_sequential_consistency
         return _make_relation(found, self.context.server.catalog, sequential)
 
-    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+    def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Returns the table of the function ``file``."""
         return resolve_files(path, format, structure, self.context)
 
-    def other_tables(self, function: RemoteFunction | MergeFunction) -> StreamedRelation | MergedTables:
+    def find_function_tables(self, function: RemoteFunction | MergeFunction) -> StreamedRelation | MergedTables:
         """Returns the table of ``remote``, ``cluster`` or ``merge``."""
         if isinstance(function, MergeFunction):
             return open_merge_function(function, self.context)
@@ -157,10 +159,10 @@ class CatalogRelations:
             raise UserError("NOT_IMPLEMENTED", f"Table {found.definition.full_name} has no rows of its own")
         return _make_relation(found, self.catalog, False)
 
-    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+    def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Raises 48 (NOT_IMPLEMENTED)."""
         raise UserError("NOT_IMPLEMENTED", f"The file {path!r} is not read here")
 
-    def other_tables(self, function: RemoteFunction | MergeFunction) -> StreamedRelation:
+    def find_function_tables(self, function: RemoteFunction | MergeFunction) -> StreamedRelation:
         """Raises 48 (NOT_IMPLEMENTED)."""
         raise UserError("NOT_IMPLEMENTED", f"{type(function).__name__} is not read here")

@@ -112,7 +112,7 @@ def _list_table_names(database: str, context: Context) -> list[str]:
         return sorted(system)
     catalog = context.server.catalog
     loaded = [table.definition.name for table in catalog.tables(database)]
-    return sorted([*loaded, *(failed.name for failed in catalog.not_loaded(database))])
+    return sorted([*loaded, *(failed.name for failed in catalog.list_not_loaded(database))])
 
 
 def _find_schema(database: str, table: str, context: Context) -> TableSchema:

@@ -82,7 +82,7 @@ def drop_replica(statement: DropReplica, context: OwnerContext) -> QueryResult:
     catalog, replication = context.server.catalog, context.server.replication
     if statement.zookeeper_path is not None:
         zookeeper, path = split_zookeeper(statement.zookeeper_path)
-        places = [(replication.at(zookeeper).require_keeper(), zookeeper, TablePaths(path))]
+        places = [(replication.connect_to(zookeeper).require_keeper(), zookeeper, TablePaths(path))]
     elif statement.table is not None:
         places = [_locate_replica(_require_replica(statement.table, context))]
     else:

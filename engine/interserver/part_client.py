@@ -96,7 +96,7 @@ class InterserverClient:
         transfer = transfer or Transfer()
 
         def on_piece(size: int) -> None:
-            transfer.received(size)
+            transfer.count_received(size)
             self._failpoint("fetch.piece")
 
         def read(answer: HTTPResponse) -> dict[PartName, dict[str, tuple[int, str]]]:

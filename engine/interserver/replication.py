@@ -84,7 +84,7 @@ class Replication:
     """The connections and addresses that the replicated tables of one server share.
 
     ``keeper`` is ``None`` without a configured ZooKeeper. A table in an auxiliary ZooKeeper takes its keeper from
-    :meth:`at`; it shares everything else.
+    :meth:`connect_to`; it shares everything else.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Replication:
             self._keeper.add_listener(self._on_state)
             self._stops.append(self._keeper.close)
 
-    def at(self, zookeeper_name: str) -> Replication:
+    def connect_to(self, zookeeper_name: str) -> Replication:
         """Returns the view of this object for tables of one ZooKeeper, connecting it on first use.
 
         The view of a ZooKeeper that the configuration does not name has no keeper.
@@ -135,7 +135,7 @@ class Replication:
                 self._views[zookeeper_name] = view
             return self._views[zookeeper_name]
 
-    def connected(self) -> list[Replication]:
+    def list_connected(self) -> list[Replication]:
         """Returns the views of every ZooKeeper that a table has asked for."""
         return [view for view in self._views.values() if view._keeper is not None]
 

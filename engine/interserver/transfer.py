@@ -68,7 +68,7 @@ class Transfer:
         self._reserve(total_bytes)
         self.total_bytes, self.received_bytes = total_bytes, 0
 
-    def received(self, size: int) -> None:
+    def count_received(self, size: int) -> None:
         """Counts received bytes and waits for bandwidth. Raises ``CancelledError``."""
         self.check()
         self.received_bytes += size

@@ -92,7 +92,7 @@ class Server(Protocol):
         """Returns a system table's rows as the statement of ``context`` sees them, with the named columns."""
 
     @property
-    def worker_rows(self) -> Callable[[], list[Row]]:
+    def list_worker_rows(self) -> Callable[[], list[Row]]:
         """The function that returns the rows of ``system.workers``."""
 
     @property

@@ -13,35 +13,35 @@ class OtherProcesses:
     All methods are quick and thread-safe.
     """
 
-    def queries(self) -> int:
+    def count_queries(self) -> int:
         """Returns how many statements run in other processes."""
         return 0
 
-    def set_queries(self, count: int) -> None:
+    def publish_query_count(self, count: int) -> None:
         """Publishes how many statements run here."""
 
-    def claim(self, query_id: str, status: QueryStatus | None = None) -> bool:
-        """Claims a query id until :meth:`release`; returns False if it is in use in another process.
+    def claim_query_id(self, query_id: str, status: QueryStatus | None = None) -> bool:
+        """Claims a query id until :meth:`release_query_id`; returns False if it is in use in another process.
 
         ``status`` is the statement's; where other processes enforce its limits it gets a witness.
         """
         return True
 
-    def release(self, query_id: str) -> None:
+    def release_query_id(self, query_id: str) -> None:
         """Releases a claimed query id."""
 
-    def held_bytes(self) -> int:
+    def read_held_bytes(self) -> int:
         """Returns the memory that other processes hold."""
         return 0
 
-    def user_bytes(self, user: str) -> int:
+    def read_user_bytes(self, user: str) -> int:
         """Returns the memory that the user's statements hold in other processes."""
         return 0
 
-    def set_idle_bytes(self, size_bytes: int) -> None:
+    def publish_idle_bytes(self, size_bytes: int) -> None:
         """Publishes the memory that this process holds besides its statements."""
 
-    def set_bytes(self, held: int, largest: int, by_user: Mapping[str, int]) -> None:
+    def publish_statement_bytes(self, held: int, largest: int, by_user: Mapping[str, int]) -> None:
         """Publishes the memory of this process, of its largest statement, and of each user's statements."""
 
     def has_largest(self) -> bool:

@@ -1,6 +1,11 @@
 """The list of running statements, shown in ``system.processes``, and how they are stopped.
 
 Memory is counted on three levels: a query's tracker is below its user's, which is below the server's.
+
+Invariants, which hold whenever the lock is free
+
+- An id is in ``_processes`` exactly while this process has claimed it from the server's other processes.
+- The number of statements that other processes see is that of ``_processes``.
 """
 
 from __future__ import annotations
@@ -91,12 +96,12 @@ class ProcessList:
         monotonic: Callable[[], float],
         memory: MemoryTracker | None = None,
         on_add: Callable[[], None] = lambda: None,
-        elsewhere: OtherProcesses | None = None,
+        other_processes: OtherProcesses | None = None,
     ) -> None:
         self._monotonic = monotonic
         self.memory = memory if memory is not None else MemoryTracker("total")
         self._on_add = on_add
-        self.elsewhere = elsewhere or OtherProcesses()
+        self.other_processes = other_processes or OtherProcesses()
         # Reentrant: the garbage collector may end an unclosed statement in a thread that holds this lock.
         self._lock = threading.RLock()
         self._processes: dict[str, Process] = {}
@@ -131,27 +136,27 @@ class ProcessList:
         with self._lock:
             if process.query_id in self._processes:
                 raise _already_running(process.query_id)
-            if not self.elsewhere.claim(process.query_id, process.status):
+            if not self.other_processes.claim_query_id(process.query_id, process.status):
                 raise _already_running(process.query_id)
             self._processes[process.query_id] = process
-            self.elsewhere.set_queries(len(self._processes))
+            self.other_processes.publish_query_count(len(self._processes))
         self._on_add()
 
         def remove() -> None:
             with self._lock:
                 if self._processes.get(process.query_id) is process:
                     del self._processes[process.query_id]
-                    self.elsewhere.release(process.query_id)
-                    self.elsewhere.set_queries(len(self._processes))
+                    self.other_processes.release_query_id(process.query_id)
+                    self.other_processes.publish_query_count(len(self._processes))
 
         return remove
 
     def is_free(self, query_id: str) -> bool:
         """Returns whether no statement with this id runs, in any process of the server."""
         with self._lock:
-            if query_id in self._processes or not self.elsewhere.claim(query_id):
+            if query_id in self._processes or not self.other_processes.claim_query_id(query_id):
                 return False
-            self.elsewhere.release(query_id)
+            self.other_processes.release_query_id(query_id)
         return True
 
     def run_if_idle(self, action: Callable[[], None]) -> None:

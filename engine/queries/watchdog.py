@@ -133,22 +133,22 @@ class Watchdog:
             growth = 0
         attribute_measured_bytes(growth, running)
         for process in running:
-            process.status.witness.holds(process.status.memory.total_bytes)
-        elsewhere, by_user = self._processes.elsewhere, {}
+            process.status.witness.record_memory(process.status.memory.total_bytes)
+        other_processes, by_user = self._processes.other_processes, {}
         for name, tracker, processes in self._processes.group_by_user():
             here = sum(process.status.memory.measured_bytes for process in processes)
             by_user[name] = here + tracker.used_bytes
-            tracker.measure(here + elsewhere.user_bytes(name))
+            tracker.measure(here + other_processes.read_user_bytes(name))
         largest = max((process.status.memory.total_bytes for process in running), default=0)
-        elsewhere.set_bytes(self._idle_bytes + growth + accounted, largest, by_user)
-        self._processes.memory.measure(self._idle_bytes + growth + elsewhere.held_bytes())
+        other_processes.publish_statement_bytes(self._idle_bytes + growth + accounted, largest, by_user)
+        self._processes.memory.measure(self._idle_bytes + growth + other_processes.read_held_bytes())
         self._peak_growth_bytes = max(self._peak_growth_bytes, growth + accounted)
         return growth
 
     def _stop_exceeding(self, running: Sequence[Process]) -> None:
         for process in running:
             _stop_if_exceeded(process.status.memory, [process])
-        if not self._processes.elsewhere.has_largest():
+        if not self._processes.other_processes.has_largest():
             return  # the process with the largest statement acts first
         for _, tracker, processes in self._processes.group_by_user():
             _stop_if_exceeded(tracker, processes)
@@ -193,7 +193,7 @@ class Watchdog:
 
     def _set_idle(self, size_bytes: int) -> None:
         self._idle_bytes = size_bytes
-        self._processes.elsewhere.set_idle_bytes(size_bytes)
+        self._processes.other_processes.publish_idle_bytes(size_bytes)
 
 
 def attribute_measured_bytes(growth: int, running: Sequence[Process]) -> None:

@@ -110,8 +110,8 @@ class LeaseView(Protocol):
 class Leases(Protocol[T_contra]):
     """The interface of :class:`LeaseBook`, for the tables of this process."""
 
-    def reading(self, table: T_contra, opening: ScanOpening) -> AbstractContextManager[LeaseView]:
-        """Holds the execution's lease during one read; see :meth:`LeaseBook.reading`."""
+    def hold_lease(self, table: T_contra, opening: ScanOpening) -> AbstractContextManager[LeaseView]:
+        """Holds the execution's lease during one read; see :meth:`LeaseBook.hold_lease`."""
 
     def release(self, table: T_contra, name: str) -> bool:
         """Ends a lease early; see :meth:`LeaseBook.release`."""
@@ -159,7 +159,7 @@ class LeaseBook:
         return len(self._leases)
 
     @contextmanager
-    def reading(self, table: OwnedTable, opening: ScanOpening) -> Iterator[Lease]:
+    def hold_lease(self, table: OwnedTable, opening: ScanOpening) -> Iterator[Lease]:
         """Holds the execution's lease during one read; makes it if there is none.
 
         Raises 232 (NO_SUCH_DATA_PART) if the parts are not here or a repeated read's record is gone, and 369

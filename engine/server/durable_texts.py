@@ -9,9 +9,10 @@ deleted. A start that finds a journal restores the former texts: nobody was told
 
 Invariants
 
-- While a journal exists, or may come back after a power cut, no other change begins (:meth:`TextJournal.settle`).
-- When :meth:`TextJournal.changing` raises before its block, either the texts are unchanged or the journal that restores
-  them exists; in both cases a restart gives the former state.
+- While a journal exists, or may come back after a power cut, no other change begins
+  (:meth:`TextJournal.undo_failed_change`).
+- When :meth:`TextJournal.change_then` raises before its block, either the texts are unchanged or the journal that
+  restores them exists; in both cases a restart gives the former state.
 - When its block runs, a restart gives the new state.
 
 Journals of former versions have no ``former``: a start that finds one completes its change, as those versions did.
@@ -71,7 +72,7 @@ class TextJournal:
     # -- changes --------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def changing(self, texts: Texts) -> Iterator[None]:
+    def change_then(self, texts: Texts) -> Iterator[None]:
         """Makes a change like :meth:`change`, then runs the block, which updates memory.
 
         The error that :meth:`change` returns is raised after the block.
@@ -110,7 +111,7 @@ class TextJournal:
             return not self.file.exists() and change.is_made()
         return False
 
-    def settle(self) -> list[Path]:
+    def undo_failed_change(self) -> list[Path]:
         """Undoes a failed change that could not be undone before; to be called before any other change.
 
         Returns the files that it named. Raises ``UnavailableError`` while undoing fails.
@@ -142,7 +143,7 @@ class TextJournal:
         remove_durably(self.file)
         return named
 
-    def named(self) -> list[Path]:
+    def read_named_files(self) -> list[Path]:
         """Returns the files that the journal names; none if it cannot be read."""
         try:
             return _parse_journal(json.loads(read_text(self.file) or ""), self.file.parent.parent, str)[1]

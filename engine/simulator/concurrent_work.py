@@ -21,7 +21,7 @@ class ConcurrentWork:
         self._count = count
         self._asked: list[SimulatedNode] = []
 
-    def beside(self, node: SimulatedNode, statement: Callable[[], object]) -> Callable[[], object]:
+    def run_beside(self, node: SimulatedNode, statement: Callable[[], object]) -> Callable[[], object]:
         """Wraps a statement so that the node's own work runs between its requests."""
 
         def asked() -> object:
@@ -33,7 +33,7 @@ class ConcurrentWork:
 
         return asked
 
-    def at_request(self, node: SimulatedNode) -> None:
+    def work_at_request(self, node: SimulatedNode) -> None:
         """Runs some of the node's work before one of its requests.
 
         Raises ``Crash`` if that work crashes the node.

@@ -69,7 +69,7 @@ def disk_operations(listener: Callable[[DiskOperation], None]) -> Iterator[None]
 
 
 @contextmanager
-def unreported() -> Iterator[None]:
+def hide_operations() -> Iterator[None]:
     """Hides file operations of the block, which are the simulator's own."""
     former = getattr(_quiet, "is_on", False)
     _quiet.is_on = True
@@ -81,7 +81,7 @@ def unreported() -> Iterator[None]:
 
 def _tell(kind: str, path: Path) -> None:
     if _listener is not None and not getattr(_quiet, "is_on", False):
-        with unreported():
+        with hide_operations():
             _listener(DiskOperation(kind, path))
 
 
@@ -109,7 +109,7 @@ def _on_open(path: object, mode: object, flags: int) -> None:
     try:
         _tell("write", found)
     except OSError:
-        with unreported():
+        with hide_operations():
             os.close(os.open(found, flags, 0o644))
         raise
 
@@ -121,6 +121,6 @@ def _resolved(path: object, descriptor: object) -> Path | None:
     if not isinstance(path, (str, os.PathLike)):
         return None
     if isinstance(descriptor, int) and descriptor >= 0:
-        with unreported():
+        with hide_operations():
             return Path(os.readlink(f"/proc/self/fd/{descriptor}"), path)
     return Path(path)

@@ -11,7 +11,7 @@ from parts.common.part_name import PartName
 
 def get_active_parts(table: ReplicatedTable) -> dict[str, str]:
     """Returns the content hashes of the active parts by name."""
-    return {str(part.name): part.content_hash for part in table.store.active()}
+    return {str(part.name): part.content_hash for part in table.store.list_active()}
 
 
 def get_listed_parts(keeper: Keeper, table: ReplicatedTable) -> set[str]:
@@ -36,7 +36,7 @@ def _check_replicas(keeper: Keeper, replicas: list[ReplicatedTable]) -> None:
     for table in replicas:
         listed = get_listed_parts(keeper, table)
         assert listed == set(first), (table.replica.name, listed, first)
-        assert not table.store.preactive(), table.replica.name
+        assert not table.store.list_preactive(), table.replica.name
     locks = [
         f"{partition}/{name}"
         for partition in keeper.children(paths.block_numbers)

@@ -172,7 +172,7 @@ class SimulatedCluster:
     def _is_idle(self) -> bool:
         return all(
             table.state.activation is not None
-            and not table.queue.entries()
+            and not table.queue.list_entries()
             and not len(table.part_checks)
             and not table.session.restart_requested.is_set()
             and all(mutation.is_done or mutation.failure.part for mutation in table.mutations.shown())

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Union
 
-from engine.simulator.disk_operations import unreported
+from engine.simulator.disk_operations import hide_operations
 from parts.format.hashed_file import replace_sync
 
 Tree = dict[str, Union[bytes, "Tree"]]
@@ -25,14 +25,14 @@ Tree = dict[str, Union[bytes, "Tree"]]
 
 def read_directory(path: Path) -> Tree:
     """Returns the present content, durable or not."""
-    with unreported():
+    with hide_operations():
         entries = sorted(path.iterdir())
         return {entry.name: read_directory(entry) if entry.is_dir() else entry.read_bytes() for entry in entries}
 
 
 def write_directory(path: Path, tree: Tree) -> None:
     """Replaces the content of ``path`` by the tree."""
-    with unreported():
+    with hide_operations():
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         for name, content in tree.items():
@@ -57,7 +57,7 @@ class SimulatedDisk:
         self._held: dict[int, int] = {}
         """By inode, an open descriptor that keeps the inode number from being used again."""
         self._lock = threading.Lock()
-        with unreported():
+        with hide_operations():
             for directory, _, names in os.walk(root):
                 self._note(Path(directory))
                 for name in names:
@@ -66,7 +66,7 @@ class SimulatedDisk:
     def sync(self, path: Path) -> None:
         """Makes ``path``, at or below ``root``, durable as it is now."""
         self._before_sync(path)
-        with self._lock, unreported():
+        with self._lock, hide_operations():
             self._note(path)
 
     def _note(self, path: Path) -> None:

@@ -150,7 +150,7 @@ class SimulatedNode:
 
     def step_due(self) -> None:
         """Runs what a real pool would run now, which shows tasks that nothing woke."""
-        for task in self.pool.each_due():
+        for task in self.pool.iterate_due():
             self.step(task)
 
     def step_random(self) -> None:
@@ -217,7 +217,7 @@ class SimulatedNode:
         """Returns the content hashes of the active parts by name."""
         return get_active_parts(self.table)
 
-    def outdated(self) -> set[str]:
+    def list_outdated(self) -> set[str]:
         """Returns the names of the outdated parts."""
         return {str(part.name) for part, state in self.table.store.list_parts() if state is PartState.OUTDATED}
 
@@ -225,7 +225,7 @@ class SimulatedNode:
         """Returns every directory of a part, active or not."""
         return sorted(path for path in self.path.iterdir() if PartName.try_parse(path.name) is not None)
 
-    def listed(self) -> set[str]:
+    def list_zookeeper_parts(self) -> set[str]:
         """Returns the parts that ZooKeeper lists for this replica."""
         return get_listed_parts(self.keeper, self.table)
 
@@ -234,7 +234,7 @@ class SimulatedNode:
         if not self.is_up:
             return (self.name, "down")
         entries = [(i.entry.type.value, str(i.entry.new_part), i.last_exception, i.postpone_reason)
-                   for table in self.tables for i in table.queue.entries()]  # fmt: skip
+                   for table in self.tables for i in table.queue.list_entries()]  # fmt: skip
         return (self.name, self.table.state.readonly_reason, entries, sorted(self.parts()))
 
     # -- the part transport -------------------------------------------------------------------------------------

@@ -279,7 +279,7 @@ class SimulatedServers(SimulatedCluster):
         """The share of crashes that are power cuts; other crashes keep what the operating system holds."""
         self.on_sync: Callable[[SimulatedServer], None] = lambda server: None
         self.on_disk: Callable[[SimulatedServer, DiskOperation], None] = lambda server, operation: None
-        """Called before each file operation of a server that is up, within :meth:`watching_disks`."""
+        """Called before each file operation of a server that is up, within :meth:`watch_disks`."""
         own = ("selects_merges", "queue_wait_seconds", "has_wrong_clocks")
         options = {name: settings.pop(name) for name in own if name in settings}
         self.config_of: Callable[[str], dict[str, object]] = settings.pop("config_of", lambda name: {})  # type: ignore[assignment]
@@ -302,7 +302,7 @@ class SimulatedServers(SimulatedCluster):
         self.on_disk(server, DiskOperation("sync", path))
 
     @contextmanager
-    def watching_disks(self) -> Iterator[None]:
+    def watch_disks(self) -> Iterator[None]:
         """Calls :attr:`on_disk` for all file operations, not for fsyncs alone.
 
         An operation belongs to the server whose directory it is in.

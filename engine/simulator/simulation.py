@@ -100,7 +100,7 @@ class Simulation:
         block.is_always_quorum &= quorum != 0
         options = {"quorum": quorum, "quorum_parallel": is_parallel, "deduplication_token": block.token}
         insert = partial(node.insert, block.partition, block.keys, quorum_timeout_seconds=20.0, **options)
-        answer = self._guarded(node, self._concurrent_work.beside(node, insert))
+        answer = self._guarded(node, self._concurrent_work.run_beside(node, insert))
         block.attempts_under_way -= 1
         self.counts[f"insert {answer}"] += 1
         if answer == "ok":
@@ -222,7 +222,7 @@ class Simulation:
         node = self.random.choice(self._up())
         expected = [block for block in self.blocks if block.quorum_acknowledged and not block.attempts_under_way]
         keys: list[int] = []
-        read = self._concurrent_work.beside(node, lambda: keys.extend(node.keys(sequential=True)))
+        read = self._concurrent_work.run_beside(node, lambda: keys.extend(node.keys(sequential=True)))
         answer = self._guarded(node, read)
         self.counts[f"read {answer}"] += 1
         if answer != "ok":
@@ -246,7 +246,7 @@ class Simulation:
         depth = len(self.cluster.stack)
         if depth <= 2 and self.random.random() < 0.02:
             self._other_work(node)
-        self._concurrent_work.at_request(node)
+        self._concurrent_work.work_at_request(node)
         if self.random.random() < self.crash_rate / 3:
             self.counts[node.crash()] += 1
             raise Crash(node.name)
@@ -292,7 +292,7 @@ class Simulation:
             raise UnavailableError("NETWORK_ERROR", f"{source.name} does not answer any more")
         if self.random.random() < 0.2 and source not in self.cluster.stack:
             source.step(source.task("clean up"))
-            if str(part) in source.outdated():
+            if str(part) in source.list_outdated():
                 self.counts["outdated part kept for a fetch"] += 1
 
     def _while_waiting(self) -> None:

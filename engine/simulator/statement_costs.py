@@ -47,7 +47,7 @@ class TimedServers(SimulatedServers):
         """Steps the tasks that are due."""
         for node in self:
             if node.is_up and node not in self.stack[:-1]:
-                for task in node.pool.due():
+                for task in node.pool.list_due():
                     node.step(task)
 
 
@@ -90,7 +90,7 @@ class CountedTable:
             self.of(server).merge_steps.is_enabled = are_selected
 
     @contextmanager
-    def measured(self) -> Iterator[Cost]:
+    def measure_cost(self) -> Iterator[Cost]:
         """Measures the cost of the block."""
         self._cost, started = Cost(), time.process_time()
         yield self._cost
@@ -104,7 +104,9 @@ class CountedTable:
                 return
             self.servers.now += _TICK_SECONDS
             self.servers.step_others()
-        raise AssertionError(f"it does not end: {[self.of(server).queue.entries() for server in self.servers.servers]}")
+        raise AssertionError(
+            f"it does not end: {[self.of(server).queue.list_entries() for server in self.servers.servers]}"
+        )
 
     def settle(self) -> None:
         """Runs background work until all replicas have the same parts and nothing to do."""
@@ -112,10 +114,10 @@ class CountedTable:
 
     def _is_idle(self, server: SimulatedServer) -> bool:
         state = self.of(server).state
-        return state.activation is not None and not state.queue.entries()
+        return state.activation is not None and not state.queue.list_entries()
 
     def _are_equal(self) -> bool:
-        parts = [{part.name for part in self.of(server).store.active()} for server in self.servers.servers]
+        parts = [{part.name for part in self.of(server).store.list_active()} for server in self.servers.servers]
         return all(found == parts[0] for found in parts)
 
 

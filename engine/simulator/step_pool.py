@@ -45,15 +45,15 @@ class StepPool:
         for task in free[:1] or tasks:
             self.wake(task)
 
-    def due(self) -> list[BackgroundTask]:
+    def list_due(self) -> list[BackgroundTask]:
         """Returns the tasks that threads would run now."""
         now = self._monotonic()
         return [task for task in self.tasks if self._due[task] <= now and task not in self.running]
 
-    def each_due(self) -> Iterator[BackgroundTask]:
+    def iterate_due(self) -> Iterator[BackgroundTask]:
         """Yields due tasks until none is due."""
         for _ in range(_MAX_ROUNDS):
-            if not (due := self.due()):
+            if not (due := self.list_due()):
                 return
             yield from due
         raise AssertionError(f"these never rest: {[task.name for task in due]}")

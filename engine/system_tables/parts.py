@@ -229,7 +229,7 @@ def _find_time_range(part: Part) -> Row:
 
 def _detached_parts(server: OwnerServer) -> Iterator[Row]:
     for table in server.catalog.tables():
-        for directory in table.store.detached() if table.store is not None else ():
+        for directory in table.store.list_detached() if table.store is not None else ():
             reason, name = parse_detached_name(directory)
             path = table.definition.data_path / "detached" / directory
             try:

@@ -50,7 +50,7 @@ TABLES = (
         memory_usage UInt64
         restarts UInt64
         """,
-        lambda server: server.worker_rows(),
+        lambda server: server.list_worker_rows(),
     ),
     define_server_table(
         "processes",

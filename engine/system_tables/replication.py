@@ -82,7 +82,7 @@ class _ReplicaFacts:
 
     def delay(self) -> Row:
         """Returns the replica's delay in seconds."""
-        return (int(self._replication.queue.absolute_delay(self._now)),)
+        return (int(self._replication.queue.compute_delay_seconds(self._now)),)
 
     def replicas(self) -> Row:
         """Returns the number of replicas, and of active ones."""
@@ -141,7 +141,7 @@ def _replicas(server: OwnerServer) -> Iterator[tuple[_ReplicaFacts]]:
 
 def _queue(server: OwnerServer) -> Iterator[Row]:
     for definition, replication in _list_replicated(server):
-        for position, item in enumerate(replication.queue.entries()):
+        for position, item in enumerate(replication.queue.list_entries()):
             entry = item.entry
             yield (
                 definition.database,

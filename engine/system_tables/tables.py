@@ -58,8 +58,8 @@ def _tables(server: OwnerServer) -> Iterator[Row]:
     for table in server.catalog.tables():
         database, name = table.definition.database, table.definition.name
         file = server.catalog.definition_file(database, name) if table.definition.engine.is_durable else None
-        yield _table_row(table, database, name, server.catalog.views_of(table), file)
-    for failed in server.catalog.not_loaded():
+        yield _table_row(table, database, name, server.catalog.list_views_of(table), file)
+    for failed in server.catalog.list_not_loaded():
         yield _row_without_table(failed.database, failed.name, "", failed.reason)
     for database, tables in server.system_schemas.items():
         kind = "System" if database == "system" else "View"
@@ -99,7 +99,7 @@ def _row_without_table(database: str, name: str, engine: str, load_error: str = 
 
 
 def _detached_tables(server: OwnerServer) -> Iterator[Row]:
-    for table in server.catalog.detached_tables():
+    for table in server.catalog.list_detached_tables():
         path = table.definition.relative_to(server.path)
         yield (table.database, table.name, _NO_UUID, str(path), int(table.is_permanently))
 

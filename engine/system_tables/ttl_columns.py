@@ -37,10 +37,10 @@ def make_ttl_values(description: TableDescription, part: Part) -> Row:
     Rules that the part has no times for give 0, or are missing in the lists.
     """
     rules, known = description.ttl, part.get_applicable_ttl(description.ttl).rules
-    rows = next((known[rule.text] for rule in rules.of_kind(RuleKind.ROWS) if rule.text in known), RuleTimes())
+    rows = next((known[rule.text] for rule in rules.list_rules(RuleKind.ROWS) if rule.text in known), RuleTimes())
     values: list[object] = [_clamp_time(rows.first), _clamp_time(rows.last)]
     for kind in _LISTS.values():
-        found = [rule for rule in (rules.of_kind(kind) if kind is not None else []) if rule.text in known]
+        found = [rule for rule in (rules.list_rules(kind) if kind is not None else []) if rule.text in known]
         values.append([rule.expression for rule in found])
         values.append([_clamp_time(known[rule.text].first) for rule in found])
         values.append([_clamp_time(known[rule.text].last) for rule in found])
@@ -50,7 +50,7 @@ def make_ttl_values(description: TableDescription, part: Part) -> Row:
 def make_column_ttl_values(description: TableDescription, part: Part, column: str) -> Row:
     """Returns the values of :data:`COLUMN_TTL_COLUMNS`."""
     known = part.get_applicable_ttl(description.ttl).rules
-    for rule in description.ttl.of_kind(RuleKind.COLUMN):
+    for rule in description.ttl.list_rules(RuleKind.COLUMN):
         if rule.column == column and rule.text in known:
             facts = known[rule.text]
             return (_clamp_time(facts.first), _clamp_time(facts.last))

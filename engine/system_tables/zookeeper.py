@@ -44,7 +44,7 @@ TABLE = define_server_table(
 
 
 def _connections(server: Server) -> Iterator[Row]:
-    for view in server.replication.connected():
+    for view in server.replication.list_connected():
         keeper = view.keeper
         assert keeper is not None
         yield (view.zookeeper_name, int(keeper.state is not SessionState.CONNECTED), keeper.session_id)

@@ -1,6 +1,8 @@
 """Reserves disk space for merges, mutations and fetches before they write.
 
 Tasks that run at the same time do not count on the same bytes, and one that cannot fit is not begun.
+
+Invariants: ``_reserved`` is the sum of the running reservations and never negative; it changes under ``_lock``.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ class DiskReservations:
         finally:
             with self._lock:
                 self._reserved -= size
+                assert self._reserved >= 0, "more space was given back than reserved"
 
     def _require(self, path: Path, size: int, what: str) -> None:
         free = self.unreserved_bytes(path)

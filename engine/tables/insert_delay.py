@@ -76,7 +76,7 @@ def _count(table: TableData, options: InsertOptions) -> PartCounts:
     delays, throws = _thresholds(settings, options)
     most_bytes = inactive = 0
     if most >= min(delays or throws, throws):
-        most_bytes = sum(part.bytes_on_disk for part in store.active() if part.name.partition_id == partition_id)
+        most_bytes = sum(part.bytes_on_disk for part in store.list_active() if part.name.partition_id == partition_id)
     if settings.inactive_parts_to_delay_insert or settings.inactive_parts_to_throw_insert:
         states = Counter(p.name.partition_id for p, state in store.list_parts() if state is PartState.OUTDATED)
         inactive = max(states.values(), default=0)

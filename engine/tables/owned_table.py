@@ -94,7 +94,7 @@ class OwnedTable(Table):
 
     def active_parts(self) -> Sequence[Part]:
         """Returns the parts that queries read now, as far as there are any."""
-        return self.store.active() if self.store is not None else ()
+        return self.store.list_active() if self.store is not None else ()
 
     # -- life ---------------------------------------------------------------------------------------------------
 

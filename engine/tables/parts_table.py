@@ -17,7 +17,7 @@ from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
-from parts.store.part_fit import misfit
+from parts.store.part_fit import find_misfit
 from parts.store.part_store import PartStore
 from sql.relations import PartsSnapshot
 
@@ -35,7 +35,9 @@ def load_parts(store: PartStore, definition: TableDefinition) -> None:
     ZooKeeper says which parts belong to a replica. Raises ``UserError`` 231 when more parts are broken than the
     settings allow.
     """
-    report = store.load() if definition.is_replicated else store.load(lambda part: misfit(part, definition.description))
+    report = (
+        store.load() if definition.is_replicated else store.load(lambda part: find_misfit(part, definition.description))
+    )
     settings = definition.settings
     for name, error in report.broken:
         logger.warning("table %s: part %s is broken, moved to detached: %s", definition.full_name, name, error)
@@ -87,16 +89,16 @@ class PartsTable(OwnedTable):
         checked: set[PartName] = set()
         while unchecked := self._unchecked(checked):
             for part in unchecked:
-                part.under(new.description.schema).check_conversions()
+                part.adapt_to_schema(new.description.schema).check_conversions()
                 checked.add(part.name)
         with self.store.lock:  # nothing is committed meanwhile
             for part in self._unchecked(checked):
-                part.under(new.description.schema).check_conversions()
+                part.adapt_to_schema(new.description.schema).check_conversions()
             yield
             self.set_definition(new)
 
     def _unchecked(self, checked: Collection[PartName]) -> list[Part]:
-        parts = (*self.store.active(), *self.store.preactive())
+        parts = (*self.store.list_active(), *self.store.list_preactive())
         return [part for part in parts if part.name not in checked]
 
     def drop(self) -> None:

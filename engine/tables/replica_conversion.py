@@ -42,7 +42,7 @@ from parts.format.durable_files import remove_durably
 from parts.store.part_states import PartState
 from parts.store.part_store import PartStore
 from recovery.restore_replica import clear_retired
-from recovery.table_completeness import why_not_whole
+from recovery.table_completeness import why_table_is_incomplete
 from sql.definitions.engines.deprecated_syntax import is_merge_tree
 from sql.definitions.engines.replica_location import as_not_replicated, as_replicated
 from sql.grammar.statements.statement import CreateTable
@@ -86,7 +86,7 @@ class Conversion:
         table = ReplicatedTable(new, services, replication)
         table.state.replication.require_keeper()
         load_parts(table.store, new)
-        if ids := list_unfinished_mutations(definition.data_path, (part.name for part in table.store.active())):
+        if ids := list_unfinished_mutations(definition.data_path, (part.name for part in table.store.list_active())):
             raise _make_unsettled_error(definition, "replicated", f"mutation {ids[0]} is not done")
         decided = read_decision_files(definition.data_path)
         _refuse_open(definition, table.store, "replicated", decided)
@@ -135,7 +135,7 @@ class Conversion:
                     "No connection to ZooKeeper, which knows whether all rows are here; try again later or, if it is "
                     "gone for good, take 'zookeeper' out of the server's configuration",
                 )
-            if reason := why_not_whole(keeper, replica, table.state.parts_on_disk(), identity):
+            if reason := why_table_is_incomplete(keeper, replica, table.state.parts_on_disk(), identity):
                 raise _make_unsettled_error(definition, "not replicated", reason)
             decided = [
                 each for each in read_transactions(keeper, replica.table) if each.state is not TransactionState.OPEN
@@ -189,7 +189,7 @@ def _refuse_open(definition: TableDefinition, store: PartStore, how: str, decide
     names = {each.name for each in decided}
     if undecided := [name for name in store.staged.list_transactions() if name not in names]:
         raise _make_unsettled_error(definition, how, f"transaction {undecided[0]} is open")
-    if attaching := store.attaching.transactions():
+    if attaching := store.attaching.list_transactions():
         raise _make_unsettled_error(definition, how, f"ATTACH PARTITION {attaching[0]} is not ended")
 
 

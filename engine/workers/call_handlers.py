@@ -1,6 +1,13 @@
 """The replica process's side of worker calls: one handler method for each request.
 
 There is one object for each worker; the resources it holds are released when the worker ends.
+
+Invariants
+
+- What a worker borrows (parts, sessions, leases) is in ``_held`` or ``_sessions`` from the call that gave it to the one
+  that returns it, so that :meth:`WorkerCalls.release_worker` finds it.
+- Each number of ``_held`` is released once: the one that takes it out under ``_lock`` releases it, without the lock.
+- A handler that changes a table runs in the replica process and commits there: a worker that ends changes nothing more.
 """
 
 from __future__ import annotations
@@ -94,7 +101,7 @@ class WorkerCalls:
         """Runs the handler of the request ``name``."""
         return getattr(self, f"_on_{name}")(channel, *arguments)
 
-    def worker_ended(self) -> None:
+    def release_worker(self) -> None:
         """Releases what the worker held, and removes parts that it wrote and nobody committed."""
         with self._lock:
             held, self._held = list(self._held.values()), {}
@@ -238,7 +245,7 @@ class WorkerCalls:
     def _on_read_scan(
         self, _: Channel, uid: int, opening: ScanOpening
     ) -> tuple[int, list[str], list[Sequence[int]], int]:
-        reading = self._shared.leases.reading(self._table(uid), opening)
+        reading = self._shared.leases.hold_lease(self._table(uid), opening)
         lease = reading.__enter__()
         number = self._hold_resource(lambda: reading.__exit__(None, None, None))
         names, steps = [str(part.name) for part in lease.parts], [lease.steps[part.name] for part in lease.parts]

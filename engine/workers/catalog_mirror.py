@@ -209,7 +209,7 @@ class WorkerTable(Table):
             known = self._requests.opened_part(self.uid, str(name))
             if known is None:
                 raise
-            return known.under(schema)
+            return known.adapt_to_schema(schema)
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
         """Starts an INSERT; most of what forbids it is found here, the rest by the commit."""

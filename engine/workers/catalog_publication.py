@@ -19,6 +19,14 @@ grow and say what to read.
 
 When the changes since the last full listing are several times as long as the listing, a new one is written. The memory
 before it is returned to the system. A worker that was behind it starts anew from it.
+
+Invariants
+
+- Changes are written under ``_lock``, one after the other, and published (the page's ``published_to``) only when they
+  are whole in the file. So a reader never meets half of a change.
+- ``published_from`` and ``published_to`` never decrease. What lies between them stays readable.
+- A table's parts are published after the table, and nothing of a table after its ``no table``.
+- Nobody waits with the lock held: stores and catalog call in with locks of their own.
 """
 
 from __future__ import annotations
@@ -137,7 +145,7 @@ class CatalogPublication(CatalogListener):
         if table.store is not None:
             table.store.mark_all_hidden(number)
 
-    def parts_changed(self, uid: int, changes: Sequence[tuple[PartName, bool]]) -> int:
+    def publish_part_changes(self, uid: int, changes: Sequence[tuple[PartName, bool]]) -> int:
         """Publishes changes of a table's active parts; returns the number of the change."""
         named = [(str(name), is_active) for name, is_active in changes]
         with self._lock:
@@ -150,9 +158,9 @@ class CatalogPublication(CatalogListener):
 
     def get_oldest_read_change(self) -> int:
         """Returns the oldest change that a running query may still read."""
-        return self._page.oldest_read()
+        return self._page.find_oldest_read()
 
-    def uid(self, table: OwnedTable) -> int | None:
+    def get_uid(self, table: OwnedTable) -> int | None:
         """Returns the number by which workers know the table."""
         return self._uid_of.get(id(table))
 
@@ -213,7 +221,7 @@ class _TableListener:
 
     def on_active_parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
         """Publishes the changes; returns their number."""
-        return self._publication.parts_changed(self._uid, changes)
+        return self._publication.publish_part_changes(self._uid, changes)
 
     def get_oldest_read_change(self) -> int:
         """Returns the oldest change that a running query may still read."""

@@ -5,6 +5,13 @@ carry file descriptors. Both ends are the same program, forked from one parent, 
 
 A *call* is a message and its answer, on a channel that carries one call at a time. Therefore no extra thread stands
 between a worker's query and the replica process's work for it.
+
+Invariants
+
+- A channel of calls carries one call at a time: a thread takes it, sends, and gives it back after it has read the
+  answer. A channel whose answer was not read is closed, never used again.
+- ``_held`` begins at a message's first byte whenever nobody is in ``receive``.
+- The receiver of descriptors closes them.
 """
 
 from __future__ import annotations

@@ -6,6 +6,13 @@ If the first is killed, the second takes its place and forks another to stand by
 
 Messages: ``("fork", kind, arguments)`` with the descriptors of the child's sockets → ``("forked", pid)`` or
 ``("failed", text)``. At any time ``("ended", pid, status)``, with the status of ``os.waitpid``.
+
+Invariants
+
+- A fork server never starts a thread.
+- One order is under way at a time (``_lock``), and each gets one answer. An answer that came too late is thrown away
+  before the next order is sent.
+- The sockets of an order belong to the child: the replica process and the fork server close their copies.
 """
 
 from __future__ import annotations
@@ -31,7 +38,7 @@ logger = logging.getLogger(__name__)
 Kinds = Mapping[str, Callable[..., None]]
 """By kind, the function that a child runs with the arguments of the order and its sockets."""
 
-_NURSERY = "nursery"
+_FORK_SERVER = "fork server"
 _FORK_SECONDS = 30.0
 _SET_NAME = 15
 
@@ -46,7 +53,7 @@ class ForkServer:
         """Forks both servers. The process must have no thread but the calling one."""
         gc.collect()
         gc.freeze()  # the children share these pages until somebody writes to them
-        kinds = {**kinds, _NURSERY: lambda own: _run(Channel(own), kinds)}
+        kinds = {**kinds, _FORK_SERVER: lambda own: _run(Channel(own), kinds)}
         self.pid, self._channel = _start_fork_server(kinds, close_in_children)
         self._standby_pid, self._standby = _start_fork_server(kinds, [*close_in_children, self._channel.socket])
         self._lock = threading.Lock()
@@ -57,7 +64,7 @@ class ForkServer:
 
     def start(self) -> None:
         """Starts to listen for the ends of children; required before the first :meth:`fork`."""
-        self._thread = threading.Thread(target=self._listen, name="nursery", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="fork server", daemon=True)
         self._thread.start()
 
     def fork(self, kind: str, arguments: Sequence[object], sockets: Sequence[socket.socket]) -> int:
@@ -115,13 +122,13 @@ class ForkServer:
         self._answers.put(("failed", "the fork server has just ended"))
         _reap(self.pid)
         self.pid, self._channel = self._standby_pid, self._standby
-        threading.Thread(target=self._start_standby, name="nursery", daemon=True).start()
+        threading.Thread(target=self._start_standby, name="fork server", daemon=True).start()
         return True
 
     def _start_standby(self) -> None:
         ours, theirs = socket.socketpair()
         try:
-            self._standby_pid = self.fork(_NURSERY, (), [theirs])
+            self._standby_pid = self.fork(_FORK_SERVER, (), [theirs])
         except UnavailableError as error:
             logger.error("no fork server stands by: %s", error)
             ours.close()
@@ -148,7 +155,7 @@ def _reap(pid: int) -> None:
 
 
 def _run(channel: Channel, kinds: Kinds) -> None:
-    set_process_name("pando nursery")
+    set_process_name("pando forks")
     # A terminal or a service manager signals all processes; the replica process tells when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

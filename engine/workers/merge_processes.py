@@ -2,6 +2,13 @@
 
 The replica process sends an order, receives its progress, and may send a request to stop. A process that ends in the
 middle of a merge leaves nothing but a temporary directory, which the replica process removes.
+
+Invariants
+
+- A process has one order at a time; its channel is idle or belongs to the thread that waits for the order.
+- At most ``most`` orders run. A channel returns to the idle ones only when its order has ended, by success or by the
+  merge's own error; after any other failure it is closed, which ends the process.
+- A merge process never commits: it writes into the temporary directory that the order names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""Publishes a worker's statements and memory, and reads those of other workers, in the shared page."""
+"""Publishes a worker's statements and memory, and reads those of other workers, in the shared page.
+
+Invariants
+
+- A worker writes only its own row and its own places of the page, so no reader needs a lock.
+- A place belongs to one query from :meth:`OtherWorkers.claim_query_id` to ``release_query_id``. Its id is written last
+  and cleared first. After that the query's :class:`PageWitness` writes to a list of its own, because the place may
+  already be another query's.
+- Of two workers that claim one id at once at least one is refused: each publishes before it looks.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +47,17 @@ class OtherWorkers(OtherProcesses):
         self._free = list(range(MAX_QUERY_IDS))
         self._lock = threading.RLock()  # reentrant, like the lock of the process list
 
-    def queries(self) -> int:
+    def count_queries(self) -> int:
         """Returns how many queries other workers run."""
         return self._others(self._page.queries)
 
-    def set_queries(self, count: int) -> None:
+    def publish_query_count(self, count: int) -> None:
         """Publishes how many queries this worker runs."""
         self._page.queries[self._own] = count
 
-    def claim(self, query_id: str, status: QueryStatus | None = None) -> bool:
+    def claim_query_id(self, query_id: str, status: QueryStatus | None = None) -> bool:
         """Publishes a query's id; returns ``False`` if another worker runs a query with this id."""
-        number = id_hash(query_id)
+        number = hash_query_id(query_id)
         with self._lock:
             if not self._free:
                 return True
@@ -61,10 +70,10 @@ class OtherWorkers(OtherProcesses):
             if status is not None:
                 status.witness = witness
             return True
-        self.release(query_id)
+        self.release_query_id(query_id)
         return False
 
-    def release(self, query_id: str) -> None:
+    def release_query_id(self, query_id: str) -> None:
         """Withdraws a query's id."""
         with self._lock:
             place = self._places.pop(query_id, None)
@@ -73,20 +82,20 @@ class OtherWorkers(OtherProcesses):
                 self._ids[self._own, place] = 0
                 self._free.append(place)
 
-    def held_bytes(self) -> int:
+    def read_held_bytes(self) -> int:
         """Returns the memory of other workers' queries."""
         return self._others(self._page.held_bytes)
 
-    def user_bytes(self, user: str) -> int:
+    def read_user_bytes(self, user: str) -> int:
         """Returns the memory of the user's queries in other workers."""
         index = self._users.get(user)
         return 0 if index is None else self._others(self._page.user_bytes[:, index])
 
-    def set_idle_bytes(self, size_bytes: int) -> None:
+    def publish_idle_bytes(self, size_bytes: int) -> None:
         """Publishes this worker's memory beside its queries."""
         self._page.idle_bytes[self._own] = size_bytes
 
-    def set_bytes(self, held: int, largest: int, by_user: Mapping[str, int]) -> None:
+    def publish_statement_bytes(self, held: int, largest: int, by_user: Mapping[str, int]) -> None:
         """Publishes the memory of this worker's queries."""
         self._page.held_bytes[self._own] = held
         self._page.largest_bytes[self._own] = largest
@@ -102,7 +111,7 @@ class OtherWorkers(OtherProcesses):
         return int(numbers.sum()) - int(numbers[self._own])
 
 
-def id_hash(query_id: str) -> int:
+def hash_query_id(query_id: str) -> int:
     """Returns the hash of a query id, which is never 0."""
     return xxhash.xxh3_64_intdigest(query_id.encode()) or 1
 
@@ -128,32 +137,32 @@ class PageWitness(Witness):
             self._place[field] = value
         self._place[_ID] = number
 
-    def works(self) -> None:
+    def record_work(self) -> None:
         """Records that the query computes."""
         self._place[_WORKING] = time.monotonic_ns()
 
-    def waits(self) -> None:
+    def record_wait(self) -> None:
         """Records that the query waits for its client or another process."""
         self._place[_WORKING] = 0
 
-    def hands_over(self) -> None:
+    def record_handover(self) -> None:
         """Records that the client has a piece of the result.
 
         A query that serves a connection reports its own waits instead.
         """
         if not self._place[_CONNECTION]:
-            self.waits()
+            self.record_wait()
 
-    def must_end(self, reason: PandoError) -> None:
+    def record_end_request(self, reason: PandoError) -> None:
         """Records that the query was told to end, and why."""
         if not self._place[_TOLD_TO_END]:
             self._place[_CODE] = reason.code
             self._place[_TOLD_TO_END] = time.monotonic_ns()
 
-    def holds(self, size_bytes: int) -> None:
+    def record_memory(self, size_bytes: int) -> None:
         """Records the query's memory."""
         self._place[_HELD_BYTES] = size_bytes
 
-    def serves(self, connection: int) -> None:
+    def record_connection(self, connection: int) -> None:
         """Records the slot of the query's connection."""
         self._place[_CONNECTION] = connection + 1

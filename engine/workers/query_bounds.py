@@ -10,6 +10,13 @@ huge plan) is ended with its worker:
 
 After the worker's end, the page as the worker left it decides the responses. A query that was to end, or that took the
 memory, gets that as its error.
+
+Invariants
+
+- A worker is ended only if one of its queries computes beyond its end and the grace period, or if memory is exceeded.
+  A query that waits is no reason.
+- ``_killed`` changes under ``_lock``, for any thread may :meth:`Bounds.kill`.
+- The responses are decided before the numbers of the ended worker are reset.
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.workers.other_workers import id_hash
+from engine.workers.other_workers import hash_query_id
 from engine.workers.shared_page import SharedPage
 from parts.common.errors import CancelledError, PandoError, UserError, make_error_from_code
 
@@ -86,7 +93,7 @@ class Bounds:
 
         Tells whether the query runs there.
         """
-        number = id_hash(query_id)
+        number = hash_query_id(query_id)
         is_running = number in self._queries(worker)["id"]
         if is_running:
             with self._lock:

@@ -82,8 +82,8 @@ class ReplicaProcess:
         running.callback(merges.stop)
         services.run_in_merge_process = merges.run
         engine.catalog.listener = self._publication
-        engine.processes_elsewhere = pool.processes
-        engine.worker_rows = pool.rows
+        engine.list_other_processes = pool.processes
+        engine.list_worker_rows = pool.rows
         start_engine(engine, running)
         running.callback(shared.close)
         running.callback(leases.close)
@@ -93,7 +93,7 @@ class ReplicaProcess:
         services.housekeeping.add(BackgroundTask("expire scan leases", partial(_expire, leases)), _LEASES_SECONDS)
         entry = RequestEntry(self._config, services.monotonic, services.clock)
         application = make_status_page_application(pages, entry.check_page)
-        door = ConnectionDispatcher(self._listening, self._config, self._states, pool.workers, application)
+        door = ConnectionDispatcher(self._listening, self._config, self._states, pool.list_workers, application)
         running.callback(door.stop)
         door.start()
         pool.open(door)

@@ -1,7 +1,12 @@
 """A page of memory shared by all processes of a server: numbers that are read without a message.
 
-It is made in the replica process before any fork. Each number has one writer and eight aligned bytes, so no reader sees
-half of one.
+It is made in the replica process before any fork.
+
+Invariants
+
+- Each number has one writer and eight aligned bytes, so no reader sees half of one.
+- Two numbers may be of different moments: a reader decides nothing that needs both from one.
+- The replica process writes a worker's numbers only after that worker has ended (:meth:`SharedPage.reset_worker`).
 
 ===================  ==================================================================================================
 written by           numbers
@@ -96,7 +101,7 @@ class SharedPage:
         """Publishes the oldest change that the worker's snapshots may lack."""
         self._reading[worker] = change
 
-    def oldest_read(self) -> int:
+    def find_oldest_read(self) -> int:
         """Returns the oldest change that any worker's snapshots may lack; ``NO_READER`` without snapshots."""
         return int(self._reading.min())
 

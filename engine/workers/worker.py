@@ -82,8 +82,8 @@ class WorkerServer(StatementRunner):
     """Implements ``engine.queries.context.Server`` with the tables of the replica process."""
 
     def __init__(self, number: int, common: InheritedResources, replica: ReplicaProcessClient) -> None:
-        elsewhere = OtherWorkers(common.page, number, common.config.worker_count, list(common.config.users))
-        super().__init__(common.config, _services(common.config), elsewhere)
+        other_processes = OtherWorkers(common.page, number, common.config.worker_count, list(common.config.users))
+        super().__init__(common.config, _services(common.config), other_processes)
         self.path = common.config.path.absolute()
         self.replica = replica
         self.system_schemas = {

@@ -31,7 +31,7 @@ class WorkerLeases:
         self._replica = replica
 
     @contextmanager
-    def reading(self, table: WorkerTable, opening: ScanOpening) -> Iterator[RemoteLease]:
+    def hold_lease(self, table: WorkerTable, opening: ScanOpening) -> Iterator[RemoteLease]:
         """Holds the execution's lease during one read."""
         number, names, steps, version = self._replica.read_scan(table.uid, opening)
         snapshot = table.open_pinned(names, lambda: self._replica.unpin(number))

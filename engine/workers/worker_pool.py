@@ -2,6 +2,13 @@
 
 A worker is replaced if it ends unexpectedly, or if its threads do not run for long. Its resources are released, and the
 dispatcher answers the clients that wait for it.
+
+Invariants
+
+- A number has one worker at a time. Its successor starts after the resources of the former one were released and its
+  numbers in the shared page were reset.
+- A worker gets connections only while it is open, and no new one once it is to end.
+- ``_workers`` and ``_statuses`` change under ``_lock``, which nobody holds while waiting for a process.
 """
 
 from __future__ import annotations
@@ -125,13 +132,13 @@ class WorkerPool:
     def open(self, door: ConnectionDispatcher) -> None:
         """Lets connections come: returns when a worker takes them. Watches the workers from now on."""
         self.door = door
-        workers = self.workers()
+        workers = self.list_workers()
         for worker in workers:
             worker.is_ready.wait(_READY_SECONDS)
             self._open_worker(worker)
         threading.Thread(target=self._watch, name="worker watch", daemon=True).start()
 
-    def workers(self) -> list[WorkerHandle]:
+    def list_workers(self) -> list[WorkerHandle]:
         """Returns the current workers."""
         with self._lock:
             return list(self._workers.values())
@@ -142,7 +149,7 @@ class WorkerPool:
         Before :meth:`open` they have no queries but wait for a start that failed, so they are killed at once.
         """
         self._ending.set()
-        workers = self.workers()
+        workers = self.list_workers()
         if self.door is None:
             for worker in workers:
                 _kill(worker.pid)
@@ -161,7 +168,7 @@ class WorkerPool:
 
     def processes(self) -> Iterable[Process]:
         """Yields the queries that run in workers."""
-        for worker in self.workers():
+        for worker in self.list_workers():
             told = self._ask(worker, "processes")
             worker.processes = worker.processes if told is None else told
             for facts in worker.processes:
@@ -185,7 +192,7 @@ class WorkerPool:
                 int(self._page.held_bytes[worker.number]),
                 self._restarts[worker.number],
             )
-            for worker in self.workers()
+            for worker in self.list_workers()
         ]
 
     def _ask(self, worker: WorkerHandle, name: str, *arguments: object) -> Any:
@@ -262,7 +269,7 @@ class WorkerPool:
         worker.has_ended.set()
         if self._ending.is_set():
             return
-        worker.calls.worker_ended()
+        worker.calls.release_worker()
         self._replace(worker)
 
     def _replace(self, worker: WorkerHandle) -> None:
@@ -302,7 +309,7 @@ class WorkerPool:
             self._enforce_bounds()
 
     def _enforce_bounds(self) -> None:
-        workers = {worker.number: worker for worker in self.workers() if worker.end_reason is None}
+        workers = {worker.number: worker for worker in self.list_workers() if worker.end_reason is None}
         held = {number: get_held_bytes(worker.pid) for number, worker in workers.items()}
         for number, end_reason in self._bounds.select_workers_to_end(held, time.monotonic_ns()).items():
             worker = workers[number]
@@ -312,7 +319,7 @@ class WorkerPool:
 
     def _end_stuck(self) -> None:
         now = time.monotonic()
-        for worker in self.workers():
+        for worker in self.list_workers():
             beat = int(self._page.beat[worker.number]) / 1e9
             if now - beat > self._stuck_seconds and not worker.has_ended.is_set():
                 logger.error("%s (pid %s) gave its threads no turn for %.0f s, it is killed", worker.name,

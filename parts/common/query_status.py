@@ -120,22 +120,22 @@ class Witness:
     Methods are quick and may be called from any thread. This class ignores everything.
     """
 
-    def works(self) -> None:
+    def record_work(self) -> None:
         """The query computes from now on."""
 
-    def waits(self) -> None:
+    def record_wait(self) -> None:
         """The query waits for its client or another process; this cannot be interrupted."""
 
-    def hands_over(self) -> None:
+    def record_handover(self) -> None:
         """The receiver has a piece of the result. Code that serves a connection reports its waits instead."""
 
-    def must_end(self, reason: PandoError) -> None:
+    def record_end_request(self, reason: PandoError) -> None:
         """A limit or KILL QUERY ends the query. The first reason counts."""
 
-    def holds(self, size_bytes: int) -> None:
+    def record_memory(self, size_bytes: int) -> None:
         """The query holds this much counted memory."""
 
-    def serves(self, connection: int) -> None:
+    def record_connection(self, connection: int) -> None:
         """The query serves the request of that connection."""
 
 
@@ -171,17 +171,17 @@ class QueryStatus:
         if self.reason is None:
             self.reason = reason if reason is not None else CancelledError()
         if reason is not None:
-            self.witness.must_end(reason)
+            self.witness.record_end_request(reason)
         self.interrupt()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Marks a block that waits for the client or another process."""
-        self.witness.waits()
+        self.witness.record_wait()
         try:
             yield
         finally:
-            self.witness.works()
+            self.witness.record_work()
 
     def interrupt(self) -> None:
         """Calls the functions of :meth:`register_interrupt`. Repeatable, in case one had no effect."""

@@ -84,7 +84,7 @@ def merge_parts(
     facts = [source.get_applicable_ttl(ttl) for source in sources]
     expires = bool(expire_at) and any(ttl.may_have_expired(known, expire_at) for known in facts)
     whole = ttl.combine_parts(facts)
-    codec = ttl.codec_at(whole, expire_at) if expire_at else whole.codec
+    codec = ttl.choose_codec(whole, expire_at) if expire_at else whole.codec
     partition = [array[0] for _, _, array in sources[0].partition_arrays]
     mode = mode or description.merge_mode
     all_sources = sources

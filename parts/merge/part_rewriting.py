@@ -5,8 +5,8 @@ of a wide part. A compact part is written again, because its columns are in one 
 ``directory`` (new and empty), fsynced, with the description's schema version. Its content hash depends only on the
 rows. The digest of a linked column is in the checksums of the source.
 
-All functions take the source as the description's schema sees it (``Part.under``). On any error ``directory`` is
-removed.
+All functions take the source as the description's schema sees it (``Part.adapt_to_schema``). On any error
+``directory`` is removed.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _collector(
 ) -> TtlCollector:
     """Collects the times again, except those of column rules, whose expired values are already replaced."""
     ttl = description.ttl
-    known = TableTtl(tuple(ttl.of_kind(RuleKind.COLUMN))).keep_unchanged(source.get_applicable_ttl(ttl), changed)
+    known = TableTtl(tuple(ttl.list_rules(RuleKind.COLUMN))).keep_unchanged(source.get_applicable_ttl(ttl), changed)
     readable = ttl.limit_to_columns([column.name for column in columns])
     return TtlCollector(readable, codec=source.ttl.codec, known=known)
 

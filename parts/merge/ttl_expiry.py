@@ -25,10 +25,10 @@ from parts.write.block_preparation import sort_block_by_key, take_rows
 def apply_ttl(blocks: Iterator[pa.Table], description: TableDescription, now: int) -> Iterator[pa.Table]:
     """Yields the rest of ``blocks`` at ``now``: every stored column, in the order of the sorting key."""
     ttl = description.ttl
-    blocks = _remaining(blocks, ttl.of_kind(RuleKind.ROWS, RuleKind.ROWS_WHERE), now)
-    for rule in ttl.of_kind(RuleKind.GROUP_BY):
+    blocks = _remaining(blocks, ttl.list_rules(RuleKind.ROWS, RuleKind.ROWS_WHERE), now)
+    for rule in ttl.list_rules(RuleKind.GROUP_BY):
         blocks = _Grouped(rule, description, now).blocks(blocks)
-    return reset_expired_values(blocks, ttl.of_kind(RuleKind.COLUMN), description, now)
+    return reset_expired_values(blocks, ttl.list_rules(RuleKind.COLUMN), description, now)
 
 
 def reset_expired_values(
@@ -48,7 +48,7 @@ def _remaining(blocks: Iterator[pa.Table], rules: Sequence[TtlRule], now: int) -
     for block in blocks:
         stays = np.ones(block.num_rows, np.bool_)
         for rule in rules:
-            stays &= rule.times_of(block) > now
+            stays &= rule.compute_times(block) > now
         if stays.any():
             yield block if stays.all() else take_rows(block, np.flatnonzero(stays))
 
@@ -98,7 +98,7 @@ class _Grouped:
 
     def _grouped(self, block: pa.Table) -> pa.Table:
         """Combines the expired rows of a block of whole keys."""
-        expired = self._rule.times_of(block) <= self._now
+        expired = self._rule.compute_times(block) <= self._now
         if not expired.any():
             return block
         rows = np.flatnonzero(expired)
@@ -145,7 +145,7 @@ def _with_defaults(block: pa.Table, rules: Sequence[TtlRule], description: Table
     """Replaces expired values. Their times read the old values; defaults read the replaced ones."""
     found = block
     for rule in rules:
-        expired = np.flatnonzero(rule.times_of(block) <= now)
+        expired = np.flatnonzero(rule.compute_times(block) <= now)
         if not len(expired):
             continue
         column = description.schema.column(rule.column)

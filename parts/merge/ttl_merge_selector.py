@@ -64,7 +64,7 @@ def select_ttl_merge(
     def recompress_since(name: PartName) -> int | None:
         """Returns 0 if the part needs another codec, otherwise ``None``."""
         known = facts(name).ttl
-        wanted = ttl.codec_at(known, now)
+        wanted = ttl.choose_codec(known, now)
         return 0 if wanted and wanted != known.codec else None
 
     for merge_type, since in ((TTL_DELETE, delete_since), (TTL_RECOMPRESS, recompress_since)):

@@ -32,10 +32,10 @@ def describe_written_columns(
     ``facts`` are the sources' TTL times. Columns that have expired at ``expire_at`` are left out; 0: none.
     """
     ttl = description.ttl
-    if expire_at and ttl.of_kind(RuleKind.GROUP_BY):  # which gives columns any values
+    if expire_at and ttl.list_rules(RuleKind.GROUP_BY):  # which gives columns any values
         return description
     needed = {BLOCK_NUMBER, *mode.columns, *_needed_columns(description)}
-    rules = {rule.column: rule for rule in ttl.of_kind(RuleKind.COLUMN) if expire_at and is_wide}
+    rules = {rule.column: rule for rule in ttl.list_rules(RuleKind.COLUMN) if expire_at and is_wide}
 
     def is_default(column: Column) -> bool:
         """Tells whether the column has its type's default in every row."""
@@ -61,7 +61,7 @@ def find_expired_columns(source: Part, known: PartTtl, description: TableDescrip
     """
     if not description.settings.is_wide(source.data_uncompressed_bytes, source.rows):
         return set()
-    found = {rule.column for rule in description.ttl.of_kind(RuleKind.COLUMN) if rule.has_expired(known, expire_at)}
+    found = {rule.column for rule in description.ttl.list_rules(RuleKind.COLUMN) if rule.has_expired(known, expire_at)}
     gone = found - _needed_columns(description)
     return gone if {*source.readable_columns, *source.converted_columns} - gone else set()
 

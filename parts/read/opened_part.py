@@ -4,7 +4,7 @@ Opening reads the small metadata and compares sizes of the data files; nothing e
 
 Invariants
 - A part may be used by many threads at once. Only its place on disk ever changes (:meth:`OpenedPart.rename_directory`),
-  and that in all its views (:meth:`OpenedPart.under`) at once.
+  and that in all its views (:meth:`OpenedPart.adapt_to_schema`) at once.
 - Mapped files stay readable after the part's directory was renamed or deleted.
 """
 
@@ -159,7 +159,7 @@ class OpenedPart:
     def path(self) -> Path:
         return self._meta.directory
 
-    def under(self, table_schema: TableSchema) -> Self:
+    def adapt_to_schema(self, table_schema: TableSchema) -> Self:
         """Returns the part as a table of this schema reads it."""
         if table_schema is self.table_schema:
             return self
@@ -183,7 +183,7 @@ class OpenedPart:
         """Tells whether some of the columns are not in its files. A column of another type is."""
         return not all(name in self._positions or name in self._converted for name in columns)
 
-    def without_columns(self, columns: Collection[str]) -> Self:
+    def hide_columns(self, columns: Collection[str]) -> Self:
         """Returns the part as if it lacked these columns: they are read as their defaults."""
         part = copy.copy(self)
         part._positions = {name: at for name, at in self._positions.items() if name not in columns}
@@ -303,7 +303,7 @@ class OpenedPart:
         for name in meta.packed_names if meta.is_packed else filter(is_small_file, checksums.files):
             if name != CHECKSUMS:
                 check_file_bytes(meta.read(name), name, checksums, self._label)
-        for file in self.data_files():
+        for file in self.list_data_files():
             if file not in known:
                 self._verify_data(file, check)
         self._check_no_other_files()
@@ -346,14 +346,14 @@ class OpenedPart:
     def _stored_file(self, stored_name: str) -> str:
         return get_column_file_name(stored_name) if self.part_type == "Wide" else DATA_FILE
 
-    def data_files(self) -> list[str]:
+    def list_data_files(self) -> list[str]:
         """Lists the files that are mapped, and those that this version does not know."""
         packed = self._meta.packed_names
         return [name for name in self.checksums.files if not is_small_file(name) and name not in packed]
 
     def _files_on_disk(self) -> Collection[str]:
         """Lists the files besides ``meta.bin`` or ``checksums``."""
-        return self.data_files() if self._meta.is_packed else self.checksums.files
+        return self.list_data_files() if self._meta.is_packed else self.checksums.files
 
     def _check_files(self) -> None:
         """Checks that every file exists with its size."""
@@ -384,7 +384,7 @@ class OpenedPart:
         check_file_bytes(memoryview(data), file, self.checksums, self._label)  # type: ignore[arg-type]
 
     def _check_no_other_files(self) -> None:
-        known = {META_FILE, *self.data_files()} if self._meta.is_packed else {CHECKSUMS, *self.checksums.files}
+        known = {META_FILE, *self.list_data_files()} if self._meta.is_packed else {CHECKSUMS, *self.checksums.files}
         try:
             found = list(self.path.iterdir())
         except OSError as error:

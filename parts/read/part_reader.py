@@ -63,8 +63,8 @@ def open_part(
 class Part(OpenedPart):
     """A part on disk that can be read."""
 
-    def under(self, table_schema: TableSchema) -> Self:
-        part = super().under(table_schema)
+    def adapt_to_schema(self, table_schema: TableSchema) -> Self:
+        part = super().adapt_to_schema(table_schema)
         if part is not self:
             part.__dict__.pop("_cache_owner", None)  # its frames are dropped with the original
         return part

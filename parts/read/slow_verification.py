@@ -15,7 +15,7 @@ PIECE_BYTES = 1 << 20
 
 def verify_slowly(part: Part) -> Iterator[int]:
     """Verifies as ``Part.verify``. Yields the bytes read since the last time, about :data:`PIECE_BYTES`."""
-    files = part.data_files()
+    files = part.list_data_files()
     for file in files:
         yield from _read_through(part, file)
     part.verify(known=files)

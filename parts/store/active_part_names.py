@@ -48,7 +48,7 @@ class ActivePartNames:
         """Returns the name that covers ``name``, or is it."""
         return next((other for other in self.find_overlapping(name) if other.covers(name)), None)
 
-    def largest_partition(self) -> tuple[str, int]:
+    def find_largest_partition(self) -> tuple[str, int]:
         """Returns the partition with the most parts, and their number; ``("", 0)`` for none."""
         return max(((key, len(names)) for key, names in self._partitions.items()), key=lambda i: i[1], default=("", 0))
 

@@ -43,7 +43,7 @@ class AttachingParts:
         self._sync()
         return places
 
-    def transactions(self) -> list[str]:
+    def list_transactions(self) -> list[str]:
         """Lists the transactions that have not ended, sorted."""
         found = (place.name.removeprefix(_PREFIX).partition("_")[0] for place in self._path.glob(f"{_PREFIX}*_*"))
         return sorted(set(found))

@@ -15,7 +15,7 @@ _INTERNAL = "_"
 """Prefix of columns that a part has besides its table's."""
 
 
-def misfit(part: Part, description: TableDescription) -> str:
+def find_misfit(part: Part, description: TableDescription) -> str:
     """Returns why the part cannot be written by the table; ``""`` if nothing shows it."""
     history = description.schema.history
     if part.metadata_version > history.version:

@@ -13,7 +13,7 @@ Made = TypeVar("Made")
 class PartList(tuple[Part, ...]):
     """Parts sorted by name, with cached values. Thread-safe."""
 
-    def once(self, what: str, make: Callable[[], Made]) -> Made:
+    def get_or_make(self, what: str, make: Callable[[], Made]) -> Made:
         """Returns the value of ``make``, cached under ``what``. Concurrent first calls may compute it twice."""
         if what not in self.__dict__:
             self.__dict__[what] = make()

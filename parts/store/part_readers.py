@@ -36,7 +36,7 @@ class PartReaders:
         self._held: dict[int, ReadList] = {}
         """The lists by their ``id()``."""
 
-    def latest(self, version: int) -> ReadList | None:
+    def get_latest(self, version: int) -> ReadList | None:
         """Returns the list of this version of the active parts, if somebody has read it."""
         return self._latest if self._latest is not None and self._latest.version == version else None
 

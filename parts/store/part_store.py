@@ -277,6 +277,6 @@ class PartStore(ArrivingParts):
             self.detached_parts.sync()
             return name
 
-    def detached(self) -> list[str]:
+    def list_detached(self) -> list[str]:
         """Lists the directory names in ``detached/``, sorted."""
         return self.detached_parts.names()

@@ -1,6 +1,14 @@
 """The parts of one table in memory: their states, holders, and lookups.
 
 :class:`parts.store.part_store.PartStore` adds the disk operations. All methods may be called from any thread.
+
+Invariants, which hold whenever the lock is free
+
+- ``_active`` has exactly the names of the entries in state ACTIVE, and no two of them share a block.
+- An entry that is referenced or read, here or in another process, is not deleted.
+- No entry is of a later definition than ``description``.
+- A listener knows every change of the active parts: it is told before the lock is released, all changes at once.
+- The last block number of a partition never decreases.
 """
 
 from __future__ import annotations
@@ -48,7 +56,7 @@ class PartsInMemory:
             self.description = description
             self._readers.forget()
             for entry in self._entries.values():
-                entry.part = entry.part.under(description.schema)
+                entry.part = entry.part.adapt_to_schema(description.schema)
 
     def _refuse_newer(self, parts: Iterable[Part]) -> None:
         """Raises for a part of a later definition than the table's: it would be read wrongly."""
@@ -63,7 +71,7 @@ class PartsInMemory:
     def snapshot(self) -> Snapshot:
         """Returns the active parts, held for reading."""
         with self.lock:
-            found = self._readers.latest(self._active.version)
+            found = self._readers.get_latest(self._active.version)
             if found is None:
                 parts = PartList([self._entries[name].part for name in self._active])
                 found = ReadList(parts, self._active.version)
@@ -94,7 +102,7 @@ class PartsInMemory:
                 entry.references += 1
             return Snapshot([entry.part for entry in held.values()], lambda _: self._unreference(held))
 
-    def active(self) -> list[Part]:
+    def list_active(self) -> list[Part]:
         """Returns the active parts sorted by name, not held."""
         with self.lock:
             return [self._entries[name].part for name in self._active]
@@ -102,7 +110,7 @@ class PartsInMemory:
     def count_active(self) -> tuple[int, str, int]:
         """Returns the number of active parts, the partition with the most, and their number there."""
         with self.lock:
-            return (len(self._active), *self._active.largest_partition())
+            return (len(self._active), *self._active.find_largest_partition())
 
     def get(self, name: PartName) -> Part | None:
         """Returns the part of exactly this name in any state but deleting."""
@@ -123,12 +131,12 @@ class PartsInMemory:
             entry = self._entries.get(name)
             return entry.part if entry is not None and entry.state is state else None
 
-    def preactive(self) -> list[Part]:
+    def list_preactive(self) -> list[Part]:
         """Lists the pre-active parts."""
         with self.lock:
             return [entry.part for entry in self._entries.values() if entry.state is PartState.PRE_ACTIVE]
 
-    def next_block_number(self, partition_id: str) -> int:
+    def compute_next_block_number(self, partition_id: str) -> int:
         """Returns one above every block number that the partition had on this disk; 0 for none.
 
         Parts detached before the start do not count.
@@ -222,7 +230,7 @@ class PartsInMemory:
                 self._entries[name].hidden_at = number
 
     def _admit(self, entry: StoredPart) -> None:
-        entry.part = entry.part.under(self.description.schema)  # it may have been opened before an ALTER
+        entry.part = entry.part.adapt_to_schema(self.description.schema)  # it may have been opened before an ALTER
         name = entry.part.name
         self._entries[name] = entry
         self._last_blocks[name.partition_id] = max(name.max_block, self._last_blocks.get(name.partition_id, -1))

@@ -79,7 +79,7 @@ class TtlRule:
     grouping: TtlGrouping | None = None
     codec: str = ""
 
-    def times_of(self, block: pa.Table) -> np.ndarray:
+    def compute_times(self, block: pa.Table) -> np.ndarray:
         """Returns the rows' times; 0 becomes :data:`NEVER`.
 
         The block has at least the rule's columns, which may have dictionaries.
@@ -179,7 +179,7 @@ class TableTtl:
     def __bool__(self) -> bool:
         return bool(self.rules)
 
-    def of_kind(self, *kinds: RuleKind) -> list[TtlRule]:
+    def list_rules(self, *kinds: RuleKind) -> list[TtlRule]:
         """Lists the rules of these kinds."""
         return [rule for rule in self.rules if rule.kind in kinds]
 
@@ -198,7 +198,7 @@ class TableTtl:
 
     def has_every_row_expired(self, part: PartTtl, now: int) -> bool:
         """Tells whether all rows of the part are known to have expired."""
-        return any(rule.has_expired(part, now) for rule in self.of_kind(RuleKind.ROWS))
+        return any(rule.has_expired(part, now) for rule in self.list_rules(RuleKind.ROWS))
 
     def get_due_time(self, part: PartTtl, *, is_whole: bool = False) -> int | None:
         """Returns when a merge of the part alone has rows to change; ``None``: never.
@@ -208,10 +208,10 @@ class TableTtl:
         facts = [part.rules.get(rule.text, RuleTimes()) for rule in self._changing]
         return _least(*((known.last if is_whole else known.due) for known in facts if known.due is not None))
 
-    def codec_at(self, part: PartTtl, now: int) -> str:
+    def choose_codec(self, part: PartTtl, now: int) -> str:
         """Returns the codec that all rows of the part need now; ``""`` for the table's."""
         last: dict[str, int] = {}
-        for rule in self.of_kind(RuleKind.RECOMPRESS):
+        for rule in self.list_rules(RuleKind.RECOMPRESS):
             facts = part.rules.get(rule.text)
             if facts is not None and facts.last is not None and facts.last <= now:
                 last[rule.codec] = max(facts.last, last.get(rule.codec, 0))
@@ -269,7 +269,7 @@ class TtlCollector:
     def update(self, block: pa.Table) -> None:
         """Adds the times of a block's rows."""
         for rule in self._rules:
-            times = rule.times_of(block)
+            times = rule.compute_times(block)
             if rule.kind is RuleKind.COLUMN and self._applied_at is not None:
                 times = np.where(times <= self._applied_at, NEVER, times)  # these have their defaults
             after = self._applied_at if rule.kind is not RuleKind.RECOMPRESS else None

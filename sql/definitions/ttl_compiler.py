@@ -208,11 +208,11 @@ class _Block:
         """Returns this relation."""
         return self
 
-    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+    def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Never called: TTL has no table functions."""
         raise AssertionError("TTL reads no files")
 
-    def other_tables(self, function: object) -> object:
+    def find_function_tables(self, function: object) -> object:
         """Never called: TTL has no table functions."""
         raise AssertionError("TTL reads no files")
 

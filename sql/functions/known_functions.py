@@ -1,6 +1,6 @@
 r"""ClickHouse's facts about the functions that Pando has, read from ``functions.tsv``.
 
-``tests/functions/generate.py`` writes that file from ClickHouse. A line has a name, 1 if the name is case-insensitive,
+``tests/sql/functions/generate.py`` writes that file from ClickHouse. A line has a name, 1 if it is case-insensitive,
 the name it is an alias of, its categories and its syntax (with ``\\n`` for a line feed).
 """
 

@@ -73,7 +73,7 @@ def parse_statements(text: str | bytes, status: QueryStatus | None = None) -> li
         if stream.peek().kind == "end":
             return statements
         statements.append(_statement(stream))
-        if not stream.at_end():
+        if not stream.is_at_end():
             stream.fail("end of query")
     raise UserError("SYNTAX_ERROR", f"More than {MAX_STATEMENTS} statements in one text")
 

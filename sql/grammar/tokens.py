@@ -214,7 +214,7 @@ class TokenStream:
         if not self.accept(*words):
             self.fail(" ".join(words))
 
-    def at_end(self) -> bool:
+    def is_at_end(self) -> bool:
         """Returns whether the text or the statement ends here."""
         return self.peek().kind == "end" or self.at(";")
 

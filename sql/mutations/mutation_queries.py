@@ -154,10 +154,10 @@ class _WithPart:
         # Rows are numbered here, also those of a small table.
         return replace(self.part, description=replace(self.part.description, has_parts=True))  # type: ignore[type-var]
 
-    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+    def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Returns the relation of the table function ``file``."""
-        return self.others.files(path, format, structure)
+        return self.others.find_file(path, format, structure)
 
-    def other_tables(self, function: object) -> object:
+    def find_function_tables(self, function: object) -> object:
         """Returns the tables that a table function reads."""
-        return self.others.other_tables(function)
+        return self.others.find_function_tables(function)

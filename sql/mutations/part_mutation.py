@@ -77,7 +77,7 @@ class PartMutator:
 
         After an error the caller removes what is left there.
         """
-        part = source.under(self.description.schema)
+        part = source.adapt_to_schema(self.description.schema)
         made: Path | None = None
         places = (directory.with_name(f"{directory.name}.{number}") for number in itertools.count())
         done = 0
@@ -217,7 +217,7 @@ class PartMutator:
         is_there = name in (*part.readable_columns, *part.converted_columns)
         if not column.is_stored or ((column.default_kind == "DEFAULT" or is_cleared) and is_there is not is_cleared):
             return False
-        bare = part.without_columns([name])
+        bare = part.hide_columns([name])
         if is_cleared and {*bare.readable_columns, *bare.converted_columns} & set(self.description.schema.names):
             rewrite_columns(
                 part, place, self.description, (), self._tables(part.read([], with_deleted=True)), gone=[name]
@@ -245,7 +245,7 @@ class PartMutator:
             rewrite_columns(part, place, self.description, new, blocks, ttl=TtlCollector(ttl, codec=codec, known=known))
             return True
         gone = find_expired_columns(part, known, self.description, at)
-        if ttl.of_kind(*_ROW_RULES):
+        if ttl.list_rules(*_ROW_RULES):
             names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
             left = self._tables(part.read(names)) if not ttl.has_every_row_expired(known, at) else iter(())
             rows = apply_ttl(left, self.description, at)
@@ -260,14 +260,14 @@ class PartMutator:
         These are all columns if rows expire, else the expiring columns.
         """
         ttl = self.description.ttl
-        expiring = [rule.column for rule in ttl.of_kind(RuleKind.COLUMN)]
-        names = self.description.schema.stored.names if ttl.of_kind(*_ROW_RULES) else expiring
+        expiring = [rule.column for rule in ttl.list_rules(RuleKind.COLUMN)]
+        names = self.description.schema.stored.names if ttl.list_rules(*_ROW_RULES) else expiring
         return [name for name in names if part.lacks_columns([name])]
 
     def _expire_values(self, part: Part, known: PartTtl, at: int, place: Path, gone: set[str]) -> None:
         """Writes columns with expired values; columns that are ``gone`` are removed from the part."""
         ttl = self.description.ttl
-        expired = [rule for rule in ttl.of_kind(RuleKind.COLUMN) if rule.may_have_expired(known, at)]
+        expired = [rule for rule in ttl.list_rules(RuleKind.COLUMN) if rule.may_have_expired(known, at)]
         written = [rule for rule in expired if rule.column not in gone and not part.lacks_columns([rule.column])]
         new = [name for name in self._list_columns_to_add(part) if name not in gone]
         names = [*new, *(rule.column for rule in written)]

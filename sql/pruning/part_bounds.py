@@ -38,7 +38,7 @@ class PartBounds:
     @classmethod
     def of(cls, parts: Sequence[Part]) -> PartBounds:
         """Returns the bounds of the parts, which a ``PartList`` keeps."""
-        return parts.once("bounds", lambda: cls(parts)) if isinstance(parts, PartList) else cls(parts)
+        return parts.get_or_make("bounds", lambda: cls(parts)) if isinstance(parts, PartList) else cls(parts)
 
     def extremes(self, column: str, chosen: np.ndarray) -> KeyRanges | None:
         """Returns ranges of a partition key's column, or of a column that the part's name gives."""

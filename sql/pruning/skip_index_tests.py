@@ -132,7 +132,7 @@ def _parse_index_names(setting: str, text: str, settings: Settings) -> list[str]
         return []
     stream = TokenStream(text)
     names = []
-    while not stream.at_end():
+    while not stream.is_at_end():
         if stream.accept(","):
             continue
         if not stream.peek().is_identifier:

@@ -123,7 +123,7 @@ def _syntax(query: str) -> list[str]:
     lines: list[str] = [""]
     depth = 0
     previous = ""
-    while not stream.at_end():
+    while not stream.is_at_end():
         token = stream.next()
         text = token.text.upper() if token.kind == "word" and token.text.lower() in _KEYWORDS else token.text
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(text, 0)

@@ -136,7 +136,7 @@ class QueryEngine:
         """Returns names and types of the result's columns."""
         return self._compile(query, TableLookups(catalog), settings, database, parameters, constants, status)[2].columns
 
-    def columns_read(
+    def list_columns_read(
         self,
         query: str,
         relation: ArrowRelation,

@@ -36,15 +36,15 @@ class TableLookups:
             self.found[name] = self.catalog.relation(database, table)
         return self.found[name]
 
-    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+    def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Returns the relation of the table function ``file``."""
         self.has_functions = True
-        return self.catalog.files(path, format, structure)
+        return self.catalog.find_file(path, format, structure)
 
-    def other_tables(self, function: Any) -> Any:
+    def find_function_tables(self, function: Any) -> Any:
         """Returns the tables that a table function reads."""
         self.has_functions = True
-        return self.catalog.other_tables(function)
+        return self.catalog.find_function_tables(function)
 
     def definitions(self) -> Mapping[TableName, object] | None:
         """Returns what a plan knows of each table; ``None`` if a plan over them cannot be cached."""

@@ -1,8 +1,8 @@
 """Every setting of ClickHouse as data, read from ``settings.tsv``.
 
-``tests/settings/generate.py`` writes that file from ClickHouse. A *harmless* setting cannot change an answer, a stored
-row or a promise: any value of its type is accepted and shown. A *binding* one could: only its default is accepted, and
-values that mean what Pando does.
+``tests/sql/settings/generate.py`` writes that file from ClickHouse. A *harmless* setting cannot change an answer,
+stored rows or a promise: any value of its type is accepted and shown. A *binding* one could: only its default is
+accepted, and values that mean what Pando does.
 """
 
 from __future__ import annotations

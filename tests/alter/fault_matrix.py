@@ -51,13 +51,13 @@ _SYNC = "SETTINGS alter_sync = 2, mutations_sync = 2"
 
 def _indexes(server: SimulatedServer) -> object:
     """Those of the table, and in how many of its parts each is."""
-    parts = server.table.store.active()
+    parts = server.table.store.list_active()
     indexes = server.table.definition.description.indexes
     return {index.name: sum(part.read_skip_index(index) is not None for part in parts) for index in indexes}
 
 
 def _detached(server: SimulatedServer) -> object:
-    names = server.table.store.detached()
+    names = server.table.store.list_detached()
     return sorted({name.partition("_")[0] for name in names})
 
 
@@ -208,7 +208,7 @@ class Matrix:
 
     def disk_cases(self, name: str) -> Iterator[Case]:
         """All of an operation that an error of a disk makes."""
-        with self._servers(name, _DISK_WAIT_SECONDS) as servers, servers.watching_disks():
+        with self._servers(name, _DISK_WAIT_SECONDS) as servers, servers.watch_disks():
             seen = hit_disk(servers, 0, 0)
             self._run(servers, name)
         for number, operation in enumerate(seen, 1):
@@ -232,14 +232,14 @@ class Matrix:
         """Also over a restart of all."""
         with self._servers(case.operation, _DISK_WAIT_SECONDS) as servers:
             before = _state(servers.servers[0], self._operations[case.operation])
-            with servers.watching_disks():
+            with servers.watch_disks():
                 assert isinstance(case.fault, int)
                 hit_disk(servers, case.number, case.fault)
                 answer = self._run(servers, case.operation)
             self._check(servers, case.operation, before, answer)
             for server in servers.servers:
-                homes = {part.path.relative_to(server.table.store.path) for part in server.table.store.active()}
-                assert homes == {Path(str(part.name)) for part in server.table.store.active()}
+                homes = {part.path.relative_to(server.table.store.path) for part in server.table.store.list_active()}
+                assert homes == {Path(str(part.name)) for part in server.table.store.list_active()}
             found = [_state(server, self._operations[case.operation]) for server in servers.servers]
             servers.power_cut_rate = 0.0
             for server in servers.servers:

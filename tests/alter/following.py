@@ -19,7 +19,7 @@ from parts.format.hashed_file import replace_sync
 from sql.formats.registry import write_blocks
 from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.alter.histories import History, Step
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 _SETTINGS = re.compile(rb"\\nSETTINGS .*")
 _LOGICAL_ERROR = "49"

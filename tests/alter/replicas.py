@@ -14,7 +14,7 @@ from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from parts.common.thread_pool import run_jobs_inline
 from tests.alter.following import Answering, Follower, answer
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 _PLAIN = "ENGINE = MergeTree"
 _REPLICATED = "ENGINE = ReplicatedMergeTree('/tables/{table}', '{replica}')"

@@ -14,7 +14,7 @@ from parts.common.errors import PandoError
 from parts.common.part_name import make_merged_name
 from sql.definitions.column_defaults import complete_block
 from tests.engine.conftest import Local
-from tests.workers.server import WorkerServer
+from tests.engine.workers.server import WorkerServer
 
 
 def test_an_insert_that_began_before(local: Local) -> None:

@@ -11,7 +11,7 @@ from parts.common.errors import PandoError
 from parts.store.part_store import PartStore
 from tests.alter.test_altered_keys import answer
 from tests.engine.conftest import Local
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 _STILL = ", max_bytes_to_merge_at_max_space_in_pool = 1, max_number_of_merges_with_ttl_in_pool = 0"
 _COLUMNS = "SELECT name, column FROM system.parts_columns WHERE table = 't' AND active ORDER BY ALL"

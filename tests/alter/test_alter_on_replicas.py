@@ -101,7 +101,7 @@ def test_nobody_shows_a_part_of_a_definition_that_he_does_not_have(make_servers:
             if other is not task:
                 two.step(other)
     assert rows(two) == [(1, 1, "value 1")]
-    (waiting,) = two.table.queue.entries()
+    (waiting,) = two.table.queue.list_entries()
     assert "of the table's definition" in waiting.last_exception
     servers.settle()
     assert rows(two) == [(1, 1, "value 1", 2), (1, 2, "new", 7)]

@@ -17,7 +17,7 @@ from sql.formats.registry import write_blocks
 from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.engine.conftest import Local
 from tests.portions import one_in
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 SETTINGS = "index_granularity = 4, index_granularity_bytes = 0, min_bytes_for_wide_part = 0"
 

@@ -11,7 +11,7 @@ from parts.common.errors import PandoError
 from tests.alter.test_alter_on_replicas import MakeServers, make_servers
 from tests.alter.test_altered_keys import answer
 from tests.engine.conftest import Local
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 __all__ = ["make_servers"]
 CHANGES = [

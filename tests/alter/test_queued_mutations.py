@@ -8,7 +8,7 @@ import pytest
 
 from tests.alter.following import Pando
 from tests.portions import one_in
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 _FORMATS = ("", ", min_bytes_for_wide_part = 1", ", index_granularity = 8")
 _COLUMNS = """k UInt32, v Int64, s String, l LowCardinality(String), f Nullable(Float64), a Array(UInt8),

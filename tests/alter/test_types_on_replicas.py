@@ -173,7 +173,7 @@ def test_a_replica_that_has_not_taken_the_definition_waits(make_servers: MakeSer
             if other is not task:
                 two.step(other)
     assert rows(two, "c") == [("5",)]
-    (waiting,) = two.table.queue.entries()
+    (waiting,) = two.table.queue.list_entries()
     assert "of the table's definition, which is not here yet" in waiting.postpone_reason
     servers.settle()
     servers.check_equal()

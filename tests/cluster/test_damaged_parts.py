@@ -10,8 +10,8 @@ import pytest
 from engine.cluster.cluster import Cluster
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
+from tests.engine.workers.server import wait_for
 from tests.recovery.damages import Damage, create, damages_of, insert, query
-from tests.workers.server import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("damaged parts")]
 

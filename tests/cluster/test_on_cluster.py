@@ -9,7 +9,7 @@ import pytest
 from engine.cluster.cluster import Cluster
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
-from tests.front.asking import wait_for
+from tests.engine.front.asking import wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -15,8 +15,8 @@ from parts.common.errors import PandoError
 from parts.common.thread_pool import (
     run_jobs_inline,
 )
-from tests.skip_indexes.conftest import Local, Oracle
-from tests.skip_indexes.test_index_definitions import code, definition
+from tests.sql.pruning.conftest import Local, Oracle
+from tests.sql.pruning.test_index_definitions import code, definition
 
 COLUMNS = "a Int32, s String, n Nullable(Int32), m Int32 MATERIALIZED a * 2, l Int32 ALIAS a"
 

@@ -83,13 +83,13 @@ class Member:
         return log_pull.pull_log(self.keeper, self.paths, self.queue)
 
     def predicate(self) -> MergePredicate:
-        asked = self.queue.virtual_parts().partition_ids()
+        asked = self.queue.copy_virtual_parts().partition_ids()
         return read_merge_predicate(self.keeper, TABLE, self.queue, self.pull, self.mutations.load, asked)
 
     def drain(self) -> list[ActionKind]:
         """Executes what can be executed; data are names only."""
         done = []
-        while (action := self.queue.next_action(self, PoolLimits(9, 9, 1 << 40))) is not None:
+        while (action := self.queue.take_next_action(self, PoolLimits(9, 9, 1 << 40))) is not None:
             part = action.entry.new_part
             assert part is not None
             done.append(action.kind)
@@ -101,11 +101,11 @@ class Member:
                 self.active = {p for p in self.active if not part.covers(p)}
                 listed = log_pull.read_listed_parts(self.keeper, self.paths)
                 log_pull.unlist_parts(self.keeper, self.paths, [p for p in listed if part.covers(p)])
-                names = [*self.queue.covered_entries(action.name), action.name]
+                names = [*self.queue.list_covered_entries(action.name), action.name]
                 log_pull.remove_entries(self.keeper, self.paths, self.queue, names)
             else:
                 if action.kind is ActionKind.FETCH:
-                    holder = find_holder(self.keeper, self.paths, part, self.queue.virtual_parts())
+                    holder = find_holder(self.keeper, self.paths, part, self.queue.copy_virtual_parts())
                     if holder is None:
                         self.queue.postpone(action.name, "nobody has it", pause_seconds=1e9)
                         continue

@@ -50,7 +50,7 @@ def insert(world: World, replica: Replica) -> None:
 
 def commit(world: World, replica: Replica, block: str, request: InsertRequest) -> bool:
     """``False``: take another number."""
-    with replica.queue.inserting(request.part):
+    with replica.queue.mark_insert(request.part):
         try:
             world.history.maybe.add(block)
             result = commit_insert(

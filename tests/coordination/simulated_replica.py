@@ -80,7 +80,7 @@ class Replica:
 
     # LocalParts
     def covering_active(self, part: PartName) -> PartName | None:
-        return self.active.covering(part)
+        return self.active.find_covering(part)
 
     def size_bytes(self, part: PartName) -> int:
         return 1
@@ -109,7 +109,7 @@ def check_agreement(world: World) -> None:
         assert set(replica.active) == set(first.active), world.describe()
         listed = PartSet(log_pull.read_listed_parts(replica.keeper, replica.paths))
         assert set(listed) == set(replica.active), f"{replica.name}: ZooKeeper {set(listed)} disk {set(replica.active)}"
-        assert set(replica.queue.virtual_parts()) == set(replica.active)
+        assert set(replica.queue.copy_virtual_parts()) == set(replica.active)
         for part in replica.active:
             assert replica.disk[part] == first.disk[part], part
     rows = [row for part in first.active for row in sorted(first.disk[part])]

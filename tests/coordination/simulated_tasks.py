@@ -32,7 +32,7 @@ def pull(world: World, replica: Replica) -> None:
 def execute(world: World, replica: Replica) -> None:
     if replica.unresolved and not replica.busy - {"execute"}:
         settle(world, replica)
-    action = replica.queue.next_action(replica, PoolLimits(4, 4, 1 << 40))
+    action = replica.queue.take_next_action(replica, PoolLimits(4, 4, 1 << 40))
     if action is None:
         return
     try:
@@ -57,7 +57,7 @@ def run(world: World, replica: Replica, action: Action) -> None:
         gone = replica.active.remove_covered(entry.new_part)
         listed = [p for p in log_pull.read_listed_parts(keeper, replica.paths) if entry.new_part.covers(p)]
         log_pull.unlist_parts(keeper, replica.paths, {*gone, *listed})
-        log_pull.remove_entries(keeper, replica.paths, queue, [*queue.covered_entries(action.name), action.name])
+        log_pull.remove_entries(keeper, replica.paths, queue, [*queue.list_covered_entries(action.name), action.name])
     elif action.kind is ActionKind.MERGE:
         world.count("merge executed")
         rows = frozenset().union(*(replica.disk[part] for part in entry.source_parts))
@@ -70,7 +70,7 @@ def fetch(world: World, replica: Replica, action: Action) -> None:
     entry = action.entry
     assert entry.new_part is not None
     holder = find_holder(
-        replica.keeper, replica.paths, entry.new_part, replica.queue.virtual_parts(), choose=world.random
+        replica.keeper, replica.paths, entry.new_part, replica.queue.copy_virtual_parts(), choose=world.random
     )
     if holder is None:
         if entry.quorum >= 2 and fail_unreachable_part(replica.keeper, replica.paths, entry):
@@ -130,7 +130,7 @@ def merge(world: World, replica: Replica) -> None:
             replica.queue,
             lambda: pull(world, replica),
             KnownMutations(TABLE).load,
-            replica.queue.virtual_parts().partition_ids(),
+            replica.queue.copy_virtual_parts().partition_ids(),
         )
     finally:
         replica.busy.discard("pull")
@@ -138,7 +138,7 @@ def merge(world: World, replica: Replica) -> None:
         world.count("predicate met a lock")
     entries = []
     for partition in predicate.partition_ids():
-        runs = [run for run in predicate.mergeable_runs(partition) if len(run) >= 2]
+        runs = [run for run in predicate.list_mergeable_runs(partition) if len(run) >= 2]
         if runs:
             run = world.random.choice(runs)
             begin = world.random.randrange(len(run) - 1)
@@ -161,7 +161,7 @@ def clean(world: World, replica: Replica) -> None:
     covered = [
         p
         for p in log_pull.read_listed_parts(replica.keeper, replica.paths)
-        if replica.active.covering(p) not in (p, None)
+        if replica.active.find_covering(p) not in (p, None)
     ]
     log_pull.unlist_parts(replica.keeper, replica.paths, covered)
     for part in covered:

@@ -179,7 +179,7 @@ class World:
     def describe(self) -> str:
         return "\n".join(
             f"{r.name} ready={r.is_ready} active={[str(p) for p in r.active]} "
-            f"queue={[(str(i.entry.new_part), i.postpone_reason, i.last_exception) for i in r.queue.entries()]} "
+            f"queue={[(str(i.entry.new_part), i.postpone_reason, i.last_exception) for i in r.queue.list_entries()]} "
             f"waiters={r.waiters}"
             for r in self.replicas
         )

@@ -18,7 +18,7 @@ def _fetching(members: list[Member], quorum: QuorumPlan | None = None) -> tuple[
     """r2 is about to commit a part that it fetched from r1."""
     part = members[0].insert("a", quorum)
     members[1].pull()
-    action = members[1].queue.next_action(members[1], PoolLimits(9, 9, 1 << 40))
+    action = members[1].queue.take_next_action(members[1], PoolLimits(9, 9, 1 << 40))
     assert action is not None
     listed = members[0].paths.part(str(part))
     return action, part, ContentAgreement.read(listed, members[1].keeper.get(listed))

@@ -96,7 +96,7 @@ def test_a_drop_remembers_the_last_block_it_took(members: list[Member]) -> None:
     def last_blocks(ranges: Sequence[PartName]) -> list[int | None]:
         member.pull()
         (gone,) = ranges
-        parts = member.queue.virtual_parts_of(gone.partition_id)
+        parts = member.queue.list_virtual_parts(gone.partition_id)
         return [max((name.max_block for name in parts if name.max_block <= gone.max_block), default=None)]
 
     for _ in range(2):  # the second has nothing to take
@@ -148,7 +148,7 @@ class World:
     def merge(self) -> None:
         member = self.random.choice(self.members)
         predicate = member.predicate()
-        runs = [run for name in "ab" for run in predicate.mergeable_runs(name) if len(run) > 1]
+        runs = [run for name in "ab" for run in predicate.list_mergeable_runs(name) if len(run) > 1]
         if runs:
             log_merges_and_mutations(
                 member.keeper,

@@ -46,8 +46,8 @@ def test_what_is_below_an_entry_is_written_once() -> None:
     assert QUEUE.status(keeper, name).finished == {"a:8123": DdlOutcome(), "[::1]:9000": DdlOutcome(60, "no")}
     assert QUEUE.finish_shard(keeper, name, ENTRY, 0, DdlOutcome()) == DdlOutcome()
     assert QUEUE.finish_shard(keeper, name, ENTRY, 0, DdlOutcome(1, "")) == DdlOutcome()
-    assert QUEUE.executed(keeper, name, 0) == DdlOutcome()
-    assert QUEUE.executed(keeper, name, 1) is None
+    assert QUEUE.read_outcome(keeper, name, 0) == DdlOutcome()
+    assert QUEUE.read_outcome(keeper, name, 1) is None
 
 
 def test_parts_that_the_initiator_did_not_make() -> None:
@@ -99,9 +99,9 @@ def test_who_reads_the_queue() -> None:
     assert QUEUE.announce(one, A.id, "s1")
     assert QUEUE.announce(one, A.id, "s1")
     assert not QUEUE.announce(other, A.id, "s2")
-    assert QUEUE.readers(other, [A.id, B.id]) == {A.id}
+    assert QUEUE.list_readers(other, [A.id, B.id]) == {A.id}
     ensemble.end_session(one.session_id)
-    assert QUEUE.readers(other, [A.id, B.id]) == set()
+    assert QUEUE.list_readers(other, [A.id, B.id]) == set()
 
 
 @pytest.mark.parametrize(

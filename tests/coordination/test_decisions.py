@@ -53,9 +53,9 @@ def test_part_set_agrees_with_a_plain_set(candidates: list[PartName]) -> None:
         assert set(fast) == plain
         for probe in candidates:
             expected = next((other for other in plain if other.covers(probe)), None)
-            assert fast.covering(probe) == expected
-            assert set(fast.covered_by(probe)) == {other for other in plain if probe.covers(other)}
-            assert set(fast.overlapping(probe)) == {other for other in plain if not probe.is_disjoint(other)}
+            assert fast.find_covering(probe) == expected
+            assert set(fast.list_covered_by(probe)) == {other for other in plain if probe.covers(other)}
+            assert set(fast.list_overlapping(probe)) == {other for other in plain if not probe.is_disjoint(other)}
     ordered = fast.parts("p")
     assert ordered == sorted(ordered)
     for left in ordered:
@@ -146,7 +146,7 @@ class MergePredicateMachine(RuleBasedStateMachine):
             self.virtual[leader].copy(),  # type: ignore[arg-type]
             MutationSet(),
         )
-        runs = [run for run in predicate.mergeable_runs("p") if len(run) >= 2]
+        runs = [run for run in predicate.list_mergeable_runs("p") if len(run) >= 2]
         if not runs or predicate.log_version != self.version:
             return
         run = data.draw(st.sampled_from(runs))
@@ -168,7 +168,7 @@ class MergePredicateMachine(RuleBasedStateMachine):
             elif entry.type is EntryType.MERGE_PARTS:
                 assert all(source in virtual for source in entry.source_parts), entry
                 virtual.add(entry.new_part)
-                assert set(virtual.covered_by(entry.new_part)) == {entry.new_part}
+                assert set(virtual.list_covered_by(entry.new_part)) == {entry.new_part}
             else:
                 virtual.add(entry.new_part)
 
@@ -195,7 +195,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.dropped_below = 0
 
     def covering_active(self, part: PartName) -> PartName | None:
-        return self.active.covering(part)
+        return self.active.find_covering(part)
 
     def size_bytes(self, part: PartName) -> int:
         return part.max_block - part.min_block + 1
@@ -233,7 +233,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(target=running, merges=st.integers(0, 2), fetches=st.integers(0, 2), limit=st.integers(1, 20))
     def start(self, merges: int, fetches: int, limit: int) -> Action | None:
         self.now += 1
-        action = self.queue.next_action(self, PoolLimits(merges, fetches, limit))
+        action = self.queue.take_next_action(self, PoolLimits(merges, fetches, limit))
         if action is None:
             return None
         entry = action.entry
@@ -261,7 +261,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue.fail(action.name, "failed")
         elif action.kind is ActionKind.DROP_RANGE:
             self.active.remove_covered(part)
-            for name in [*self.queue.covered_entries(action.name), action.name]:
+            for name in [*self.queue.list_covered_entries(action.name), action.name]:
                 self.queue.finish(name)
         else:
             if action.kind is not ActionKind.SKIP:
@@ -271,7 +271,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def virtual_parts_are_what_the_log_makes(self) -> None:
         if hasattr(self, "queue"):
-            assert set(self.queue.virtual_parts()) == set(self.made)
+            assert set(self.queue.copy_virtual_parts()) == set(self.made)
 
     def teardown(self) -> None:
         """Every queue drains once everything succeeds."""
@@ -281,12 +281,12 @@ class QueueMachine(RuleBasedStateMachine):
             self.end(action, False)
         for _ in range(10 * self.names + 10):
             self.now += 100
-            action = self.queue.next_action(self, PoolLimits(9, 9, 1 << 40))
+            action = self.queue.take_next_action(self, PoolLimits(9, 9, 1 << 40))
             if action is None:
                 break
             self.executing[action.name] = action
             self.end(action, True)
-        assert not self.queue.entries()
+        assert not self.queue.list_entries()
         assert set(self.active) == set(self.made)
 
 

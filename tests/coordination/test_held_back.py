@@ -67,7 +67,7 @@ def test_entry_that_the_source_carries_out_while_it_is_cloned(
     ensemble.faults = None
     finish_clone(three.keeper, three.paths)
     log_pull.load_queue(three.keeper, three.paths, three.queue, [])
-    assert three.queue.virtual_cover(part) == part
+    assert three.queue.find_virtual_cover(part) == part
 
 
 @pytest.mark.parametrize("number", range(1, 40))
@@ -108,7 +108,7 @@ def test_holder_that_comes_back_while_its_quorum_part_is_given_up(
     left = at_request(ensemble, two, number, come_back)
     has_failed = False
     with contextlib.suppress(MultiFailed):
-        has_failed = fail_unreachable_part(two.keeper, two.paths, two.queue.entries()[0].entry)
+        has_failed = fail_unreachable_part(two.keeper, two.paths, two.queue.list_entries()[0].entry)
     ensemble.faults = None
     assert has_failed == (left[0] > 0), "who came back without knowing of a failure keeps the part"
     assert not taken_back
@@ -210,7 +210,7 @@ def test_merge_that_two_replicas_commit_with_other_content(
 
     def commit(member: Member, content_hash: str) -> None:
         member.pull()
-        action = member.queue.next_action(member, PoolLimits(9, 9, 1 << 40))
+        action = member.queue.take_next_action(member, PoolLimits(9, 9, 1 << 40))
         assert action is not None
         assert action.entry.new_part is not None
         record = PartRecord(content_hash, 1, 10)
@@ -236,13 +236,13 @@ def test_quorum_part_that_is_given_up_while_it_is_committed(
     part = one.insert("id", QuorumPlan(2, is_parallel=True))
     for member in (two, three):
         member.pull()
-    action = two.queue.next_action(two, PoolLimits(9, 9, 1 << 40))
+    action = two.queue.take_next_action(two, PoolLimits(9, 9, 1 << 40))
     assert action is not None
     one.expire()
     has_failed: list[bool] = []
 
     def give_up() -> None:
-        has_failed.append(fail_unreachable_part(three.keeper, three.paths, three.queue.entries()[0].entry))
+        has_failed.append(fail_unreachable_part(three.keeper, three.paths, three.queue.list_entries()[0].entry))
 
     left = at_request(ensemble, two, number, give_up)
     status = commit_produced_part(two.keeper, two.paths, two.queue, action.name, action.entry, part, RECORD)
@@ -263,7 +263,7 @@ def test_quorum_that_is_given_up_while_its_waiter_looks(
     part = one.insert("id", QuorumPlan(2, is_parallel=True))
     three.pull()
     one.expire()
-    entry = three.queue.entries()[0].entry
+    entry = three.queue.list_entries()[0].entry
     left = at_request(ensemble, two, number, lambda: fail_unreachable_part(three.keeper, three.paths, entry))
     with pytest.raises(UnknownOutcomeError):
         wait_for_quorum(

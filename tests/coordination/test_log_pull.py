@@ -33,7 +33,7 @@ def test_a_pull_from_a_cursor_reads_neither_pointer_nor_queue(ensemble: MemoryEn
     ensemble.faults = None
     assert not {two.paths.queue, two.paths.log_pointer} & set(paths)
     assert paths.count(TABLE.log) <= 1  # where it ends
-    assert [item.entry.new_part for item in two.queue.entries()][-1] == part
+    assert [item.entry.new_part for item in two.queue.list_entries()][-1] == part
     assert log_pull.read_log_position(two.keeper, two.paths)[0] == 2
 
 
@@ -48,7 +48,7 @@ def test_however_many_entries_came_all_are_pulled_and_the_watch_waits_for_the_ne
         one.insert(f"b{number}")
     assert fired == [TABLE.log_entry(0)]
     assert _pull(two, cursor, fired) == count
-    assert len(two.queue.entries()) == count
+    assert len(two.queue.list_entries()) == count
     assert cursor.position is not None
     assert cursor.position[0] == count
     one.insert("next")
@@ -87,7 +87,7 @@ def test_a_failed_pull_forgets_the_cursor_and_the_next_takes_up_what_it_left(
     assert cursor.position is None
     two.keeper.reconnect()
     assert _pull(two, cursor) == 0
-    assert [item.entry.new_part for item in two.queue.entries()] == [part]
+    assert [item.entry.new_part for item in two.queue.list_entries()] == [part]
 
 
 def test_a_pointer_that_somebody_else_moved_is_refused(members: list[Member]) -> None:

@@ -62,13 +62,13 @@ def test_merge_does_not_reach_over_a_block_that_is_being_committed(members: list
     b = members[0].insert("b")
     predicate = members[0].predicate()
     assert "still being inserted" in (predicate.can_merge(a, b) or "")
-    assert predicate.mergeable_runs("all") == [[a], [b]]
+    assert predicate.list_mergeable_runs("all") == [[a], [b]]
     members[1].commit(request)
     predicate = members[0].predicate()
-    assert predicate.mergeable_runs("all") == [[a], [b]]
+    assert predicate.list_mergeable_runs("all") == [[a], [b]]
     predicate = members[0].predicate()
     assert "between" in (predicate.can_merge(a, b) or "")
-    assert predicate.mergeable_runs("all") == [[a, request.part, b]]
+    assert predicate.list_mergeable_runs("all") == [[a, request.part, b]]
 
 
 def test_merges_nothing_in_a_partition_that_nobody_asked_about(members: list[Member]) -> None:
@@ -79,9 +79,9 @@ def test_merges_nothing_in_a_partition_that_nobody_asked_about(members: list[Mem
     assert predicate.can_merge(c, d) is None
     assert predicate.why_not_mergeable(a) is None
     assert "nobody has asked" in (predicate.can_merge(a, b) or "")
-    assert predicate.mergeable_runs("p") == [[a], [b]]
+    assert predicate.list_mergeable_runs("p") == [[a], [b]]
     with pytest.raises(ConflictError, match="nobody has asked"):
-        predicate.whole_partition("p", lambda part: True)
+        predicate.list_whole_partition("p", lambda part: True)
 
 
 def test_nothing_is_assigned_by_a_guess(members: list[Member]) -> None:
@@ -90,7 +90,7 @@ def test_nothing_is_assigned_by_a_guess(members: list[Member]) -> None:
     two.request("between")
     b = one.insert("b")
     guess = guess_predicate(one.queue, one.mutations.current)
-    assert guess.mergeable_runs("all") == [[a, b]]
+    assert guess.list_mergeable_runs("all") == [[a, b]]
     assert not log_merges_and_mutations(one.keeper, TABLE, guess.log_version, [make_merge_entry([a, b], one.name, 1.0)])
 
 
@@ -112,16 +112,16 @@ def test_drop_takes_back_inserts_in_flight_and_spares_later_ones(members: list[M
 def test_drop_after_pull_but_before_the_own_insert_is_active_waits_for_it(members: list[Member]) -> None:
     member = members[0]
     request = member.request()
-    with member.queue.inserting(request.part):
+    with member.queue.mark_insert(request.part):
         member.commit(request)
         drop_partition(members[1].keeper, TABLE, "r2", "all")
         member.pull()
-        assert member.queue.next_action(member, PoolLimits(1, 1, 1)) is None
+        assert member.queue.take_next_action(member, PoolLimits(1, 1, 1)) is None
         member.active.add(request.part)
         member.queue.add_active(request.part)
     assert ActionKind.DROP_RANGE in member.drain()
     assert not member.active
-    assert not list(member.queue.virtual_parts())
+    assert not list(member.queue.copy_virtual_parts())
 
 
 def test_dropped_data_is_not_resurrected_by_a_clone(members: list[Member]) -> None:
@@ -133,7 +133,7 @@ def test_dropped_data_is_not_resurrected_by_a_clone(members: list[Member]) -> No
     fresh = Member(members[0].ensemble, "r4")
     fresh.pull()
     assert fresh.drain() == [ActionKind.DROP_RANGE]
-    assert part not in fresh.queue.virtual_parts()
+    assert part not in fresh.queue.copy_virtual_parts()
 
 
 def test_clone_is_resumable_and_reports_local_extras(ensemble: MemoryEnsemble, members: list[Member]) -> None:
@@ -149,8 +149,8 @@ def test_clone_is_resumable_and_reports_local_extras(ensemble: MemoryEnsemble, m
     finish_clone(replica.keeper, replica.paths)
     log_pull.load_queue(replica.keeper, replica.paths, replica.queue, [kept])
     replica.pull()
-    assert [item.entry.new_part for item in replica.queue.entries()].count(other) >= 1
-    assert kept in replica.queue.virtual_parts()
+    assert [item.entry.new_part for item in replica.queue.list_entries()].count(other) >= 1
+    assert kept in replica.queue.copy_virtual_parts()
 
 
 def test_merged_content_that_differs_is_fetched_instead(members: list[Member]) -> None:
@@ -166,7 +166,7 @@ def test_merged_content_that_differs_is_fetched_instead(members: list[Member]) -
         member.pull()
     assert members[0].drain() == [ActionKind.MERGE]
     second = members[1]
-    action = second.queue.next_action(second, PoolLimits(1, 1, 9))
+    action = second.queue.take_next_action(second, PoolLimits(1, 1, 9))
     assert action is not None
     assert action.kind is ActionKind.MERGE
     assert action.entry.new_part is not None
@@ -279,7 +279,7 @@ def test_pull_whose_answer_was_lost_is_taken_up(ensemble: MemoryEnsemble, member
         members[1].pull()
     members[1].keeper.reconnect()
     assert members[1].pull() == 0
-    assert [item.entry.new_part for item in members[1].queue.entries()] == [part]
+    assert [item.entry.new_part for item in members[1].queue.list_entries()] == [part]
 
 
 def test_missing_part_is_requeued_and_fetched(members: list[Member]) -> None:
@@ -300,7 +300,7 @@ def test_optimize_of_a_partition_with_an_insert_in_flight_says_why(members: list
     members[0].insert("b")
     predicate = members[0].predicate()
     with pytest.raises(ConflictError, match="still being inserted") as caught:
-        predicate.whole_partition("all", lambda part: True)
+        predicate.list_whole_partition("all", lambda part: True)
     assert caught.value.code == 388
 
 
@@ -362,4 +362,4 @@ def test_drop_that_was_cut_short_does_not_requeue_what_it_dropped(members: list[
     log_pull.queue_missing_fetches(members[0].keeper, members[0].paths, members[0].queue, [part])
     assert members[0].drain() == [ActionKind.DROP_RANGE]
     assert members[0].keeper.children(members[0].paths.parts) == []
-    assert not list(members[0].queue.virtual_parts())
+    assert not list(members[0].queue.copy_virtual_parts())

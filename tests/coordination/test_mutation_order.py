@@ -123,7 +123,7 @@ class Model:
     def _mutate(self, predicate: MergePredicate) -> None:
         parts = [part for part in sorted(predicate.snapshot) if predicate.why_not_mergeable(part) is None]
         source = self.random.choice(parts) if parts else None
-        chosen = predicate.mutations.next_mutations(source, 0, self.random.randint(1, 3)) if source else []
+        chosen = predicate.mutations.list_next_mutations(source, 0, self.random.randint(1, 3)) if source else []
         if source and chosen:
             self.log.append(make_mutate_part_entry(source, chosen, "r", 0.0, metadata_version=0))
             self.version += 1
@@ -132,7 +132,7 @@ class Model:
                 self.applied.setdefault(block, []).extend(mutation.numbers["p"] for mutation in chosen)
 
     def _merge(self, predicate: MergePredicate) -> None:
-        runs = [run for run in predicate.mergeable_runs("p") if len(run) >= 2]
+        runs = [run for run in predicate.list_mergeable_runs("p") if len(run) >= 2]
         if runs:
             run = self.random.choice(runs)
             begin = self.random.randrange(len(run) - 1)
@@ -150,7 +150,9 @@ class Model:
             committing = {"p": sorted(self.locks)}
             self.step_others()
             self.pull(leader)
-            self.finished[leader] = known.finished_up_to(self.finished[leader], committing, list(self.virtual[leader]))
+            self.finished[leader] = known.find_finished_up_to(
+                self.finished[leader], committing, list(self.virtual[leader])
+            )
         for id_ in select_removable_mutations([m.mutation_id for m in self.mutations], self.finished, 1):
             (gone,) = [mutation for mutation in self.mutations if mutation.mutation_id == id_]
             self.mutations.remove(gone)

@@ -46,19 +46,21 @@ def mutation(id_: int, numbers: dict[str, int], metadata_version: int = 0) -> Mu
 def test_what_a_part_is_to_go_through() -> None:
     first, second, third = mutation(0, {"p": 2}), mutation(1, {"p": 4, "q": 1}), mutation(2, {"p": 6}, 3)
     known = MutationSet((first, second, third))
-    assert known.next_mutations(part("p_0_0_0"), 3, 9) == [first, second, third]
-    assert known.next_mutations(part("p_0_0_0"), 2, 9) == [first, second]  # the third is of a later definition
-    assert known.next_mutations(part("p_0_0_0"), 3, 1) == [first]
-    assert known.next_mutations(part("p_0_1_1_2"), 3, 9) == [second, third]
-    assert known.next_mutations(part("p_3_3_0"), 3, 9) == [second, third]
-    assert known.next_mutations(part("p_7_7_0"), 3, 9) == []
-    assert known.next_mutations(part("q_2_2_0"), 3, 9) == []
-    assert known.next_mutations(part("r_0_0_0"), 3, 9) == []
+    assert known.list_next_mutations(part("p_0_0_0"), 3, 9) == [first, second, third]
+    assert known.list_next_mutations(part("p_0_0_0"), 2, 9) == [first, second]  # the third is of a later definition
+    assert known.list_next_mutations(part("p_0_0_0"), 3, 1) == [first]
+    assert known.list_next_mutations(part("p_0_1_1_2"), 3, 9) == [second, third]
+    assert known.list_next_mutations(part("p_3_3_0"), 3, 9) == [second, third]
+    assert known.list_next_mutations(part("p_7_7_0"), 3, 9) == []
+    assert known.list_next_mutations(part("q_2_2_0"), 3, 9) == []
+    assert known.list_next_mutations(part("r_0_0_0"), 3, 9) == []
     assert mutated_part_name(part("p_0_1_1_2"), [second, third]) == part("p_0_1_1_6")
     assert known.between(part("p_0_1_1_2"), part("p_0_1_1_6")) == [second, third]
-    versions = {name: known.version(part(name)) for name in ("p_0_0_0", "p_0_0_0_2", "p_3_3_0", "p_5_5_0", "p_9_9_0_9")}
+    versions = {
+        name: known.find_version(part(name)) for name in ("p_0_0_0", "p_0_0_0_2", "p_3_3_0", "p_5_5_0", "p_9_9_0_9")
+    }
     assert versions == {"p_0_0_0": 0, "p_0_0_0_2": 2, "p_3_3_0": 2, "p_5_5_0": 4, "p_9_9_0_9": 6}
-    assert second.parts_to_change([part("p_0_0_0_2"), part("p_5_5_0"), part("q_0_0_0"), part("q_0_0_0_1")]) == [
+    assert second.list_parts_to_change([part("p_0_0_0_2"), part("p_5_5_0"), part("q_0_0_0"), part("q_0_0_0_1")]) == [
         part("p_0_0_0_2"),
         part("q_0_0_0"),
     ]
@@ -68,13 +70,13 @@ def test_what_is_done() -> None:
     first, second = mutation(0, {"p": 2}), mutation(1, {"p": 4, "q": 1})
     known = MutationSet((first, second))
     ids = [first.mutation_id, second.mutation_id]
-    assert known.finished_up_to("", {"p": [1]}, []) == ""
-    assert known.finished_up_to("", {"p": [3]}, []) == ids[0]
-    assert known.finished_up_to("", {"p": [5], "q": [2]}, []) == ids[1]
-    assert known.finished_up_to("", {}, [part("p_0_0_0")]) == ""
-    assert known.finished_up_to("", {}, [part("p_0_0_0_2"), part("q_0_0_0_1")]) == ids[0]
-    assert known.finished_up_to(ids[0], {}, [part("q_0_0_0")]) == ids[0]
-    assert known.last_numbers(ids[0]) == {"p": 4, "q": 1}
+    assert known.find_finished_up_to("", {"p": [1]}, []) == ""
+    assert known.find_finished_up_to("", {"p": [3]}, []) == ids[0]
+    assert known.find_finished_up_to("", {"p": [5], "q": [2]}, []) == ids[1]
+    assert known.find_finished_up_to("", {}, [part("p_0_0_0")]) == ""
+    assert known.find_finished_up_to("", {}, [part("p_0_0_0_2"), part("q_0_0_0_1")]) == ids[0]
+    assert known.find_finished_up_to(ids[0], {}, [part("q_0_0_0")]) == ids[0]
+    assert known.list_last_numbers(ids[0]) == {"p": 4, "q": 1}
     assert known.unfinished(ids[1]) == []
     assert select_removable_mutations(ids, ids, 0) == [ids[0]]
     assert select_removable_mutations(ids, [ids[1], ids[1]], 0) == ids
@@ -224,7 +226,8 @@ def assign(member: Member) -> list[PartName]:
     entries = [
         make_mutate_part_entry(source, chosen, member.name, 1.0, metadata_version=0)
         for source in predicate.snapshot
-        if predicate.why_not_mergeable(source) is None and (chosen := predicate.mutations.next_mutations(source, 0, 9))
+        if predicate.why_not_mergeable(source) is None
+        and (chosen := predicate.mutations.list_next_mutations(source, 0, 9))
     ]
     if entries:
         assert log_merges_and_mutations(member.keeper, TABLE, predicate.log_version, entries)
@@ -234,7 +237,7 @@ def assign(member: Member) -> list[PartName]:
 def advance(member: Member, finished: str = "") -> str:
     def parts() -> list[PartName]:
         member.pull()
-        return [*member.queue.parts_to_come(), *member.active]
+        return [*member.queue.list_coming_parts(), *member.active]
 
     return advance_mutation_pointer(member.keeper, member.paths, member.mutations, finished, parts)
 
@@ -271,7 +274,7 @@ def test_from_the_mutation_to_the_end_of_it() -> None:
     two.drain()
     assert advance(two) == first.mutation_id == read_mutation_pointer(two.keeper, two.paths)
     assert one.active == two.active == {part("all_0_0_0_2"), part("all_1_1_0_2"), new}
-    (run,) = one.predicate().mergeable_runs("all")
+    (run,) = one.predicate().list_mergeable_runs("all")
     assert len(run) == 3
     assert delete_finished_mutations(one.keeper, TABLE, 1) == 0
     assert delete_finished_mutations(one.keeper, TABLE, 0) == 1
@@ -334,10 +337,10 @@ def test_a_definition_that_is_not_here_yet() -> None:
     two.pull()
     two.drain()  # fetches the source
     one.pull()
-    assert one.queue.next_action(one, PoolLimits(9, 9, 1 << 40, metadata_version=2)) is None
-    (item,) = one.queue.entries()
+    assert one.queue.take_next_action(one, PoolLimits(9, 9, 1 << 40, metadata_version=2)) is None
+    (item,) = one.queue.list_entries()
     assert "version 3 of the table's definition" in item.postpone_reason
-    action = one.queue.next_action(one, PoolLimits(9, 9, 1 << 40, metadata_version=3))
+    action = one.queue.take_next_action(one, PoolLimits(9, 9, 1 << 40, metadata_version=3))
     assert action is not None
     assert action.kind is ActionKind.MUTATE
 
@@ -376,7 +379,7 @@ def test_a_drop_takes_mutated_parts_too() -> None:
         member.pull()
         member.drain()
         assert member.active == set()
-        assert not member.queue.entries()
+        assert not member.queue.list_entries()
 
 
 def test_the_connection_breaks_while_numbers_are_taken() -> None:

@@ -43,7 +43,7 @@ def fetch(number: int) -> LogEntry:
 
 def drain(queue: ReplicationQueue, disk: Disk, limits: PoolLimits = ALL) -> list[ActionKind]:
     kinds = []
-    while (action := queue.next_action(disk, limits)) is not None:
+    while (action := queue.take_next_action(disk, limits)) is not None:
         kinds.append(action.kind)
         queue.finish(action.name)
     return kinds
@@ -58,9 +58,9 @@ def test_draining_looks_at_each_entry_once() -> None:
 def test_entries_that_wait_for_a_slot_are_looked_at_once() -> None:
     queue = queue_of([fetch(number) for number in range(COUNT)])
     for _ in range(100):
-        assert queue.next_action(Disk(), PoolLimits(3, 0, 1 << 60)) is None
+        assert queue.take_next_action(Disk(), PoolLimits(3, 0, 1 << 60)) is None
     assert queue.examined == COUNT
-    assert queue.entries()[-1].postpone_reason.endswith("because no fetch slot is free.")
+    assert queue.list_entries()[-1].postpone_reason.endswith("because no fetch slot is free.")
     assert len(drain(queue, Disk())) == COUNT
 
 
@@ -77,10 +77,10 @@ def merges(disk: Disk, sizes: list[int]) -> list[LogEntry]:
 def test_merges_in_line_are_looked_at_as_slots_become_free() -> None:
     disk = Disk()
     queue = queue_of(merges(disk, [1] * COUNT))
-    while (action := queue.next_action(disk, PoolLimits(1, 4, 1 << 60))) is not None:
-        assert queue.next_action(disk, PoolLimits(0, 4, 1 << 60)) is None
+    while (action := queue.take_next_action(disk, PoolLimits(1, 4, 1 << 60))) is not None:
+        assert queue.take_next_action(disk, PoolLimits(0, 4, 1 << 60)) is None
         queue.finish(action.name)
-    assert not queue.entries()
+    assert not queue.list_entries()
     assert queue.examined < 3 * COUNT
 
 
@@ -88,10 +88,10 @@ def test_small_merge_passes_large_ones_that_wait_for_an_idle_pool() -> None:
     disk = Disk()
     queue = queue_of(merges(disk, [1 << 40] * COUNT + [5]))
     for _ in range(100):
-        action = queue.next_action(disk, PoolLimits(1, 4, 1 << 20))
+        action = queue.take_next_action(disk, PoolLimits(1, 4, 1 << 20))
         if action is not None:
             queue.finish(action.name)
-    assert len(queue.entries()) == COUNT
+    assert len(queue.list_entries()) == COUNT
     assert queue.examined < 2 * COUNT
     assert drain(queue, disk) == [ActionKind.MERGE] * COUNT
 
@@ -99,8 +99,8 @@ def test_small_merge_passes_large_ones_that_wait_for_an_idle_pool() -> None:
 def test_merge_that_fits_is_not_kept_back_by_larger_ones_before_it() -> None:
     disk = Disk()
     queue = queue_of(merges(disk, [1500, 1400, 1300, 1100]))
-    assert queue.next_action(disk, PoolLimits(1, 4, 100)) is None
-    action = queue.next_action(disk, PoolLimits(1, 4, 1200))
+    assert queue.take_next_action(disk, PoolLimits(1, 4, 100)) is None
+    action = queue.take_next_action(disk, PoolLimits(1, 4, 1200))
     assert action is not None
     assert action.name.endswith("3")
 
@@ -108,15 +108,15 @@ def test_merge_that_fits_is_not_kept_back_by_larger_ones_before_it() -> None:
 def test_entries_under_a_drop_wait_for_it_and_are_looked_at_once() -> None:
     gone = LogEntry(EntryType.DROP_RANGE, drop_range_name("p", COUNT), 1.0, "r2")
     queue = queue_of([*(fetch(number) for number in range(COUNT)), gone])
-    drop = queue.next_action(Disk(), ALL)
+    drop = queue.take_next_action(Disk(), ALL)
     assert drop is not None
     assert drop.kind is ActionKind.DROP_RANGE
     for _ in range(100):
-        assert queue.next_action(Disk(), ALL) is None
+        assert queue.take_next_action(Disk(), ALL) is None
     assert queue.examined == COUNT + 1
-    for name in [*queue.covered_entries(drop.name), drop.name]:
+    for name in [*queue.list_covered_entries(drop.name), drop.name]:
         queue.finish(name)
-    assert not queue.entries()
+    assert not queue.list_entries()
 
 
 def test_recheck_finds_what_nobody_told() -> None:
@@ -126,12 +126,12 @@ def test_recheck_finds_what_nobody_told() -> None:
     queue.add("queue-0000000000", fetch(0))
     for _ in range(1000):
         now[0] += 31
-        assert queue.next_action(disk, PoolLimits(1, 0, 1)) is None
+        assert queue.take_next_action(disk, PoolLimits(1, 0, 1)) is None
     assert sum(map(len, queue._schedule._parked.values())) < 100
     assert len(queue._schedule._timers) < 100
     disk.parts.add(PartName("p", 0, 0, 0))
     now[0] += 31
-    action = queue.next_action(disk, PoolLimits(1, 0, 1))
+    action = queue.take_next_action(disk, PoolLimits(1, 0, 1))
     assert action is not None
     assert action.kind is ActionKind.SKIP
 
@@ -148,7 +148,7 @@ def test_large_merge_is_fetched_at_the_very_moment_when_it_is_old(monkeypatch: p
     limits = PoolLimits(0, 4, 1 << 60, prefer_fetch_seconds=60.0, prefer_fetch_bytes=0)
     looks = iter(range(10))
     monkeypatch.setattr(Disk, "size_bytes", lambda *_: next(looks))
-    action = queue.next_action(disk, limits)
+    action = queue.take_next_action(disk, limits)
     assert action is not None
     assert action.kind is ActionKind.FETCH
 
@@ -160,7 +160,7 @@ def test_an_insert_that_stays_keeps_no_memory_of_those_that_passed_it() -> None:
         if number:
             index.pop(f"queue-{number:010d}")
     assert len(index._insert_times) < COUNT // 10
-    assert index.oldest_insert_time() == 1.0
+    assert index.find_oldest_insert_time() == 1.0
 
 
 def exchange(*names: str, gone: str = "") -> LogEntry:
@@ -173,17 +173,17 @@ def test_what_covers_a_part_of_an_exchange_waits_until_all_its_parts_are_here() 
     """Fetched before, it would show some rows of a transaction without the others."""
     sources = [PartName("p", 0, 0, 0), PartName("p", 1, 1, 0)]
     queue = queue_of([exchange("p_1_1_0", "q_0_0_0"), make_merge_entry(sources, "r2", 1.0), fetch(9)])
-    action = queue.next_action(Disk(), ALL)
+    action = queue.take_next_action(Disk(), ALL)
     assert action is not None
     assert action.kind is ActionKind.REPLACE
     queue.fail(action.name, "the other replica does not answer")
-    others = queue.next_action(Disk(), ALL)
+    others = queue.take_next_action(Disk(), ALL)
     assert others is not None
     assert others.entry == fetch(9)
-    assert queue.next_action(Disk(), ALL) is None
-    assert "has not been executed" in queue.entries()[1].postpone_reason
+    assert queue.take_next_action(Disk(), ALL) is None
+    assert "has not been executed" in queue.list_entries()[1].postpone_reason
     queue.finish(action.name)
-    assert queue.next_action(Disk(), ALL) is not None
+    assert queue.take_next_action(Disk(), ALL) is not None
 
 
 def test_a_drop_waits_for_the_exchange_before_it_and_takes_what_is_older_along() -> None:
@@ -192,15 +192,15 @@ def test_a_drop_waits_for_the_exchange_before_it_and_takes_what_is_older_along()
             EntryType.DROP_RANGE, drop_range_name("p", 5), 1.0, "r2"
         )]
     )  # fmt: skip
-    first = queue.next_action(Disk(), ALL)
+    first = queue.take_next_action(Disk(), ALL)
     assert first is not None
     assert first.kind is ActionKind.REPLACE
-    assert queue.covered_entries(first.name) == ["queue-0000000000"]
+    assert queue.list_covered_entries(first.name) == ["queue-0000000000"]
     assert queue.find_later_removal(first.name, PartName.parse("p_3_3_0")) is not None
     assert queue.find_later_removal(first.name, PartName.parse("q_0_0_0")) is None
-    assert queue.next_action(Disk(), ALL) is None
+    assert queue.take_next_action(Disk(), ALL) is None
     queue.finish(first.name)
-    second = queue.next_action(Disk(), ALL)
+    second = queue.take_next_action(Disk(), ALL)
     assert second is not None
     assert second.kind is ActionKind.DROP_RANGE
 
@@ -237,7 +237,7 @@ FIRST, LAST = exchange("p_3_3_0", "q_3_3_0"), exchange("p_6_6_0", gone="p_0_5_99
 )  # fmt: skip
 def test_a_drop_between_the_halves_of_a_step_is_part_of_it(entries: list[LogEntry]) -> None:
     queue = queue_of(entries)
-    first = queue.next_action(Disk(), ALL)
+    first = queue.take_next_action(Disk(), ALL)
     assert first is not None
     assert first.kind is ActionKind.REPLACE
     more = queue.start_replacements_with([first.name], first.entry.created_parts)
@@ -251,13 +251,13 @@ def test_a_drop_between_the_halves_of_a_step_is_part_of_it(entries: list[LogEntr
         queue.postpone(action.name, "begun together", pause_seconds=0.0)
     queue.finish(first.name)
     drain(queue, Disk())
-    assert not queue.entries()
+    assert not queue.list_entries()
 
 
 def test_a_drop_that_no_half_of_a_step_waits_for_stays_by_itself() -> None:
     plain = drop_entry(EntryType.DROP_RANGE, "q_0_4_999999999")
     queue = queue_of([FIRST, plain, DETACHED, LAST])
-    first = queue.next_action(Disk(), ALL)
+    first = queue.take_next_action(Disk(), ALL)
     assert first is not None
     more = queue.start_replacements_with([first.name], first.entry.created_parts)
     assert more is not None
@@ -266,8 +266,8 @@ def test_a_drop_that_no_half_of_a_step_waits_for_stays_by_itself() -> None:
 
 def test_a_step_waits_for_what_a_drop_of_it_waits_for() -> None:
     queue = queue_of([FIRST, DETACHED, exchange("q_6_6_0", gone="q_0_5_999999999")])
-    first = queue.next_action(Disk(), ALL)
+    first = queue.take_next_action(Disk(), ALL)
     assert first is not None
-    with queue.inserting(PartName.parse("q_4_4_0")):
+    with queue.mark_insert(PartName.parse("q_4_4_0")):
         assert queue.start_replacements_with([first.name], first.entry.created_parts) is None
     assert queue.start_replacements_with([first.name], first.entry.created_parts) is not None

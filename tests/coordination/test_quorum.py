@@ -117,7 +117,7 @@ def test_quorum_node_gone_is_not_success_when_a_peer_marked_failure(members: lis
     part = members[0].insert("id", quorum)
     members[1].pull()
     members[0].expire()
-    entry = members[1].queue.entries()[0].entry
+    entry = members[1].queue.list_entries()[0].entry
     assert fail_unreachable_part(members[1].keeper, members[1].paths, entry)
     members[0].keeper.reconnect()
     with pytest.raises(UnknownOutcomeError, match="lost its ZooKeeper session"):
@@ -156,10 +156,10 @@ def test_failed_part_is_taken_back_by_its_owner_and_its_block_can_be_inserted_ag
     part = members[0].insert("id", plan(members[0]))
     members[1].pull()
     members[0].expire()
-    entry = members[1].queue.entries()[0]
+    entry = members[1].queue.list_entries()[0]
     assert fail_unreachable_part(members[1].keeper, members[1].paths, entry.entry)
     log_pull.abandon_entry(members[1].keeper, members[1].paths, members[1].queue, entry.name)
-    assert part not in members[1].queue.virtual_parts()
+    assert part not in members[1].queue.copy_virtual_parts()
     again = members[1].insert("id")
     assert again != part
     members[0].keeper.reconnect()
@@ -171,7 +171,7 @@ def test_failed_part_is_taken_back_by_its_owner_and_its_block_can_be_inserted_ag
 def test_part_is_not_given_up_while_its_owner_lives_or_comes_back(members: list[Member]) -> None:
     members[0].insert("id", plan(members[0]))
     members[1].pull()
-    entry = members[1].queue.entries()[0].entry
+    entry = members[1].queue.list_entries()[0].entry
     assert not fail_unreachable_part(members[1].keeper, members[1].paths, entry)
 
 
@@ -184,7 +184,7 @@ def test_failed_quorum_part_is_not_merged_by_who_has_not_heard_of_it(members: li
     assert predicate.can_merge(a, b) == f"quorum for part {b} is not satisfied"
     stale = members[2].predicate()
     members[0].expire()
-    entry = next(item.entry for item in members[1].queue.entries() if item.entry.new_part == b)
+    entry = next(item.entry for item in members[1].queue.list_entries() if item.entry.new_part == b)
     assert fail_unreachable_part(members[1].keeper, members[1].paths, entry)
     run_cleanup(members[1].keeper, TABLE, CleanupSettings(0, 1000))
     again = members[2].predicate()
@@ -198,7 +198,7 @@ def test_fetched_part_whose_quorum_failed_meanwhile_is_not_committed(members: li
     part = members[0].insert("id", plan(members[0]))
     for member in members[1:]:
         member.pull()
-    action = members[2].queue.next_action(members[2], PoolLimits(1, 1, 1))
+    action = members[2].queue.take_next_action(members[2], PoolLimits(1, 1, 1))
     assert action is not None
     members[0].expire()
     assert fail_unreachable_part(members[1].keeper, members[1].paths, action.entry)

@@ -24,7 +24,7 @@ QUORUM = QuorumPlan(3, is_parallel=True)
 
 def take_fetch(member: Member, part: PartName) -> Callable[[], PartCommitStatus]:
     """The member has fetched the part; the commit is to come."""
-    action = member.queue.next_action(member, PoolLimits(1, 1, 1))
+    action = member.queue.take_next_action(member, PoolLimits(1, 1, 1))
     assert action is not None
     return lambda: commit_produced_part(
         member.keeper, member.paths, member.queue, action.name, action.entry, part, RECORD
@@ -57,7 +57,7 @@ def test_fetcher_commits_while_a_peer_gives_the_part_up(
     one.expire()
     statuses: list[PartCommitStatus] = []
     left = at_request(ensemble, three, number, lambda: statuses.append(commit()))
-    has_failed = give_up(three, three.queue.entries()[0].entry)
+    has_failed = give_up(three, three.queue.list_entries()[0].entry)
     ensemble.faults = None
     if left[0] > 0:
         statuses.append(commit())
@@ -80,7 +80,7 @@ def test_former_holder_commits_its_new_copy_while_a_peer_gives_the_part_up(
     one.expire()
     statuses: list[PartCommitStatus] = []
     left = at_request(ensemble, three, number, lambda: statuses.append(commit()))
-    has_failed = give_up(three, three.queue.entries()[0].entry)
+    has_failed = give_up(three, three.queue.list_entries()[0].entry)
     ensemble.faults = None
     if left[0] > 0:
         statuses.append(commit())
@@ -93,7 +93,7 @@ def test_a_part_whose_quorum_failed_is_not_fetched_by_a_clone(members: list[Memb
     part = one.insert("id", QuorumPlan(2, is_parallel=True))
     two.pull()
     one.expire()
-    assert fail_unreachable_part(two.keeper, two.paths, two.queue.entries()[0].entry)
+    assert fail_unreachable_part(two.keeper, two.paths, two.queue.list_entries()[0].entry)
     assert one.ensemble.connect().exists(one.paths.part(str(part))) is not None
     assert make_fetch_entries(three.keeper, TABLE, {part: "", PartName("all", 7, 7, 0): ""}, "r1") == [
         LogEntry(

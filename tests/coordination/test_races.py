@@ -42,7 +42,7 @@ def before_multi(ensemble: MemoryEnsemble, member: Member, path_part: str, actio
 
 def merge_all(member: Member) -> PartName:
     predicate = member.predicate()
-    (run,) = predicate.mergeable_runs("all")
+    (run,) = predicate.list_mergeable_runs("all")
     entry = make_merge_entry(run, member.name, 1.0)
     assert log_merges_and_mutations(member.keeper, TABLE, predicate.log_version, [entry])
     assert entry.new_part is not None
@@ -104,7 +104,7 @@ def test_clone_notices_that_its_source_was_lost_and_cleared_its_queue(
     clone_replica(copy.keeper, copy.paths, {})
     finish_clone(copy.keeper, copy.paths)
     log_pull.load_queue(copy.keeper, copy.paths, copy.queue, [])
-    assert part in copy.queue.virtual_parts()
+    assert part in copy.queue.copy_virtual_parts()
 
 
 def third_part(third: Member, source: Member) -> PartName:

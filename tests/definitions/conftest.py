@@ -12,7 +12,7 @@ from engine.queries.result_output import encode_result
 from parts.common.errors import PandoError
 from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.engine.conftest import Local, local
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 __all__ = ["local"]
 

@@ -12,7 +12,7 @@ from engine.server.config import Config
 from parts.common.errors import PandoError
 from tests.alter.following import Pando, answer
 from tests.side_by_side import oracle, pando
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 __all__ = ["oracle", "pando"]
 _KEYS = [

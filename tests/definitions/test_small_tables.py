@@ -136,7 +136,7 @@ def test_order_outlives_merges(local: Local) -> None:
         table._merges.optimize(OptimizeOptions(final=True))
         assert [row for (row,) in local.run(f"SELECT n FROM t_{engine}")] == list(range(first))
         table.clean_up_step()
-        assert [part.name for part, _ in table.store.list_parts()] == [part.name for part in table.store.active()]
+        assert [part.name for part, _ in table.store.list_parts()] == [part.name for part in table.store.list_active()]
 
 
 def test_logs_survive_a_restart_and_memory_does_not(local: Local) -> None:
@@ -230,6 +230,6 @@ def test_all_reads_of_a_scan_of_null_agree(local: Local) -> None:
     local.run("CREATE TABLE n (a Int32) ENGINE = Null")
     table, book = local.engine.catalog.table("default", "n"), LeaseBook(local.engine.services.monotonic)
     for _ in range(2):  # the second read finds the record of the first
-        with book.reading(table, ScanOpening("scan")) as lease:
+        with book.hold_lease(table, ScanOpening("scan")) as lease:
             assert list(lease.parts) == []
         assert book.release(table, "scan")

@@ -10,7 +10,7 @@ from engine.queries.session import Session
 from parts.common.errors import PandoError
 from tests.definitions.conftest import Both
 from tests.engine.conftest import Local
-from tests.workers.server import WorkerServer, wait_for
+from tests.engine.workers.server import WorkerServer, wait_for
 
 
 def test_as_in_clickhouse(both: Both) -> None:

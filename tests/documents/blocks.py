@@ -14,8 +14,8 @@ from engine.cluster.cluster_state import find_free_ports, is_port_free
 
 ROOT = Path(__file__).parents[2]
 TOUR = (
-    "README.md", "docs/tables.md", "docs/clients.md", "docs/replication.md", "docs/shards.md", "docs/spark.md",
-    "docs/operations.md", "docs/recovery.md",
+    "README.md", "docs/getting-started.md", "docs/tables.md", "docs/clients.md", "docs/replication.md",
+    "docs/shards.md", "docs/spark.md", "docs/operations.md", "docs/recovery.md",
 )  # fmt: skip
 """The documents whose blocks are run, in this order: each goes on with the cluster of those before."""
 _RECORDINGS = Path(__file__).with_name("recorded")

@@ -120,7 +120,7 @@ def test_numbers_go_on_behind_a_part_that_was_broken(local: Local) -> None:
     for key in range(2):
         local.run(f"INSERT INTO t VALUES (0, {key})")
     decided = table_of(local).history().decided
-    broken = max(table_of(local).store.active(), key=lambda part: part.name.max_block).path
+    broken = max(table_of(local).store.list_active(), key=lambda part: part.name.max_block).path
     local.engine.stop()
     (broken / "meta.bin").write_bytes(b"broken")
     local.restart()

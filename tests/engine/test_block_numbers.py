@@ -13,8 +13,8 @@ from engine.queries.session import Session
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
-from tests.sql_statements.oracle import Oracle
-from tests.sql_statements.test_ddl import describe
+from tests.sql.definitions.test_ddl import describe
+from tests.sql.oracle import Oracle
 
 KEPT = "SETTINGS enable_block_number_column = 1"
 CREATE = "CREATE TABLE t (a UInt64, s String) ENGINE = MergeTree ORDER BY a"

@@ -37,6 +37,6 @@ def test_truncate_gives_up_what_was_broken(local: Local) -> None:
     local.restart()
     local.run("TRUNCATE TABLE t")
     assert local.value("SELECT count() FROM t") == 0
-    assert [name.partition("_")[0] for name in local.engine.catalog.table("default", "t").store.detached()] == [
+    assert [name.partition("_")[0] for name in local.engine.catalog.table("default", "t").store.list_detached()] == [
         "truncated"
     ]

@@ -40,7 +40,7 @@ class Tables:
     def is_from_start(self, table: TableRef) -> bool:
         return table.table in self.now and table.table in self.at_start
 
-    def all_from_start(self, database: str) -> bool:
+    def are_all_from_start(self, database: str) -> bool:
         return database in self.at_start
 
 

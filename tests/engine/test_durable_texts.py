@@ -66,7 +66,7 @@ def test_a_failure_at_every_operation(tmp_path: Path, times: int) -> None:
             assert unfinished is None
             assert not texts.journal.file.exists()
         assert Texts(texts.root).after_start() == expected, (number, disk.done)
-        texts.journal.settle()
+        texts.journal.undo_failed_change()
         assert texts.read() == expected
         assert list(texts.root.rglob("*.tmp")) == [] or times > 1
         if not disk.has_failed:
@@ -124,7 +124,7 @@ def test_no_other_change_begins_while_one_is_not_undone(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="No space"):
             texts.change()
         with pytest.raises(UnavailableError, match="not undone yet") as refused:
-            texts.journal.settle()
+            texts.journal.undo_failed_change()
         assert refused.value.code == 243
-    assert len(texts.journal.settle()) == 3
+    assert len(texts.journal.undo_failed_change()) == 3
     assert texts.read() == OLD

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from parts.common.errors import PandoError
-from tests.skip_indexes.conftest import Local, Oracle, local, oracle
+from tests.sql.pruning.conftest import Local, Oracle, local, oracle
 
 __all__ = ["local", "oracle"]
 

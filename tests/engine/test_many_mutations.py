@@ -34,7 +34,7 @@ def test_an_update_looks_at_all_parts_as_often_however_many_they_are(local: Loca
     table = _table(local, 12)
     local.run("ALTER TABLE t UPDATE v = 1 WHERE 1 SETTINGS mutations_sync = 0")
     made = calls_of(lambda: _carry_out(table))
-    assert made["parts.store.parts_in_memory.PartsInMemory.active"] <= 6
+    assert made["parts.store.parts_in_memory.PartsInMemory.list_active"] <= 6
     assert made["engine.tables.merge_tree.kept_mutations.select_pending"] <= 4 * 12
     assert local.run("SELECT sum(v), count() FROM t") == [(12, 12)]
     assert local.value("SELECT is_done FROM system.mutations") == 1

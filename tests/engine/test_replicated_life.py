@@ -84,7 +84,7 @@ def test_detached_and_attached_table_goes_on(server: Server) -> None:
         server.run("ATTACH TABLE t")
     server.run("OPTIMIZE TABLE t FINAL")
     assert server.value("SELECT count() FROM t") == 3
-    assert not server.table("t").store.detached()
+    assert not server.table("t").store.list_detached()
 
 
 def test_a_table_goes_on_whose_drop_failed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

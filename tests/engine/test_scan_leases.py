@@ -142,7 +142,7 @@ def test_records_of_replicas_go_by_the_one_that_was_used_last() -> None:
 
 
 def opened(book: LeaseBook, table: FakeTable, name: str, **options: Any) -> AbstractContextManager[Lease]:
-    return book.reading(table, ScanOpening(name, **{"seconds": 10, **options}))  # type: ignore[arg-type]
+    return book.hold_lease(table, ScanOpening(name, **{"seconds": 10, **options}))  # type: ignore[arg-type]
 
 
 def test_leases_end_by_time_and_by_pressure(records: ScanRecords) -> None:

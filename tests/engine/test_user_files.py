@@ -15,7 +15,7 @@ from engine.queries.session import Session
 from engine.server.user_files import UserFiles
 from parts.common.errors import UserError
 from tests.engine.conftest import Local
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 _TYPES = {
     "u64": ("UInt64", "18446744073709551615"),

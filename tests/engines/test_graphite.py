@@ -95,7 +95,7 @@ def test_as_recorded_however_the_merge_is_sliced(server: Server, section: str, t
     mode = table.description.merge_mode.with_time(2_000_000_000)
     for target in (1, 7, 1000):
         merge_parts(
-            sorted(table.store.active(), key=lambda part: part.name), tmp_path / f"{target}", table.description,
+            sorted(table.store.list_active(), key=lambda part: part.name), tmp_path / f"{target}", table.description,
             mode=mode, target_slice_rows=target,
         )  # fmt: skip
         merged = open_part(tmp_path / f"{target}", name=PartName("all", 1, 3, 1), table_schema=table.description.schema)
@@ -307,7 +307,8 @@ def test_replicas_roll_up_at_the_time_of_the_log_entry(tmp_path: Path) -> None:
         assert one.sql(count)[1] == two.sql(count)[1]
         assert one.sql("SELECT count() FROM g")[1][0][0] > 2  # type: ignore[operator]
         hashes = [
-            {str(part.name): part.content_hash for part in server.tables[0].store.active()} for server in (one, two)
+            {str(part.name): part.content_hash for part in server.tables[0].store.list_active()}
+            for server in (one, two)
         ]
         assert hashes[0] == hashes[1]
         merged = [entry for entry in logged(servers) if entry.type is EntryType.MERGE_PARTS]

@@ -7,7 +7,7 @@ import pytest
 from tests.alter.following import Pando
 from tests.engines.histories import History
 from tests.portions import one_in
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 HISTORIES = 72
 STEPS = 8

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.alter.following import Pando
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 
 @pytest.mark.parametrize("arguments", ["", "(v)", "(aMap)", "((v, aMap))"])

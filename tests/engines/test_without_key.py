@@ -6,7 +6,7 @@ import pytest
 
 from tests.alter.following import Pando
 from tests.engines.histories import NO_MERGES
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 NUMBERS = ("k Int32, v Int32", "(1, 10), (2, 20), (3, 30), (3, 4), (0, 0)")
 FUNCTIONS = (

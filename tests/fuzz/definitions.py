@@ -18,7 +18,7 @@ from parts.common.errors import PandoError
 from tests.alter.following import Pando
 from tests.fuzz.differences import accepted
 from tests.fuzz.runner import COMPARED
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 SECONDS = 30
 _SCALARS = (

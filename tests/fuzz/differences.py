@@ -16,7 +16,7 @@ from parts.common.errors import PandoError
 from tests.alter.following import Answering, Pando
 from tests.fuzz.random_queries import Queries, statements
 from tests.fuzz.runner import COMPARED
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 SECONDS = 30
 _NOT_OURS = re.compile(r"(?:Binder|Catalog|Parser|Conversion|Internal|Invalid Input|Out of Range) Error")

@@ -25,7 +25,7 @@ from parts.common.errors import PandoError
 from tests.alter.following import answer
 from tests.fuzz.random_queries import COLUMNS, statements
 from tests.fuzz.runner import COMPARED
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 SECONDS = 30
 _TEXTS = (

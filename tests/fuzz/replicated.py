@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.alter.replicas import asked_replicas
 from tests.fuzz.differences import compare, shown
 from tests.fuzz.random_queries import statements
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 __all__ = ["SECONDS", "opened", "shown"]
 SECONDS = 60

@@ -23,7 +23,7 @@ from tests.fuzz.damaged_requests import Case, case_of
 from tests.fuzz.limits import Faults
 
 if TYPE_CHECKING:
-    from tests.front.conftest import RunningServer
+    from tests.engine.front.conftest import RunningServer
 
 SECONDS = 40.0
 _ANSWER_SECONDS = 20.0
@@ -39,7 +39,7 @@ def shown(seed: int) -> str:
 
 @contextmanager
 def opened() -> Iterator[Callable[[int], None]]:
-    from tests.front.conftest import started
+    from tests.engine.front.conftest import started
 
     profile = {
         "http_receive_timeout": 0.1,

@@ -1,6 +1,6 @@
 """Statements made by ClickHouse's grammar over the tables of :mod:`tests.fuzz.server`: most of them can be parsed.
 
-The calls of functions are those that are compared with ClickHouse (``tests.functions``), with other expressions put for
+The calls of functions are those that are compared with ClickHouse (``tests.sql.functions``), with other expressions for
 their columns, so that arguments have types that fit as often as not. Equal seeds give equal texts.
 """
 
@@ -14,9 +14,6 @@ from sql.formats.registry import FORMATS
 from sql.settings.supported_settings import (
     SUPPORTED_SETTINGS,
 )
-from tests.functions.aggregates import aggregate_queries, window_queries
-from tests.functions.calls import calls
-from tests.functions.rows import COLUMNS
 from tests.fuzz.clauses import (
     CODECS,
     CONDITIONS,
@@ -33,6 +30,9 @@ from tests.fuzz.clauses import (
     VALUES,
 )
 from tests.fuzz.mutation import HOSTILE
+from tests.sql.functions.aggregates import aggregate_queries, window_queries
+from tests.sql.functions.calls import calls
+from tests.sql.functions.rows import COLUMNS
 
 _WORD = re.compile(r"\b[a-z]\w*\b(?!\()")
 _UNLIMITED = {"max_execution_time", "max_memory_usage", "max_memory_usage_for_user", "max_query_size"}

@@ -20,8 +20,8 @@ from engine.queries.session import Session
 from engine.server.config import Config
 from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
-from tests.functions import rows
-from tests.sql_select.dataset import TABLES
+from tests.sql.functions import rows
+from tests.sql.run.dataset import TABLES
 
 _ROWS = 150
 _BODY = "FORMAT Native"
@@ -78,7 +78,7 @@ class Server:
         for database in catalog.databases():
             for table in catalog.tables(database):
                 name = table.definition.name
-                rows = sum(part.rows for part in table.store.active())
+                rows = sum(part.rows for part in table.store.list_active())
                 found[name if database == "default" else f"{database}.{name}"] = (id(table), rows)
         return found
 

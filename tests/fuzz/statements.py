@@ -24,7 +24,7 @@ from tests.fuzz.limits import Faults, bounded_memory
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.sentences import SETTING_VALUES, SETTINGS, sentence, setting_value
 from tests.fuzz.server import Server, opened_server
-from tests.sql_statements.test_parser import STATEMENTS
+from tests.sql.grammar.test_parser import STATEMENTS
 
 LIMIT_SECONDS = 1.0
 SECONDS = LIMIT_SECONDS + 2.0
@@ -33,7 +33,7 @@ _MEMORY_BYTES = 8 << 30
 _MOST_BYTES = 8 << 20
 """Of an answer; the rest is not asked for."""
 _INTERNAL = frozenset({"LOGICAL_ERROR", "STD_EXCEPTION"})
-_CASES = Path(__file__).parents[1] / "sql_select" / "cases"
+_CASES = Path(__file__).parents[1] / "sql" / "run" / "cases"
 _FORMATS = sorted(name for name, entry in FORMATS.items() if entry.writer is not None)
 FOUND = [line for line in Path(__file__).with_name("found.sql").read_text().splitlines() if line]
 """Statements that this found once."""

@@ -1,7 +1,7 @@
-"""Both engines, as in ``tests/skip_indexes``."""
+"""Both engines, as in ``tests/sql/pruning``."""
 
 from __future__ import annotations
 
-from tests.skip_indexes.conftest import local, oracle
+from tests.sql.pruning.conftest import local, oracle
 
 __all__ = ["local", "oracle"]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parts.common.errors import PandoError
-from tests.skip_indexes.conftest import Local, Oracle
+from tests.sql.pruning.conftest import Local, Oracle
 
 COLUMNS = "k Nullable(Int32), s LowCardinality(Nullable(String)), f Nullable(Float64), d Nullable(Date), v Int32"
 ROWS = """

@@ -43,4 +43,4 @@ def add_active(store: PartStore, name: str) -> Part:
 
 
 def names(store: PartStore) -> list[str]:
-    return [str(part.name) for part in store.active()]
+    return [str(part.name) for part in store.list_active()]

@@ -32,4 +32,4 @@ def test_against_a_list(seed: int) -> None:
         assert list(names) == sorted(model)
         assert len(names) == len(model)
     most = max(sum(name.partition_id == p for name in model) for p in "ab")
-    assert names.largest_partition()[1] == most
+    assert names.find_largest_partition()[1] == most

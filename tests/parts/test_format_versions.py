@@ -127,7 +127,7 @@ def test_a_newer_major_version_is_refused_by_name(description: TableDescription,
         store.load()
     assert (caught.value.code, caught.value.name) == (287, "UNKNOWN_FORMAT_VERSION")
     assert {file.name: file.read_bytes() for file in directory.iterdir()} == before, "neither moved nor changed"
-    assert store.detached() == []
+    assert store.list_detached() == []
 
 
 def test_a_newer_envelope_is_refused_by_name(tmp_path: pathlib.Path) -> None:

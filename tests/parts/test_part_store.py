@@ -26,7 +26,7 @@ def test_life_of_a_part(tmp_path: pathlib.Path) -> None:
     clock = Clock()
     store = new_store(tmp_path, clock)
     part = add(store, "all_1_1_0")
-    assert store.active() == []
+    assert store.list_active() == []
     assert store.get_state(part.name) is PartState.PRE_ACTIVE
     assert store.commit(part) == []
     assert names(store) == ["all_1_1_0"]
@@ -117,7 +117,7 @@ def test_a_drop_that_is_not_durable_is_none(tmp_path: pathlib.Path, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr("parts.store.drop_markers.sync_directory", fail)
         with pytest.raises(OSError, match="Input/output"):
-            store.drop_active([part.name for part in store.active()])
+            store.drop_active([part.name for part in store.list_active()])
     assert names(store) == ["all_1_1_0", "all_2_2_0"]
     restarted = PartStore(tmp_path, description, Clock(), uuid.uuid4)
     restarted.load()
@@ -140,9 +140,9 @@ def test_a_replacement_that_is_not_durable_counts_until_the_next_start(
         patch.setattr("parts.store.detached_parts.sync_directory", fail)
         with pytest.raises(OSError, match="Input/output"):
             store.replace_with_copy(part, good, "broken")
-    (copy,) = store.active()
+    (copy,) = store.list_active()
     assert copy.path == tmp_path / "all_1_1_0"
-    assert store.detached() == ["broken_all_1_1_0"]
+    assert store.list_detached() == ["broken_all_1_1_0"]
 
 
 def test_intersecting_part_is_refused_and_overtaken_part_is_outdated(tmp_path: pathlib.Path) -> None:
@@ -162,8 +162,8 @@ def test_detach(tmp_path: pathlib.Path) -> None:
         store.detach(part.name, "broken")
     part = add_active(store, "all_1_1_0")
     store.detach(part.name)
-    assert store.detached() == ["all_1_1_0", "broken_all_1_1_0", "broken_all_1_1_0_try1", "broken_all_1_1_0_try2"]
-    assert store.active() == []
+    assert store.list_detached() == ["all_1_1_0", "broken_all_1_1_0", "broken_all_1_1_0_try1", "broken_all_1_1_0_try2"]
+    assert store.list_active() == []
 
 
 def test_dropped_parts_and_their_sources_stay_dropped(tmp_path: pathlib.Path) -> None:
@@ -201,14 +201,14 @@ def test_revive_after_the_cover_left(tmp_path: pathlib.Path) -> None:
 def test_take_back_and_add_again(tmp_path: pathlib.Path) -> None:
     store = new_store(tmp_path)
     part = add(store, "all_1_1_0")
-    assert store.preactive() == [part]
+    assert store.list_preactive() == [part]
     directory = store.take_back(part)
-    assert (store.list_parts(), store.preactive()) == ([], [])
+    assert (store.list_parts(), store.list_preactive()) == ([], [])
     again = store.add_preactive(directory, PartName.parse("all_2_2_0"))
     store.commit(again)
     assert names(store) == ["all_2_2_0"]
     assert (store.get_active(again.name), store.get_active(part.name)) == (again, None)
-    assert store.next_block_number("all") == 3
+    assert store.compute_next_block_number("all") == 3
 
 
 def test_replace_keeps_readers_of_the_broken_part(tmp_path: pathlib.Path) -> None:
@@ -219,8 +219,8 @@ def test_replace_keeps_readers_of_the_broken_part(tmp_path: pathlib.Path) -> Non
         write_part(good, block_of(DESCRIPTION, [(7,)]), DESCRIPTION, ())
         detached = store.replace_with_copy(part, good, "broken")
         assert sum(b.num_rows for b in snapshot.parts[0].read(["k"])) == 3
-    assert store.detached() == [detached] == ["broken_all_1_1_0"]
-    (copy,) = store.active()
+    assert store.list_detached() == [detached] == ["broken_all_1_1_0"]
+    (copy,) = store.list_active()
     assert copy.rows == 1
     assert new_store(tmp_path).load().broken == []
 
@@ -239,9 +239,9 @@ def test_load(tmp_path: pathlib.Path) -> None:
     assert [str(p.name) for p in report.parts] == names(again)
     assert names(again) in (["all_1_2_1", "all_4_5_1"], ["all_1_2_1", "all_4_4_0", "all_5_6_1"])
     assert [str(p.name) for p in report.outdated][:1] == ["all_1_1_0"]
-    assert "broken-on-start_all_2_2_0" in again.detached()
-    assert [name for name in again.detached() if name.startswith("intersecting_")]
-    assert {name for name, _ in report.broken} == set(again.detached())
+    assert "broken-on-start_all_2_2_0" in again.list_detached()
+    assert [name for name in again.list_detached() if name.startswith("intersecting_")]
+    assert {name for name, _ in report.broken} == set(again.list_detached())
     assert report.broken_bytes > 0
     assert sorted(report.dropped_temporary) == ["delete_tmp_all_9_9_0", "tmp_insert_x"]
     assert report.unknown == ["notes"]

@@ -60,7 +60,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def merge(self, data: st.DataObject) -> None:
-        active = self.store.active()
+        active = self.store.list_active()
         if len(active) < 2:
             return
         first = data.draw(st.integers(0, len(active) - 2))
@@ -86,7 +86,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), detach=st.booleans())
     def drop(self, data: st.DataObject, detach: bool) -> None:
-        active = self.store.active()
+        active = self.store.list_active()
         if not active:
             return
         part = data.draw(st.sampled_from(active))
@@ -107,7 +107,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def active_parts_are_disjoint_and_complete(self) -> None:
-        active = self.store.active()
+        active = self.store.list_active()
         for left, right in itertools.pairwise(active):
             assert left.name.is_disjoint(right.name)
         for block in self.expected_blocks:
@@ -133,10 +133,10 @@ class StoreMachine(RuleBasedStateMachine):
             shutil.copytree(self.directory, copy, dirs_exist_ok=True)
             again = new_store(copy)
             assert again.load().broken == []
-            for part in self.store.active():
+            for part in self.store.list_active():
                 assert again.covering_active(part.name) is not None
             pending = [part.name for part, state in self.store.list_parts() if state is PartState.PRE_ACTIVE]
-            for part in again.active():
+            for part in again.list_active():
                 blocks = range(part.name.min_block, part.name.max_block + 1)
                 assert not self.expected_blocks.isdisjoint(blocks) or part.name in pending
         finally:
@@ -200,7 +200,7 @@ def test_kill_between_steps(step: str, expected: list[str], tmp_path: pathlib.Pa
     report = store.load()
     assert report.broken == []
     assert names(store) == expected
-    for part in store.active():
+    for part in store.list_active():
         part.verify()
     assert sorted(p.name for p in tmp_path.iterdir()) == [*expected, "detached"]
 
@@ -232,7 +232,7 @@ def test_concurrent_use(tmp_path: pathlib.Path) -> None:
     def clean() -> None:
         try:
             for _ in range(30):
-                active = store.active()
+                active = store.list_active()
                 store.drop_active([p.name for p in active if p.name.min_block % 2])
                 store.delete(store.list_deletable(1e9))
         except BaseException as error:
@@ -245,5 +245,5 @@ def test_concurrent_use(tmp_path: pathlib.Path) -> None:
     for thread in threads:
         thread.join(60)
     assert errors == []
-    kept = {p.name.min_block for p in store.active()}
+    kept = {p.name.min_block for p in store.list_active()}
     assert {n * 100 + i for n in range(3) for i in range(0, 10, 2)} <= kept

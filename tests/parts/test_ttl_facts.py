@@ -76,7 +76,7 @@ def test_the_codec_is_that_of_the_last_that_has_come() -> None:
     first, second = rule(RuleKind.RECOMPRESS, "a", "ZSTD(3)"), rule(RuleKind.RECOMPRESS, "b", "ZSTD(9)")
     ttl = TableTtl((first, second))
     part = PartTtl({"a": RuleTimes(1, 10), "b": RuleTimes(1, 20)})
-    assert [ttl.codec_at(part, now) for now in (9, 10, 19, 20)] == ["", "ZSTD(3)", "ZSTD(3)", "ZSTD(9)"]
+    assert [ttl.choose_codec(part, now) for now in (9, 10, 19, 20)] == ["", "ZSTD(3)", "ZSTD(3)", "ZSTD(9)"]
     assert not ttl.may_have_expired(part, 99)
 
 
@@ -100,4 +100,4 @@ def test_a_rule_of_a_column_that_a_part_has_otherwise() -> None:
     part = PartTtl({"t": RuleTimes(1, 7, True, 1)}, "ZSTD(3)")
     assert ttl.limit_to_columns(["k"]).select_known(part) == part
     assert ttl.limit_to_columns(["v"]).select_known(part) == ttl.keep_unchanged(part, ["k"]) == PartTtl({}, "ZSTD(3)")
-    assert np.array_equal(rule(RuleKind.ROWS).times_of(pa.table({"k": [0, 3]})), [NEVER, 3])
+    assert np.array_equal(rule(RuleKind.ROWS).compute_times(pa.table({"k": [0, 3]})), [NEVER, 3])

@@ -11,7 +11,7 @@ from sql.formats.registry import write_blocks
 from sql.settings.session_settings import (
     make_settings,
 )
-from tests.skip_indexes.conftest import Local, Oracle, local, oracle
+from tests.sql.pruning.conftest import Local, Oracle, local, oracle
 
 __all__ = ["Local", "Oracle", "Pair", "local", "oracle", "pair"]
 

@@ -35,7 +35,7 @@ class Nodes:
     def relation(self, database: str | None, table: str) -> Nodes:
         return self
 
-    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+    def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         raise AssertionError
 
 

@@ -3,7 +3,7 @@ disk is read-only from then on. ``python -m tests.recovery disk`` runs the whole
 
 from __future__ import annotations
 
-from engine.simulator.disk_operations import unreported
+from engine.simulator.disk_operations import hide_operations
 from engine.simulator.simulated_servers import SimulatedServer
 from tests.alter.fault_matrix import OPERATIONS, ROWS, Operation
 
@@ -12,7 +12,7 @@ _NEW = (1, 8, "new")
 
 def _flip(server: SimulatedServer) -> None:
     """A bit of the data of a part."""
-    with unreported():
+    with hide_operations():
         server.rot("1_0_0_0")
 
 

@@ -154,7 +154,7 @@ class DamagedReplicas:
         now = read_directory(home)
         detached = now.get(DETACHED, {})
         assert isinstance(detached, dict)
-        active = [part.name for part in server.engine.catalog.table("default", "damaged").store.active()]
+        active = [part.name for part in server.engine.catalog.table("default", "damaged").store.list_active()]
         for name, content in before.items():
             if now.get(name) == content or not content:
                 continue

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_connector import register
 from tests.spark.conftest import Pando
-from tests.sql_select.test_tpch import KEYS, QUERIES
+from tests.sql.run.test_tpch import KEYS, QUERIES
 
 SCALE = os.environ.get("PANDO_TPCH_SCALE", "0.1")
 

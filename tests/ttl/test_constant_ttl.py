@@ -9,7 +9,7 @@ import pytest
 from parts.common.errors import PandoError
 from tests.alter.test_altered_keys import answer
 from tests.engine.conftest import Local
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 
 ROWS = "SELECT * FROM t ORDER BY k"
 HISTORY = [

@@ -10,7 +10,7 @@ import pytest
 from sql.formats.registry import write_blocks
 from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.engine.conftest import Local
-from tests.sql_statements.oracle import Oracle
+from tests.sql.oracle import Oracle
 from tests.ttl.tables import Expiring
 
 SEEDS = range(int(os.environ.get("TTL_SEEDS", "25")))

@@ -201,7 +201,7 @@ def test_stopped(make_servers: MakeServers) -> None:
         for node in (one, two):
             node.step_all()
     assert (len(rows(one)), len(rows(two))) == (2, 1)
-    assert "Merges with TTL are cancelled" in str(one.table.queue.entries())
+    assert "Merges with TTL are cancelled" in str(one.table.queue.list_entries())
     one.sql("SYSTEM START TTL MERGES t")
     servers.settle()
     servers.check_equal()
@@ -225,7 +225,7 @@ def test_the_definition_of_the_merge(make_servers: MakeServers) -> None:
         for other in list(two.pool.tasks):
             if other is not task:
                 two.step(other)
-    (waiting,) = two.table.queue.entries()
+    (waiting,) = two.table.queue.list_entries()
     assert "of the table's definition" in waiting.postpone_reason
     assert len(rows(two)) == 1
     assert not rows(one)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.workers.server import WorkerServer, wait_for
+from tests.engine.workers.server import WorkerServer, wait_for
 
 pytestmark = pytest.mark.cluster
 

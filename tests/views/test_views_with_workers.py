@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from parts.common.errors import PandoError
-from tests.workers.server import WorkerServer
+from tests.engine.workers.server import WorkerServer
 
 pytestmark = pytest.mark.cluster
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
-from engine.catalog.database_names import unknown_database
+from engine.catalog.database_names import make_unknown_database_error
 from engine.front.compressed_blocks import open_compressed_blocks
 from engine.front.http.answer_chunks import compress_chunks, gather_chunks
 from engine.front.http.answer_spill import AnswerSpill, SpillSpace
@@ -106,7 +106,7 @@ class QueryExchange:
                 raise
             if self.is_finished:
                 self._release()
-            self._witness.waits()
+            self._witness.record_wait()
             return data
 
     def _start(self) -> bytes:
@@ -154,27 +154,27 @@ class QueryExchange:
     def _on_start(self, process: Process) -> None:
         self._process = process
         if self._connection.number is not None:
-            process.status.witness.serves(self._connection.number)
+            process.status.witness.record_connection(self._connection.number)
         if self._is_cancelled:
             process.stop()
 
     @contextmanager
     def _mark_working(self) -> Iterator[None]:
         """Marks the query as working during the block; between two pieces it waits for the client."""
-        self._witness.works()
+        self._witness.record_work()
         try:
             yield
         finally:
-            self._witness.waits()
+            self._witness.record_wait()
 
     @contextmanager
     def mark_waiting(self) -> Iterator[None]:
         """Marks the query as waiting for the client's data during the block."""
-        self._witness.waits()
+        self._witness.record_wait()
         try:
             yield
         finally:
-            self._witness.works()
+            self._witness.record_work()
 
     @property
     def _witness(self) -> Witness:
@@ -260,7 +260,7 @@ class QueryExchange:
         kept = self._entered = self._stored_session or self._user.open_session()
         settings = self._user.resolve_settings(kept.settings, request)
         if request.database and request.database not in self._engine.database_names():
-            raise unknown_database(request.database, self._engine.database_names())
+            raise make_unknown_database_error(request.database, self._engine.database_names())
         return Session(
             database=request.database or kept.database,
             settings=settings,
@@ -363,12 +363,12 @@ class QueryExchange:
         with self._lock:
             if self._spill is not None or self.is_closed:
                 return False
-            self._witness.works()
+            self._witness.record_work()
             spill, rest = AnswerSpill(self._space, _MOST_SPILLED_BYTES), self._chunks
             self._spill = spill
             is_whole = spill.fill(rest)
             self._chunks = chain(spill.read_chunks(), rest)
-            self._witness.waits()
+            self._witness.record_wait()
             if is_whole and self._result is not None:
                 self._result.close()
             return is_whole

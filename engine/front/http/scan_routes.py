@@ -273,11 +273,13 @@ class ScanEndpoints:
         """Gives the rows that the request reads, and holds their parts during the block."""
         table = self._find_table(body)
         slot, size, behind = parse_slot(body), parse_task_size(body), get_positive_number(body, "behind", least=0) or 0
-        with self._engine.reporting(), self._leases.reading(table, parse_opening(body)) as lease:
+        with self._engine.reporting(), self._leases.hold_lease(table, parse_opening(body)) as lease:
             description = table.description_of(lease.metadata_version)
             columns = _select_columns(description, body)
             keep = compile_filter(get_text(body, "filter", ""), description, self._engine.config.timezone)
-            parts = sorted((part.under(description.schema) for part in lease.parts), key=lambda part: part.name)
+            parts = sorted(
+                (part.adapt_to_schema(description.schema) for part in lease.parts), key=lambda part: part.name
+            )
             pieces = WeighedGranules.of(self._select_granules(description, parts, body), lease.steps, size).slot(*slot)
             batches = read_batches(pieces, columns, keep, parse_wanted_blocks(body), behind=behind, clock=self._clock)
             yield _Slot(columns, pieces, keep, batches)

@@ -53,7 +53,7 @@ class PartitionWork(TransactionWork):
         blocks = [block for block in self.blocks if block.partition == partition]
         target = f"PARTITION {partition}"
         if self.random.random() < 0.5:
-            active = [part for part in server.table.store.active() if part.name.partition_id == str(partition)]
+            active = [part for part in server.table.store.list_active() if part.name.partition_id == str(partition)]
             if not active:
                 return
             part = self.random.choice(active)
@@ -64,7 +64,7 @@ class PartitionWork(TransactionWork):
             self._detach(server, target, blocks)
 
     def _detach(self, server: SimulatedServer, target: str, blocks: list[Block]) -> None:
-        before = set(server.table.store.detached())
+        before = set(server.table.store.list_detached())
         for block in blocks:
             block.is_retired = True
         is_part = target.startswith("PART '")
@@ -77,7 +77,7 @@ class PartitionWork(TransactionWork):
         if answer != "ok" or not server.is_up or not server.has_table or self.random.random() < 0.2:
             return
         store = server.table.store
-        names = [name for name in list_detached_by_users(store.detached()) if str(name) not in before]
+        names = [name for name in list_detached_by_users(store.list_detached()) if str(name) not in before]
         keys = read_keys([open_part(store.path / DETACHED / str(name)) for name in names])
         found = [block for block in self.blocks if block.keys[0] in keys]
         if names and all(block in blocks and not block.attempts_under_way for block in found):

@@ -135,7 +135,7 @@ class RestoreWork(StatementWork):
         servers = cast(SimulatedServers, self.cluster).servers
         if not all(server.is_up and server.has_table for server in servers):
             return set()
-        return set.intersection(*(read_keys(server.table.store.active()) for server in servers))
+        return set.intersection(*(read_keys(server.table.store.list_active()) for server in servers))
 
     def _clear(
         self,
@@ -227,4 +227,4 @@ def _is_refused(server: SimulatedServer) -> bool:
 
 def _detached_keys(server: SimulatedServer) -> set[int]:
     directory = server.table.store.path / DETACHED
-    return read_keys([open_part(directory / name) for name in server.table.store.detached()])
+    return read_keys([open_part(directory / name) for name in server.table.store.list_detached()])

@@ -70,4 +70,4 @@ class RecentBlocks:
             for block_id, token in tokens.items():
                 node = self._blocks.get(block_id)
                 if node is not None and node.missing.token == token:
-                    self._blocks[block_id] = BlockNode(node.part, node.missing.without(views))
+                    self._blocks[block_id] = BlockNode(node.part, node.missing.remove_views(views))

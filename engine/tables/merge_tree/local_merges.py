@@ -77,7 +77,7 @@ class LocalMerges:
 
     def _merge_partitions(self, options: OptimizeOptions) -> None:
         by_partition: dict[str, list[Part]] = {}
-        for part in self._table.store.active():
+        for part in self._table.store.list_active():
             by_partition.setdefault(part.name.partition_id, []).append(part)
         wanted = [options.partition_id] if options.partition_id is not None else sorted(by_partition)
         if not options.final and options.partition_id is None:
@@ -98,7 +98,7 @@ class LocalMerges:
     def _merge_whole(self, partition: str, options: OptimizeOptions) -> None:
         """Waits for merges of its parts that are under way."""
         for _ in range(_OPTIMIZE_ATTEMPTS):
-            names = [part.name for part in self._table.store.active() if part.name.partition_id == partition]
+            names = [part.name for part in self._table.store.list_active() if part.name.partition_id == partition]
             if not names:
                 return  # dropped meanwhile
             try:
@@ -126,7 +126,7 @@ class LocalMerges:
     def _merge_selected(self) -> bool:
         now = self._table.services.clock()
         reserved, pending = self._reservations.reserved(), self._numbers.pending()
-        parts = {part.name: part for part in self._table.store.active()}
+        parts = {part.name: part for part in self._table.store.list_active()}
         waiting = self._mutations.waiting()
 
         def run_of(name: PartName) -> tuple[bool, str, int, int]:

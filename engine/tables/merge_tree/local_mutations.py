@@ -216,7 +216,7 @@ class MergeTreeMutations:
         is_anew = not self._agenda
         if is_anew:
             kept = self._all()
-            names = [part.name for part in self._table.store.active()]
+            names = [part.name for part in self._table.store.list_active()]
             self._agenda = [name for name in reversed(names) if select_pending(kept, name)]
         while self._agenda:
             name = self._agenda.pop()
@@ -337,7 +337,7 @@ class MergeTreeMutations:
 
     def _list_remaining_parts(self, kept: StoredMutation) -> list[PartName]:
         store = self._table.store
-        return sorted(part.name for part in (*store.active(), *store.preactive()) if kept.is_for(part.name))
+        return sorted(part.name for part in (*store.list_active(), *store.list_preactive()) if kept.is_for(part.name))
 
     def _is_done(self, kept: StoredMutation) -> bool:
         return kept.is_done(*self._progress())
@@ -349,7 +349,7 @@ class MergeTreeMutations:
         """
         first_pending, store = self._numbers.first_pending(), self._table.store
         least: dict[str, int] = {}
-        for part in (*store.active(), *store.preactive()):
+        for part in (*store.list_active(), *store.list_preactive()):
             partition, version = part.name.partition_id, part.name.data_version
             least[partition] = min(version, least.get(partition, version))
         return first_pending, least

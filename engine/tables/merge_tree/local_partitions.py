@@ -67,7 +67,7 @@ class MergeTreePartitions:
         with self._recent_blocks.deduplicating():
             self._numbers.wait_for_pending(status or QueryStatus())
             with self.store.lock:
-                self._drop([part.name for part in self.store.active() if is_meant(part.name)], detach)
+                self._drop([part.name for part in self.store.list_active() if is_meant(part.name)], detach)
             self._recent_blocks.forget(is_meant)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
@@ -97,7 +97,7 @@ class MergeTreePartitions:
 
     def forget(self, partition_id: str, status: QueryStatus) -> None:
         """Raises 716 for a partition that is not empty, otherwise 48."""
-        if any(part.name.partition_id == partition_id for part in self.store.active()):
+        if any(part.name.partition_id == partition_id for part in self.store.list_active()):
             raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is not empty.")
         raise UserError("NOT_IMPLEMENTED", "FORGET PARTITION is for replicated tables: others keep nothing of one")
 
@@ -106,7 +106,7 @@ class MergeTreePartitions:
         """Yields the parts of a partition, kept from merges. Waits for running merges first."""
         while True:
             status.check()
-            names = {part.name for part in self.store.active() if part.name.partition_id == partition_id}
+            names = {part.name for part in self.store.list_active() if part.name.partition_id == partition_id}
             with ExitStack() as stack:
                 try:
                     stack.enter_context(self._reservations.reserve(names))
@@ -124,6 +124,6 @@ class MergeTreePartitions:
         """Drops the parts. After an error nothing is dropped, but copies of some may be in ``detached/``."""
         if detach:
             chosen = set(names)
-            self.store.link_to_detached([part for part in self.store.active() if part.name in chosen])
+            self.store.link_to_detached([part for part in self.store.list_active() if part.name in chosen])
         self._block_history.record_dropped(names)
         self.store.drop_active(names)

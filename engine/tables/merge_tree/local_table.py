@@ -69,7 +69,7 @@ class LocalTable(PartsTable):
         )
         self._merges = LocalMerges(self, self.numbers, self._reservations, self._mutations, self._partitions)
         super().start()
-        for name in self.store.attaching.transactions():
+        for name in self.store.attaching.list_transactions():
             self.store.attaching.end(name, is_attached=bool(self.transactions.settle(name)))
         self.numbers.restart_above(self._find_last_block_number())
         self.run_in_background(services.workers, self._merge_task)
@@ -79,7 +79,7 @@ class LocalTable(PartsTable):
         """Loads the mutations; returns the largest number that was used before."""
         numbers = [part.name.max_block for part, _ in self.store.list_parts()]
         numbers += [part.name.mutation for part, _ in self.store.list_parts()]
-        numbers += map(get_max_block, self.store.detached())
+        numbers += map(get_max_block, self.store.list_detached())
         numbers.append(self._mutations.load())
         return max([*numbers, *self._block_history.dropped().values()], default=0)
 

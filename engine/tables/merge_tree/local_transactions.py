@@ -163,7 +163,7 @@ class MergeTreeTransactions:
 
             self._table.services.failpoint("transaction.before_exchange")
             with store.lock:
-                self._block_history.record_dropped(part.name for part in store.active() if is_leaving(part.name))
+                self._block_history.record_dropped(part.name for part in store.list_active() if is_leaving(part.name))
                 store.exchange(arrivals, is_leaving, notes)
         if request.overwrite is not Overwrite.NOTHING:
             self._forget_blocks()

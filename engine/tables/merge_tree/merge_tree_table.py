@@ -42,7 +42,7 @@ class MergeTreeTable(LocalTable):
         first_open = self.numbers.first_pending()
         known = self._block_history.read()
         decided: dict[str, int] = {}
-        for part in self.store.active():
+        for part in self.store.list_active():
             name = part.name
             if name.min_block < first_open:
                 decided[name.partition_id] = max(decided.get(name.partition_id, 0), min(name.max_block, first_open - 1))

@@ -32,7 +32,9 @@ def merge_to_temporary(
     Raises ``CorruptionError`` and ``CancelledError``.
     """
     definition = table.definition
-    sources = [source.under(definition.description.schema) for source in sources]  # an ALTER may have come meanwhile
+    sources = [
+        source.adapt_to_schema(definition.description.schema) for source in sources
+    ]  # an ALTER may have come meanwhile
     names = tuple(source.name for source in sources)
     with track_new_part(table, PartEventType.MERGE, sources, result, merge_type) as making:
         shown, directory = making.shown, making.directory

@@ -164,7 +164,7 @@ class HeldPartsRelation:
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
         """Returns the held parts under the table's schema."""
-        return Snapshot([part.under(self.description.schema) for part in self.parts], lambda _: None)
+        return Snapshot([part.adapt_to_schema(self.description.schema) for part in self.parts], lambda _: None)
 
 
 @dataclass(frozen=True)
@@ -181,10 +181,10 @@ class HeldPartsCatalog:
             raise UserError("UNKNOWN_TABLE", f"Table {database}.{table} does not exist, or a mutation cannot read it")
         return found
 
-    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+    def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Raises 48: a mutation reads no files."""
         raise UserError("NOT_IMPLEMENTED", f"A mutation does not read the file {path!r}")
 
-    def other_tables(self, function: object) -> object:
+    def find_function_tables(self, function: object) -> object:
         """Raises 48: a mutation reads no other servers."""
         raise UserError("NOT_IMPLEMENTED", "Other servers are not read here")

@@ -63,12 +63,12 @@ class TtlMergeSelector:
             return []
         ttl = self._table.description.ttl
         return find_fully_expired_parts(
-            ttl, [(part.name, _facts(part, ttl)) for part in self._table.store.active()], now
+            ttl, [(part.name, _facts(part, ttl)) for part in self._table.store.list_active()], now
         )
 
     def has_work(self) -> bool:
         """Tells whether a merge might be selected, although its parts may be in use."""
-        return self.choose([[part.name] for part in self._table.store.active()]) is not None
+        return self.choose([[part.name] for part in self._table.store.list_active()]) is not None
 
     def choose(self, runs: Sequence[Sequence[PartName]]) -> TtlMerge | None:
         """Returns the TTL merge that is due, if any.

@@ -55,7 +55,7 @@ class ReplicatedBlockHistory:
             with state.hold_write_access() as (keeper, _):
                 keeper.sync(state.paths.root)
                 self._pull(keeper)
-                coming = [part for part in state.queue.virtual_parts() if wanted.overlaps(part)]
+                coming = [part for part in state.queue.copy_virtual_parts() if wanted.overlaps(part)]
                 failed = read_unconfirmed_parts(
                     keeper, state.paths
                 )  # parts that wait for a quorum lie behind every position
@@ -63,7 +63,9 @@ class ReplicatedBlockHistory:
                 try:
                     require_readable_blocks(state.definition, self._history(keeper), wanted)
                     held = PartSet(part.name for part in snapshot.parts)
-                    missing = next((p for p in coming if p not in failed and not self._has(p, held.covering)), None)
+                    missing = next(
+                        (p for p in coming if p not in failed and not self._has(p, held.find_covering)), None
+                    )
                     if missing is None:
                         return snapshot
                 except BaseException:
@@ -89,6 +91,6 @@ class ReplicatedBlockHistory:
         """Tells whether the part's rows are here: in the part, a cover, or the parts it is to be made of."""
         if covering(part) is not None:
             return True
-        queued = (item.entry for item in self._state.queue.entries())
+        queued = (item.entry for item in self._state.queue.list_entries())
         sources = next((entry.source_parts for entry in queued if entry.new_part == part), ())
         return bool(sources) and all(self._has(source, covering) for source in sources)

@@ -81,7 +81,7 @@ class ReplicaState:
             default_path=replication.default_path,
             default_name=replication.default_name,
         )
-        self.replication = replication.at(location.zookeeper_name)
+        self.replication = replication.connect_to(location.zookeeper_name)
         self.paths = TablePaths(location.zookeeper_path)
         self.replica: ReplicaPaths = self.paths.replica(location.replica_name)
         self.queue = ReplicationQueue(self.replica.name, services.clock, services.monotonic)

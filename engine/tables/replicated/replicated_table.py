@@ -375,7 +375,7 @@ class ReplicatedTable(PartsTable):
         return not self.state.has_begun.is_set()
 
     def delay_seconds(self) -> float:
-        late = self.queue.absolute_delay(self.state.services.clock())
+        late = self.queue.compute_delay_seconds(self.state.services.clock())
         return max(float(late), self.log_pull.seconds_behind())
 
     @property

@@ -52,7 +52,7 @@ def _settled_snapshot(state: ReplicaState, keeper: Keeper) -> Snapshot:
     deadline = state.services.monotonic() + _SETTLE_SECONDS
     while True:
         with state.store.lock:
-            unsettled = [state.replica.part(str(part.name)) for part in state.store.preactive()]
+            unsettled = [state.replica.part(str(part.name)) for part in state.store.list_preactive()]
             snapshot = state.store.snapshot()
         if not unsettled:
             return snapshot

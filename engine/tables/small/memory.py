@@ -43,7 +43,7 @@ class MemoryTable(LocalTable):
         if not limits.limits:
             return
         with self.store.lock:
-            parts = sorted(self.store.active(), key=lambda part: part.name.min_block)
+            parts = sorted(self.store.list_active(), key=lambda part: part.name.min_block)
             rows = sum(part.rows for part in parts)
             size = sum(part.data_uncompressed_bytes for part in parts)
             surplus: list[PartName] = []

@@ -317,9 +317,9 @@ class ExpressionCompiler:
         return self.query
 
     def _compile_scalar_subquery(self, query: Query) -> Typed:
-        return self.outside_lambdas(self._compile_subquery(query))
+        return self.move_out_of_lambdas(self._compile_subquery(query))
 
-    def outside_lambdas(self, value: Typed) -> Typed:
+    def move_out_of_lambdas(self, value: Typed) -> Typed:
         """Moves a subquery's value out of a lambda, where DuckDB allows none, to a column."""
         if not self.names.lambdas or self.stages is None:
             return value

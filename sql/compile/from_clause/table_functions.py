@@ -161,7 +161,7 @@ def _compile_file(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
     if not 1 <= len(node.args) <= 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "file takes (path[, format[, structure]])")
     texts = [_text_argument(clause, argument) for argument in node.args]
-    relation = clause.query.catalog.files(*texts)
+    relation = clause.query.catalog.find_file(*texts)
     return clause.relation(relation, node.alias)
 
 

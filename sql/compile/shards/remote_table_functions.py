@@ -68,7 +68,9 @@ def parse_remote_function(node: TableFunction, statement: StatementContext) -> S
     if node.name not in SHARD_FUNCTIONS:
         return None
     arguments = _FunctionArguments(node, statement)
-    return statement.catalog.other_tables(arguments.parse_merge() if node.name == "merge" else arguments.parse_remote())
+    return statement.catalog.find_function_tables(
+        arguments.parse_merge() if node.name == "merge" else arguments.parse_remote()
+    )
 
 
 @dataclass

@@ -17,5 +17,5 @@ def push_conditions_to_shards(scan: Scan) -> None:
         term = ShardExpressionWriter(around.scope, scan.source, around.environment).expression(node)
         if term is not None:
             terms.append(term)
-    scan.source.relation = relation.narrowed(terms)
+    scan.source.relation = relation.add_conditions(terms)
     scan.conditions = []

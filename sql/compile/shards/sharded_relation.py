@@ -29,7 +29,7 @@ class ShardedRelation(StreamedRelation, Protocol):
     def read_as(self, table: NamedTable) -> ShardedRelation:
         """Returns the relation with the FINAL and SAMPLE of ``table``, as written in FROM."""
 
-    def narrowed(
+    def add_conditions(
         self, where: Sequence[Node], order_by: Sequence[OrderItem] = (), limit: int | None = None
     ) -> ShardedRelation:
         """Returns the relation limited to rows for which the conditions hold.
@@ -37,10 +37,10 @@ class ShardedRelation(StreamedRelation, Protocol):
         With ``limit`` each shard sends at least its first rows in this order, and need not send more.
         """
 
-    def answering(self, select: Select, columns: Sequence[Column]) -> StreamedRelation:
+    def answer_select(self, select: Select, columns: Sequence[Column]) -> StreamedRelation:
         """Returns all shards' answers to a query without FROM."""
 
-    def knows(self, table: NamedTable) -> bool:
+    def exists_on_shards(self, table: NamedTable) -> bool:
         """Tells whether ``table`` names the same table on this server and on the shards.
 
         A table of the session alone does not count.

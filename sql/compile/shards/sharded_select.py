@@ -177,13 +177,13 @@ class _ShardedSelect:
             if of_shards is None or not has_set:
                 left.append(term)  # checked on both sides: rows that a shard leaves out cost nothing here
             is_whole &= of_shards is not None
-        relation = self.relation.narrowed(pushed)
+        relation = self.relation.add_conditions(pushed)
         columns = [*relation.schema.names, *(column.name for column in relation.hidden)]
         split = split_aggregation(select, names, columns) if is_whole else None
         if split is not None:
             asked, whole = split
             source = ResolvedTable(relation, self.named.alias, self.named.database, self.named.table)
-            answer: StreamedRelation = relation.answering(asked, self.describe(replace(asked, source=source)))
+            answer: StreamedRelation = relation.answer_select(asked, self.describe(replace(asked, source=source)))
             return replace(whole, source=ResolvedTable(answer, "", self.named.database, self.named.table))
         if is_whole:
             relation = self._limit_shards(relation, names)
@@ -250,7 +250,7 @@ class _ShardedSelect:
             if not isinstance(remote, NamedTable):
                 raise NotShardableError
             return replace(node, database=remote.database, table=remote.table, alias=node.alias or node.table)
-        if not self.relation.knows(node):
+        if not self.relation.exists_on_shards(node):
             raise NotShardableError
         alias = node.alias or node.table
         return replace(node, database=node.database or self.statement.database, alias=alias)
@@ -279,7 +279,7 @@ class _ShardedSelect:
             order: Sequence[OrderItem] = [names.order(self._resolve_position(item)) for item in select.order_by]
         except NotShardableError:
             return relation
-        return relation.narrowed((), order, sum(count.value for count in counts if isinstance(count, Literal)))
+        return relation.add_conditions((), order, sum(count.value for count in counts if isinstance(count, Literal)))
 
     def _resolve_position(self, item: OrderItem) -> OrderItem:
         node = item.expression

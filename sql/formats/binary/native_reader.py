@@ -51,15 +51,15 @@ def read_native(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
     first_row = 1
     names: list[str] = []
     try:
-        while not source.at_end():
+        while not source.is_at_end():
             count, rows = source.number(), source.number()
             if count > MAX_COLUMNS or rows > MAX_BLOCK_ROWS:
-                raise source.malformed(f"a block of {count} columns and {rows} rows")
+                raise source.make_malformed_error(f"a block of {count} columns and {rows} rows")
             arrays = _read_block(source, count, rows, known, options, first_row)
             if rows and count:
                 names = names or list(arrays)
                 if list(arrays) != names:
-                    raise source.malformed(f"a block of columns {list(arrays)} behind one of {names}")
+                    raise source.make_malformed_error(f"a block of columns {list(arrays)} behind one of {names}")
                 yield pa.table(arrays)
             source.release()
             first_row += rows
@@ -74,7 +74,7 @@ def _read_block(
     for _ in range(count):
         name, type_ = source.text(), _read_type(source)
         if name in arrays:
-            raise source.malformed(f"column {name!r} is twice in a block")
+            raise source.make_malformed_error(f"column {name!r} is twice in a block")
         array = _read_column(source, type_, rows, name, first_row)
         if name in known:
             arrays[name] = convert_column(array, type_, known[name], options, first_row)
@@ -108,7 +108,7 @@ def _read_column(source: ByteSource, type_: DataType, rows: int, name: str, firs
     for _ in range(count_low_cardinality(type_)):
         version = struct.unpack("<Q", source.take(8))[0]
         if version != LOW_CARDINALITY_VERSION:
-            raise source.malformed(f"version {version} of LowCardinality in column {name!r}")
+            raise source.make_malformed_error(f"version {version} of LowCardinality in column {name!r}")
     try:
         return _read_values(source, type_, rows)
     except BadValueError as error:
@@ -165,7 +165,7 @@ def _read_offsets(source: ByteSource, rows: int) -> np.ndarray:
     ends = np.frombuffer(source.take(8 * rows), "<i8")  # read before memory is reserved for the announced rows
     offsets = np.concatenate([np.zeros(1, np.int64), ends])
     if offsets[-1] >= 1 << 31 or (offsets[1:] < offsets[:-1]).any():
-        raise source.malformed("the offsets of an Array or Map do not grow, or are 2**31 or more")
+        raise source.make_malformed_error("the offsets of an Array or Map do not grow, or are 2**31 or more")
     return offsets.astype(np.int32)
 
 
@@ -175,13 +175,13 @@ def _read_low_cardinality(source: ByteSource, type_: LowCardinalityType, rows: i
     flags, count = struct.unpack("<QQ", source.take(16))
     code = flags & 0xFF
     if code > 3 or flags & _GLOBAL_DICTIONARY or flags & ~(0xFF | HAS_KEYS | UPDATES_DICTIONARY) or count >= 1 << 31:
-        raise source.malformed(f"flags {flags:#x} of LowCardinality with {count} keys")
+        raise source.make_malformed_error(f"flags {flags:#x} of LowCardinality with {count} keys")
     keys = _read_values(source, strip_nullable(type_), count)
     if struct.unpack("<Q", source.take(8))[0] != rows:
-        raise source.malformed(f"a LowCardinality column has not the {rows} rows of its block")
+        raise source.make_malformed_error(f"a LowCardinality column has not the {rows} rows of its block")
     places = np.frombuffer(source.take(rows << code), f"<u{1 << code}")
     if not count or int(places.max()) >= count:
-        raise source.malformed(f"a LowCardinality column refers to key {places.max()} of {count}")
+        raise source.make_malformed_error(f"a LowCardinality column refers to key {places.max()} of {count}")
     values, places = distinct_keys(keys, places.astype(np.int64), type_.is_nullable)
     return pa.DictionaryArray.from_arrays(places, values)
 

@@ -34,7 +34,7 @@ def read_row_binary(
 ) -> Iterator[pa.Table]:
     """Yields the data's rows. ``header`` is 0 for none, 1 for names, 2 for names and types."""
     source = ByteSource(stream, "RowBinary", options.status)
-    if source.at_end():
+    if source.is_at_end():
         return
     fields = _read_header(source, columns, header, options) if header else [(c.name, c.type) for c in columns]
     wanted = {column.name: column for column in columns}
@@ -55,7 +55,7 @@ def read_row_binary(
 def _read_header(source: ByteSource, columns: Sequence[Column], header: int, options: FormatOptions) -> Fields:
     count = source.number()
     if not 0 < count <= MAX_COLUMNS:
-        raise source.malformed(f"a header of {count} columns")
+        raise source.make_malformed_error(f"a header of {count} columns")
     names = [source.text() for _ in range(count)]
     types = [parse_type(source.text()) for _ in range(count)] if header > 1 else None
     found = ColumnNames(columns, options).match_header(names, "RowBinary", skips_unknown=types is not None)
@@ -69,7 +69,7 @@ def _read_rows(source: ByteSource, fields: Fields) -> Iterator[list]:
     widths = [type_.memory_width_bytes for type_ in types]
     cut = _cut_fixed if None not in widths else _cut_followed
     size = max(_WINDOW_BYTES, sum(width or 0 for width in widths))
-    while not source.at_end():
+    while not source.is_at_end():
         source.status.check()
         window = source.window(size)
         with source.status.memory.hold(_TABLE_BYTES * len(window), "reading rows of RowBinary"):

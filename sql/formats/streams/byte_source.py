@@ -40,7 +40,7 @@ class ByteSource:
         self.status.memory.free(self._accounted_bytes)
         self._accounted_bytes = 0
 
-    def at_end(self) -> bool:
+    def is_at_end(self) -> bool:
         """Returns whether the stream has ended."""
         return not self._fill(1)
 
@@ -68,23 +68,23 @@ class ByteSource:
             result |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return result
-        raise self.malformed("a number of more than nine bytes")
+        raise self.make_malformed_error("a number of more than nine bytes")
 
     def text(self, most: int = MAX_NAME_BYTES) -> str:
         """Reads a name: its length and UTF-8 bytes. Raises 117."""
         size = self.number()
         if size > most:
-            raise self.malformed(f"a name of {size} bytes")
+            raise self.make_malformed_error(f"a name of {size} bytes")
         try:
             return bytes(self.take(size)).decode()
         except UnicodeDecodeError:
-            raise self.malformed("a name that is not UTF-8") from None
+            raise self.make_malformed_error("a name that is not UTF-8") from None
 
     def matrix(self, rows: int, width: int) -> np.ndarray:
         """Reads ``rows`` values of ``width`` bytes."""
         return np.frombuffer(self.take(rows * width), np.uint8).reshape(rows, width)
 
-    def malformed(self, what: str) -> UserError:
+    def make_malformed_error(self, what: str) -> UserError:
         """Returns the error 117 (INCORRECT_DATA)."""
         return UserError("INCORRECT_DATA", f"Malformed {self.format_name} data: {what}")
 

@@ -66,7 +66,9 @@ def read_strings(source: ByteSource, rows: int) -> pa.Array:
         source.hold(values.nbytes)
         size += values.nbytes
         if size > _MOST_COLUMN_BYTES:
-            raise source.malformed(f"a column of strings has more than {_MOST_COLUMN_BYTES} bytes: send smaller blocks")
+            raise source.make_malformed_error(
+                f"a column of strings has more than {_MOST_COLUMN_BYTES} bytes: send smaller blocks"
+            )
         missing -= len(values)
         pieces.append(values)
     return pa.concat_arrays(pieces) if pieces else pa.array([], pa.binary())

@@ -19,7 +19,7 @@ from sql.typing.column_kernels.kernels import (
     validity_buffer,
 )
 from sql.typing.column_kernels.list_arrays import build_lists
-from sql.typing.column_kernels.scannable import Compute, known_and_left_over
+from sql.typing.column_kernels.scannable import Compute, split_known_values
 
 WORDS = pa.list_(pa.string())
 _SPACES = pa.array([" " * count for count in range(256)])
@@ -120,12 +120,12 @@ def _compute_fixed(compute: Compute, values: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         import polars as pl  # takes 0.1 s
 
-        return known_and_left_over(
+        return split_known_values(
             pa.nulls(len(values), pa.string()),
             pl.from_arrow(blobs).bin.encode("hex").to_arrow().cast(pa.string()),
             np.asarray(pc.is_valid(values)),
         )
-    return known_and_left_over(known, known, np.zeros(len(values), bool))
+    return split_known_values(known, known, np.zeros(len(values), bool))
 
 
 def pad_text(side: str, fill: str, *, by_bytes: bool) -> Compute:

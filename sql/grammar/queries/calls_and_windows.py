@@ -75,19 +75,19 @@ class CallParser:
         """Parses the items of ORDER BY."""
         raise NotImplementedError
 
-    def aliased(self) -> Node:
+    def parse_aliased(self) -> Node:
         """An expression, perhaps with AS and an alias."""
         return self.with_alias(self.expression())
 
-    def freely_aliased(self) -> Node:
+    def parse_freely_aliased(self) -> Node:
         """An expression whose alias needs no AS: of the list of SELECT, and of some special forms."""
         return self.with_free_alias(self.expression())
 
-    def aliased_list(self) -> tuple[Node, ...]:
+    def parse_aliased_list(self) -> tuple[Node, ...]:
         """Parses one or more expressions with optional aliases, separated by commas."""
-        items = [self.aliased()]
+        items = [self.parse_aliased()]
         while self.stream.accept(","):
-            items.append(self.aliased())
+            items.append(self.parse_aliased())
         return tuple(items)
 
     def type_text(self) -> str:
@@ -141,7 +141,7 @@ class CallParser:
             stream.expect(")")
         window: WindowSpec | str | None = None
         if stream.accept("OVER"):
-            window = self.window_spec() if stream.at("(") else stream.identifier("the name of a window")
+            window = self.parse_window() if stream.at("(") else stream.identifier("the name of a window")
         return Function(name, args, params, distinct, condition, window, nulls)
 
     def _arguments(self, name: str) -> tuple[tuple[Node, ...], bool]:
@@ -157,9 +157,9 @@ class CallParser:
         elif name.upper() in _UNIT_FIRST and find_time_unit(stream.peek().text) and stream.peek(1).text == ",":
             args = (Literal(stream.next().text.lower()),)
             stream.expect(",")
-            args += self.aliased_list()
+            args += self.parse_aliased_list()
         else:
-            args = _merge_lambda_parameters(self.aliased_list())
+            args = _merge_lambda_parameters(self.parse_aliased_list())
         stream.expect(")")
         return args, distinct
 
@@ -171,7 +171,7 @@ class CallParser:
         if stream.peek().kind == "string":
             star = Star(pattern=stream.next().value)
         else:
-            star = Star(columns=self.aliased_list())
+            star = Star(columns=self.parse_aliased_list())
         stream.expect(")")
         return self.star(star)
 
@@ -185,7 +185,7 @@ class CallParser:
                 modifiers.append(self._except())
             elif stream.accept("REPLACE"):
                 kind = "replace strict" if stream.accept("STRICT") else "replace"
-                changes = tuple(self._in_brackets(self.aliased_list) or (self.aliased(),))
+                changes = tuple(self._in_brackets(self.parse_aliased_list) or (self.parse_aliased(),))
                 names = [change.name for change in changes if isinstance(change, Alias)]
                 if len(set(names)) < len(names):
                     raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "REPLACE changes a column of the asterisk twice")
@@ -234,7 +234,7 @@ class CallParser:
         stream.expect(")")
         return names
 
-    def window_spec(self) -> WindowSpec:
+    def parse_window(self) -> WindowSpec:
         """Parses a window in brackets: its base, PARTITION BY, ORDER BY and frame."""
         stream = self.stream
         stream.expect("(")
@@ -245,7 +245,7 @@ class CallParser:
         order_by: tuple[OrderItem, ...] = ()
         if stream.accept("PARTITION"):
             stream.expect("BY")
-            partition_by = self.aliased_list()
+            partition_by = self.parse_aliased_list()
         if stream.accept("ORDER"):
             stream.expect("BY")
             order_by = self.order_items()

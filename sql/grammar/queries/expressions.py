@@ -60,7 +60,7 @@ class ExpressionParser(PrimaryParser):
 
     def _order_item(self) -> OrderItem:
         stream = self.stream
-        expression = self.aliased()
+        expression = self.parse_aliased()
         descending = stream.accept("DESC") or stream.accept("DESCENDING")
         if not descending and not stream.accept("ASC"):
             stream.accept("ASCENDING")
@@ -229,7 +229,7 @@ class ExpressionParser(PrimaryParser):
             times += 1
         if stream.at("+") and stream.peek(1).kind == "number":
             stream.next()
-        return self._repeated("negate", times, self._postfix(self.primary()))
+        return self._repeated("negate", times, self._postfix(self.parse_primary()))
 
     def _postfix(self, value: Node) -> Node:
         stream = self.stream
@@ -242,7 +242,7 @@ class ExpressionParser(PrimaryParser):
             elif token.text == "[":
                 stream.next()
                 with stream.guard.nested(1, CALL_LEVELS):
-                    value = Function("arrayElement", (value, self.aliased()))
+                    value = Function("arrayElement", (value, self.parse_aliased()))
                 stream.expect("]")
             elif token.text == "::":
                 stream.next()

@@ -59,7 +59,7 @@ def _parse_joins(parser: ExpressionParser, source: Node) -> Node:
             left = stream.at("LEFT")
             for _ in range(array_join + 1):
                 stream.next()
-            source = ArrayJoin(source, parser.aliased_list(), left)
+            source = ArrayJoin(source, parser.parse_aliased_list(), left)
         elif stream.peek().kind == "word" and stream.peek().upper in _JOIN_WORDS:
             source = _parse_join(parser, source)
         elif stream.at("PASTE", "JOIN") or stream.at("NATURAL"):
@@ -123,7 +123,7 @@ def _parse_table(parser: ExpressionParser) -> Node:
         if stream.at("SELECT") or stream.at("WITH"):
             args = (Subquery(parser.parse_query(stream)),)
         elif not stream.at(")"):
-            args = parser.aliased_list()
+            args = parser.parse_aliased_list()
         stream.expect(")")
         return TableFunction(name, args, _parse_table_alias(stream))
     database = None
@@ -144,7 +144,7 @@ def _parse_values(parser: ExpressionParser) -> TableFunction:
     """
     stream = parser.stream
     stream.expect("VALUES")
-    first, *rows = parser.aliased_list()
+    first, *rows = parser.parse_aliased_list()
     stream.expect(")")
     if isinstance(first, Literal):
         first = Function("identity", (first,))

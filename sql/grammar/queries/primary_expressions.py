@@ -25,7 +25,7 @@ _TRIM = {"BOTH": "trimBoth", "LEADING": "trimLeft", "TRAILING": "trimRight"}
 class PrimaryParser(CallParser):
     """The middle layer of the expression parser: everything that begins an expression."""
 
-    def primary(self) -> Node:
+    def parse_primary(self) -> Node:
         """Parses an operand: a literal, bracket, special form, name or call."""
         stream = self.stream
         token = stream.peek()
@@ -89,7 +89,7 @@ class PrimaryParser(CallParser):
         listed = parse_literal_list(stream, "]")
         if listed is not None:
             return replace(listed, is_array=True)
-        items: tuple[Node, ...] = () if stream.at("]") else self.aliased_list()
+        items: tuple[Node, ...] = () if stream.at("]") else self.parse_aliased_list()
         stream.expect("]")
         return Function("array", items)
 
@@ -109,7 +109,7 @@ class PrimaryParser(CallParser):
             return listed
         if stream.accept(")"):
             return Function("tuple")
-        first = self.aliased()
+        first = self.parse_aliased()
         if not stream.at(","):
             stream.expect(")")
             return first
@@ -117,7 +117,7 @@ class PrimaryParser(CallParser):
         while stream.accept(","):
             if stream.at(")"):
                 break
-            items.append(self.aliased())
+            items.append(self.parse_aliased())
         stream.expect(")")
         return Function("tuple", tuple(items))
 
@@ -157,15 +157,15 @@ class PrimaryParser(CallParser):
     def _case_arms(self) -> Node:
         stream = self.stream
         stream.expect("CASE")
-        subject = None if stream.at("WHEN") else self.freely_aliased()
+        subject = None if stream.at("WHEN") else self.parse_freely_aliased()
         parts: list[Node] = []
         while stream.accept("WHEN"):
-            parts.append(self.freely_aliased())
+            parts.append(self.parse_freely_aliased())
             stream.expect("THEN")
-            parts.append(self.freely_aliased())
+            parts.append(self.parse_freely_aliased())
         if not parts:
             stream.fail("WHEN")
-        otherwise = self.freely_aliased() if stream.accept("ELSE") else Literal(None)
+        otherwise = self.parse_freely_aliased() if stream.accept("ELSE") else Literal(None)
         stream.expect("END")
         if subject is not None:
             return Function("caseWithExpression", (subject, *parts, otherwise))
@@ -207,7 +207,7 @@ class PrimaryParser(CallParser):
             type_: Node = Literal(self.type_text())
         else:
             stream.expect(",")
-            type_ = self.freely_aliased()
+            type_ = self.parse_freely_aliased()
         stream.expect(")")
         return Function("CAST", (value, type_))
 
@@ -220,7 +220,7 @@ class PrimaryParser(CallParser):
             raise not_implemented(f"EXTRACT of {stream.peek(2).text}")
         for _ in range(4):
             stream.next()
-        value = self.freely_aliased()
+        value = self.parse_freely_aliased()
         stream.expect(")")
         return Function("toDayOfMonth" if unit == "Day" else f"to{unit}", (value,))
 
@@ -231,9 +231,9 @@ class PrimaryParser(CallParser):
             return None
         for _ in range(3):
             stream.next()
-        characters = self.freely_aliased()
+        characters = self.parse_freely_aliased()
         stream.expect("FROM")
-        value = self.freely_aliased()
+        value = self.parse_freely_aliased()
         stream.expect(")")
         return Function(_TRIM[side], (value, characters))
 
@@ -245,7 +245,7 @@ class PrimaryParser(CallParser):
         stream.expect("(")
         needle = self.with_free_alias(self.concat_expression())
         stream.expect("IN")
-        haystack = self.freely_aliased()
+        haystack = self.parse_freely_aliased()
         stream.expect(")")
         return Function("position", (haystack, needle))
 
@@ -255,11 +255,11 @@ class PrimaryParser(CallParser):
             return None
         stream.next()
         stream.expect("(")
-        args = [self.freely_aliased()]
+        args = [self.parse_freely_aliased()]
         stream.expect("FROM")
-        args.append(self.freely_aliased())
+        args.append(self.parse_freely_aliased())
         if stream.accept("FOR"):
-            args.append(self.freely_aliased())
+            args.append(self.parse_freely_aliased())
         stream.expect(")")
         return Function("substring", tuple(args))
 

@@ -54,7 +54,7 @@ def _parse_whole_query(text: str, guard: QueryGuard) -> Query:
     stream = TokenStream(text, guard=guard)
     query = parse_query_stream(stream)
     stream.accept(";")
-    if not stream.at_end():
+    if not stream.is_at_end():
         stream.fail("end of query")
     check_tree(query, guard)
     return query
@@ -67,8 +67,8 @@ def parse_expression(text: str) -> Node:
 
 def _parse_whole_expression(text: str) -> Node:
     stream = TokenStream(text)
-    node = _make_parser(stream).aliased()
-    if not stream.at_end():
+    node = _make_parser(stream).parse_aliased()
+    if not stream.is_at_end():
         stream.fail("end of expression")
     check_tree(node, stream.guard)
     return node
@@ -81,10 +81,10 @@ def parse_expression_list(text: str) -> tuple[Node, ...]:
 
 def _parse_whole_list(text: str) -> tuple[Node, ...]:
     stream = TokenStream(text)
-    if stream.at_end():
+    if stream.is_at_end():
         return ()
-    nodes = _make_parser(stream).aliased_list()
-    if not stream.at_end():
+    nodes = _make_parser(stream).parse_aliased_list()
+    if not stream.is_at_end():
         stream.fail("end of expression")
     for node in nodes:
         check_tree(node, stream.guard)
@@ -174,22 +174,22 @@ def _parse_select_list(parser: ExpressionParser, clauses: dict[str, object]) -> 
         clauses["distinct"] = True
         if stream.accept("ON"):
             stream.expect("(")
-            clauses["distinct_on"] = parser.aliased_list()
+            clauses["distinct_on"] = parser.parse_aliased_list()
             stream.expect(")")
     elif stream.at("ALL") and stream.peek(1).text not in (",", "(", "."):
         stream.next()
     if stream.accept("TOP"):
         clauses["limit"] = parser.expression()
         clauses["with_ties"] = stream.accept("WITH", "TIES")
-    expressions = [parser.freely_aliased()]
+    expressions = [parser.parse_freely_aliased()]
     while stream.accept(",") and not _list_ends(stream):
-        expressions.append(parser.freely_aliased())
+        expressions.append(parser.parse_freely_aliased())
     clauses["expressions"] = tuple(expressions)
 
 
 def _list_ends(stream: TokenStream) -> bool:
     """Returns whether the SELECT list ends behind a trailing comma; FROM may also be a column's name."""
-    return stream.at_end() or (stream.at("FROM") and stream.peek(1).upper not in ("FROM", ",", ""))
+    return stream.is_at_end() or (stream.at("FROM") and stream.peek(1).upper not in ("FROM", ",", ""))
 
 
 def _parse_with(parser: ExpressionParser) -> tuple[tuple[CommonTable, ...], tuple[Alias, ...]]:
@@ -210,7 +210,7 @@ def _parse_with(parser: ExpressionParser) -> tuple[tuple[CommonTable, ...], tupl
             tables.append(CommonTable(name, parse_query_stream(stream), columns))
             stream.expect(")")
         else:
-            item = parser.aliased()
+            item = parser.parse_aliased()
             if not isinstance(item, Alias):
                 stream.fail("AS")
             aliases.append(item)
@@ -234,27 +234,27 @@ def _at_common_table(stream: TokenStream) -> bool:
 def _parse_filters(parser: ExpressionParser, clauses: dict[str, object]) -> None:
     stream = parser.stream
     if stream.accept("PREWHERE"):
-        clauses["prewhere"] = parser.aliased()
+        clauses["prewhere"] = parser.parse_aliased()
     if stream.accept("WHERE"):
-        clauses["where"] = parser.aliased()
+        clauses["where"] = parser.parse_aliased()
     if stream.accept("GROUP"):
         stream.expect("BY")
         _parse_group_by(parser, clauses)
     while stream.accept("WITH"):
         _parse_with_modifier(stream, clauses)
     if stream.accept("HAVING"):
-        clauses["having"] = parser.aliased()
+        clauses["having"] = parser.parse_aliased()
     if stream.accept("WINDOW"):
         windows: list[tuple[str, WindowSpec]] = []
         while True:
             name = stream.identifier("the name of a window")
             stream.expect("AS")
-            windows.append((name, parser.window_spec()))
+            windows.append((name, parser.parse_window()))
             if not stream.accept(","):
                 break
         clauses["windows"] = tuple(windows)
     if stream.accept("QUALIFY"):
-        clauses["qualify"] = parser.aliased()
+        clauses["qualify"] = parser.parse_aliased()
 
 
 def _parse_with_modifier(stream: TokenStream, clauses: dict[str, object]) -> None:
@@ -276,15 +276,15 @@ def _parse_group_by(parser: ExpressionParser, clauses: dict[str, object]) -> Non
         stream.next()
         stream.expect("(")
         clauses["grouping"] = "SETS"
-        clauses["group_by"] = parser.aliased_list()
+        clauses["group_by"] = parser.parse_aliased_list()
         stream.expect(")")
     elif (stream.at("ROLLUP") or stream.at("CUBE")) and stream.peek(1).text == "(":
         clauses["grouping"] = stream.next().upper
         stream.expect("(")
-        clauses["group_by"] = parser.aliased_list()
+        clauses["group_by"] = parser.parse_aliased_list()
         stream.expect(")")
     else:
-        clauses["group_by"] = parser.aliased_list()
+        clauses["group_by"] = parser.parse_aliased_list()
 
 
 def _parse_ordering(parser: ExpressionParser, clauses: dict[str, object]) -> None:
@@ -336,7 +336,7 @@ def _parse_limit(parser: ExpressionParser, clauses: dict[str, object]) -> None:
             stream.fail("one LIMIT BY")
         if stream.at("ALL") and stream.peek(1).text not in (",", "(", "."):
             raise not_implemented("LIMIT BY ALL")
-        clauses["limit_by"] = LimitBy(limit, offset, parser.aliased_list())
+        clauses["limit_by"] = LimitBy(limit, offset, parser.parse_aliased_list())
         return
     if "limit" in clauses:
         stream.fail("one LIMIT")

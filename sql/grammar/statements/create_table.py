@@ -132,7 +132,7 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
         return AttachTable(table, exists, as_replicated=True)
     if attach and stream.accept("AS", "NOT", "REPLICATED"):
         return AttachTable(table, exists, as_replicated=False)
-    if attach and (stream.at_end() or stream.at("FORMAT")):
+    if attach and (stream.is_at_end() or stream.at("FORMAT")):
         return AttachTable(table, exists)
     elements = _elements(stream) if stream.at("(") and not _is_query(stream) else _Elements()
     clauses = _clauses(stream)
@@ -184,7 +184,7 @@ def _view(stream: TokenStream, *, attach: bool, replaces: bool = False) -> Creat
     table = parse_table_name(stream)
     uuid = stream.string("UUID of the view") if stream.accept("UUID") else ""
     on_cluster(stream)
-    if attach and (stream.at_end() or stream.at("FORMAT")):
+    if attach and (stream.is_at_end() or stream.at("FORMAT")):
         return AttachTable(table, exists)
     target = None
     if is_materialized and stream.accept("TO"):
@@ -276,7 +276,7 @@ def _names_type(token: Token) -> bool:
 def _clauses(stream: TokenStream, of_view: tuple[str, ...] = ()) -> _Clauses:
     """``of_view`` are the only ones that a view has, beside its query."""
     clauses = _Clauses()
-    while not stream.at_end() and not stream.at("FORMAT"):
+    while not stream.is_at_end() and not stream.at("FORMAT"):
         token = stream.peek()
         if of_view and _view_clause(stream, clauses):
             continue

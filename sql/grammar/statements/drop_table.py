@@ -212,7 +212,7 @@ def parse_set(stream: TokenStream) -> Statement:
             parameters[name.removeprefix("param_")] = parse_parameter_value(stream)
         elif stream.accept("="):
             settings[name] = parse_setting_literal(stream)
-        elif stream.at_end() or stream.at(","):
+        elif stream.is_at_end() or stream.at(","):
             settings[name] = True  # `SET name` is `SET name = 1`
         else:
             stream.fail("=")

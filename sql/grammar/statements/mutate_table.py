@@ -69,7 +69,7 @@ def parse_stored_mutations(text: str) -> tuple[MutationCommand, ...]:
         if command is None:
             stream.fail(*_COMMANDS)
         found.append(command)
-        if stream.at_end():
+        if stream.is_at_end():
             return tuple(found)
         stream.expect(",")
 

@@ -25,7 +25,7 @@ def parse_system(stream: TokenStream) -> Statement:
         return _parse_drop_replica(stream)
     if stream.accept("FLUSH", "LOGS"):
         on_cluster(stream)
-        names = () if stream.at_end() or stream.at(";") else parse_identifier_list(stream)
+        names = () if stream.is_at_end() or stream.at(";") else parse_identifier_list(stream)
         return SystemCommand("FLUSH LOGS", argument=",".join(names))
     if stream.accept("UNFREEZE"):
         on_cluster(stream)
@@ -51,7 +51,7 @@ def _parse_stop_or_start(stream: TokenStream, command: str) -> SystemCommand:
     on_cluster(stream)
     if stream.at("ON", "VOLUME"):
         raise not_implemented(f"SYSTEM {command} ON VOLUME")
-    if stream.at_end() or not stream.peek().is_identifier:
+    if stream.is_at_end() or not stream.peek().is_identifier:
         return SystemCommand(command)
     table = parse_table_name(stream)
     on_cluster(stream)

@@ -64,7 +64,7 @@ def parse_column_properties(stream: TokenStream, name: str, *, is_change: bool =
 
 
 def _column_ends(stream: TokenStream) -> bool:
-    return stream.at(",") or stream.at(")") or stream.at_end() or _follows_column(stream)
+    return stream.at(",") or stream.at(")") or stream.is_at_end() or _follows_column(stream)
 
 
 def _follows_column(stream: TokenStream) -> bool:

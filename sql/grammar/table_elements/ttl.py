@@ -65,7 +65,7 @@ def parse_stored_ttl(text: str) -> tuple[TtlClause, ...]:
     """Parses the stored text of a table's TTL."""
     stream = TokenStream(text)
     clauses = parse_ttl_clauses(stream)
-    if not stream.at_end():
+    if not stream.is_at_end():
         stream.fail("end of TTL")
     return clauses
 

@@ -116,7 +116,7 @@ class BoundLiterals:
         allowed = _OF_PARAMETER.get(type_, (IntegerType, FloatType))
         return any(slot in term.slots and isinstance(strip_nullable(term.type), allowed) for term in self.terms)
 
-    def analysis_of(self, literals: Sequence[str]) -> IndexAnalysis | None:
+    def bind_analysis(self, literals: Sequence[str]) -> IndexAnalysis | None:
         """Returns the analysis with these literals.
 
         ``None`` if one of them is no value of its column's type, or no number of rows.
@@ -160,7 +160,7 @@ class BoundLiterals:
 
         The plan has other conditions where a key is computed from a column.
         """
-        made = self.analysis_of(literals)
+        made = self.bind_analysis(literals)
         if made is None:
             return False
         known = self.analysis.primary.terms if isinstance(self.analysis.primary, Combination) else ()

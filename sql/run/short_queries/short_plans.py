@@ -98,7 +98,7 @@ class ShortPlan:
         if relation is None:
             return None
         assert planned.analysis is not None
-        analysis = planned.analysis.copy_unused() if self.bound is None else self.bound.analysis_of(literals)
+        analysis = planned.analysis.copy_unused() if self.bound is None else self.bound.bind_analysis(literals)
         if analysis is None:
             return None
         stored = self._bind_limit(literals)

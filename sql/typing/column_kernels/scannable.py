@@ -66,7 +66,7 @@ class Scannable(Fragment):
 def parse_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
     """Lets a scan parse texts: it returns the known values, and the texts it leaves over for ``rest``.
 
-    ``sql`` parses all texts without a scan. ``compute`` returns both (:func:`known_and_left_over`); a text that is
+    ``sql`` parses all texts without a scan. ``compute`` returns both (:func:`split_known_values`); a text that is
     neither is NULL. ``sql`` must be NULL for NULL.
     """
     read = Scannable(sql, texts, compute, pa.struct([("known", known), ("odd", pa.string())]), worth_at=2)
@@ -87,10 +87,10 @@ def parse_or_leave_over(sql: Fragment, texts: Fragment, compute: Compute, known:
 def _leave_over_nulls(compute: Compute, texts: pa.Array) -> pa.Array:
     known = compute(texts)
     is_odd = pc.and_(pc.is_null(known), pc.is_valid(texts)) if known.null_count > texts.null_count else None
-    return known_and_left_over(known, texts, np.zeros(len(texts), bool) if is_odd is None else np.asarray(is_odd))
+    return split_known_values(known, texts, np.zeros(len(texts), bool) if is_odd is None else np.asarray(is_odd))
 
 
-def known_and_left_over(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) -> pa.Array:
+def split_known_values(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) -> pa.Array:
     """Returns a struct of the known values and the texts that are left over for DuckDB."""
     odd = pa.nulls(len(texts), pa.string())
     if is_odd.any():

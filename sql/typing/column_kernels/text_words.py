@@ -38,7 +38,7 @@ class TextColumn:
         self.sizes = np.diff(offsets)[self.rows].astype(np.int64)
 
     @classmethod
-    def starting_with(cls, array: pa.Array, is_first: np.ndarray) -> TextColumn:
+    def select_by_first_byte(cls, array: pa.Array, is_first: np.ndarray) -> TextColumn:
         """Returns the texts whose first byte is in a set.
 
         In most columns these are all texts, or few; then only those are copied.
@@ -50,7 +50,7 @@ class TextColumn:
         some.count, some.rows = len(array), rows
         return some
 
-    def chosen(self, which: np.ndarray) -> TextColumn:
+    def select_texts(self, which: np.ndarray) -> TextColumn:
         """Returns the texts for which ``which`` is true."""
         some = object.__new__(TextColumn)
         some.count, some._data, some._words = self.count, self._data, self._words

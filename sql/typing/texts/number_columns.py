@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from parts.types import DecimalType, IntegerType
 from sql.typing.column_kernels.kernels import fixed_width_values, validity_buffer
-from sql.typing.column_kernels.scannable import known_and_left_over
+from sql.typing.column_kernels.scannable import split_known_values
 from sql.typing.column_kernels.text_words import TextColumn, compute_where_first_byte, parse_digits
 
 _MAX_DIGITS = 15
@@ -52,7 +52,7 @@ def parse_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
     wide = pa.int64() if goal.signed else pa.uint64()
     known = pc.cast(parse_numbers(texts, wide), goal.arrow, safe=False)
     if known.null_count == texts.null_count:
-        return known_and_left_over(known, texts, np.zeros(len(texts), bool))
+        return split_known_values(known, texts, np.zeros(len(texts), bool))
     pattern = r"^[+-]?[0-9]+$" if goal.signed else r"^\+?[0-9]+$"
     is_left = pc.and_(pc.is_null(known), pc.is_valid(texts))
     rows = np.flatnonzero(np.asarray(is_left))
@@ -65,7 +65,7 @@ def parse_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
         known = pc.replace_with_mask(known, pa.array(places), pa.array(low))
     is_odd = np.zeros(len(texts), bool)
     is_odd[rows[~is_long]] = True
-    return known_and_left_over(known, texts, is_odd)
+    return split_known_values(known, texts, is_odd)
 
 
 def _low_bits(spelled: pa.Array) -> np.ndarray:
@@ -151,7 +151,7 @@ class _ParsedDecimals:
     """Parsed texts of a sign, digits and an optional point: ``units`` of ten to the minus ``scale``."""
 
     def __init__(self, array: pa.Array) -> None:
-        self.texts = texts = TextColumn.starting_with(array, _BEGINS_DECIMAL)
+        self.texts = texts = TextColumn.select_by_first_byte(array, _BEGINS_DECIMAL)
         first = texts.bytes_at(0)
         self.is_negative = first == _MINUS
         has_sign = self.is_negative | (first == _PLUS)

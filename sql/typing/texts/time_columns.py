@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sql.typing.column_kernels.kernels import fixed_width_values, nullable_column
-from sql.typing.column_kernels.scannable import known_and_left_over
+from sql.typing.column_kernels.scannable import split_known_values
 from sql.typing.column_kernels.text_words import (
     BYTES,
     TextColumn,
@@ -91,10 +91,10 @@ def _parse(array: pa.Array) -> _ParsedTimes:
     Any separators are allowed in the date. A day beyond the month's end flows into the next month; an invalid month
     gives 1900-01-01.
     """
-    texts = TextColumn.starting_with(array, _BEGINS)
+    texts = TextColumn.select_by_first_byte(array, _BEGINS)
     may_be = (texts.sizes >= 5) | ((texts.sizes >= 2) & (texts.bytes_at(0) == ord("-")))
     if not may_be.all():
-        texts = texts.chosen(may_be)
+        texts = texts.select_texts(may_be)
     usual = _parse_with_arrow(array if len(texts.rows) == len(array) else array.take(pa.array(texts.rows)), texts.sizes)
     if usual is None:
         return _ParsedTimes(len(array), texts.rows, texts, *_parse_fields(texts))
@@ -206,7 +206,7 @@ def parse_usual_instants(texts: pa.Array, *, zone: str, fine: bool, may_be_none:
         is_odd = is_odd & ~read.expand_flags(is_usual & ~read.is_day)
         rows = np.flatnonzero(is_odd)
         is_odd[rows] = np.asarray(pc.match_substring_regex(texts.take(pa.array(rows)), _MAY_BE_TIME))
-    return known_and_left_over(known, texts, is_odd)
+    return split_known_values(known, texts, is_odd)
 
 
 def parse_basic_instants(texts: pa.Array, *, zone: str, fine: bool) -> pa.Array:

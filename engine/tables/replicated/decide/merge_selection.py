@@ -73,7 +73,7 @@ class MergeSelector:
         longest = max(idle, settings.max_merge_selecting_sleep_ms / 1000)
         if state.activation is None or not self.is_enabled or StoppableAction.MERGES in state.stopped:
             return longest
-        parts = state.queue.virtual_parts()
+        parts = state.queue.copy_virtual_parts()
         if len(parts) == len(parts.partition_ids()) and not state.description.ttl:
             return longest
         has_changed, self._has_changed = self._has_changed, False
@@ -161,7 +161,7 @@ class MergeSelector:
     def _has_ttl_merge(self) -> bool:
         if not self._ttl_merges.has_work():
             return False
-        queued = sum(item.entry.merge_type in TTL_MERGE_TYPES for item in self._state.queue.entries())
+        queued = sum(item.entry.merge_type in TTL_MERGE_TYPES for item in self._state.queue.list_entries())
         return queued < self._state.definition.settings.max_replicated_merges_with_ttl_in_queue
 
     def _is_definition_current(self, keeper: Keeper) -> bool:
@@ -193,7 +193,7 @@ class MergeSelector:
 
     def _parts_by_partition(self) -> dict[str, list[PartName]]:
         partitions: dict[str, list[PartName]] = {}
-        for name in self._state.queue.virtual_parts():
+        for name in self._state.queue.copy_virtual_parts():
             partitions.setdefault(name.partition_id, []).append(name)
         return partitions
 
@@ -205,7 +205,7 @@ class MergeSelector:
 
     def _local_runs(self, predicate: MergePredicate, partition_ids: Iterable[str]) -> list[list[PartName]]:
         """Returns runs of neighbouring parts that may be merged and are all on this disk."""
-        return [run for id_ in partition_ids for run in predicate.mergeable_runs(id_, self._is_here)]
+        return [run for id_ in partition_ids for run in predicate.list_mergeable_runs(id_, self._is_here)]
 
     def _is_here(self, name: PartName) -> bool:
         return self._state.store.get_active(name) is not None
@@ -303,7 +303,7 @@ class MergeSelector:
 
     def _raise_if_disk_full(self, results: Sequence[PartName]) -> None:
         """Raises 243 (NOT_ENOUGH_SPACE) if the next attempt at one of the merges must fail as the last did."""
-        for item in self._state.queue.entries():
+        for item in self._state.queue.list_entries():
             if item.entry.new_part not in results or item.is_executing:
                 continue
             message = item.last_exception if "(NOT_ENOUGH_SPACE)" in item.last_exception else ""
@@ -324,7 +324,7 @@ class MergeSelector:
     def _is_done(self, result: PartName) -> bool:
         """Tells whether the part is here or was dropped meanwhile."""
         is_here = self._state.store.covering_active(result) is not None
-        return is_here or self._state.queue.virtual_cover(result) is None
+        return is_here or self._state.queue.find_virtual_cover(result) is None
 
     def _assign_optimize(self, keeper: Keeper, options: OptimizeOptions) -> list[list[PartName]]:
         """Logs the merges; tries once more after a lost response, and then raises UNFINISHED on failure."""
@@ -385,7 +385,7 @@ class MergeSelector:
             return [longest[:most]] if len(longest) > 1 else []
         merges = []
         for partition in partitions:
-            sources = predicate.whole_partition(partition, options.rewrites)
+            sources = predicate.list_whole_partition(partition, options.rewrites)
             if sources:
                 merges.append(list(sources))
         return merges

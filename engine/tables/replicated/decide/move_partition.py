@@ -100,7 +100,7 @@ class PartitionMover:
             keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
             if find_partition_node(keeper, state.paths, partition_id) is None:
                 return None
-            first = state.store.next_block_number(partition_id)
+            first = state.store.compute_next_block_number(partition_id)
             lock = allocate_block_number(keeper, state.paths, partition_id, owner=state.replica.name, minimum=first)
             assert isinstance(lock, BlockLock)
             return lock
@@ -161,8 +161,8 @@ class PartitionMover:
         mutations = state.mutations.load(keeper)
         held = state.store.snapshot()
         active = [part.name for part in held.parts if _is_below(part.name, lock)]
-        virtual = [part for part in state.queue.virtual_parts_of(lock.partition_id) if _is_below(part, lock)]
-        entries = [item.entry for item in state.queue.entries()]
+        virtual = [part for part in state.queue.list_virtual_parts(lock.partition_id) if _is_below(part, lock)]
+        entries = [item.entry for item in state.queue.list_entries()]
         if pending := [number for number in committing if number < lock.number]:
             return f"block {pending[0]} is still being inserted", held
         return why_parts_are_incomplete(active, virtual, entries, unconfirmed, mutations), held

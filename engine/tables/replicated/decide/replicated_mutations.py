@@ -148,7 +148,7 @@ class ReplicatedMutations:
             )
 
     def _first_number(self, partition_id: str) -> int:
-        return max((part.max_block + 1 for part in self._state.queue.virtual_parts_of(partition_id)), default=0)
+        return max((part.max_block + 1 for part in self._state.queue.list_virtual_parts(partition_id)), default=0)
 
     def kill(self, id: str) -> bool:
         """Removes the mutation; returns ``False`` for an unknown or finished one."""
@@ -165,7 +165,7 @@ class ReplicatedMutations:
     def shown(self) -> list[MutationSummary]:
         """Returns the mutations in their order."""
         state, parts = self._state, sorted({*self._parts()})
-        running = [item.entry for item in state.queue.entries() if item.is_executing]
+        running = [item.entry for item in state.queue.list_entries() if item.is_executing]
         found = []
         for entry in state.mutations.current.mutations:
             is_done = entry.mutation_id <= self._finished
@@ -175,7 +175,7 @@ class ReplicatedMutations:
                     mutation=Mutation.decode(entry.text),
                     create_time=entry.create_time,
                     numbers=entry.numbers,
-                    parts_to_do=[] if is_done else entry.parts_to_change(parts),
+                    parts_to_do=[] if is_done else entry.list_parts_to_change(parts),
                     parts_in_progress=[e.source_parts[0] for e in running if entry.mutation_id in e.mutations],
                     is_done=is_done,
                     failure=MutationFailure() if is_done else self._failures.get_failure(entry.mutation_id),
@@ -248,11 +248,11 @@ class ReplicatedMutations:
         if is_stopped or not self._to_do:
             if not known.unfinished(self._finished):
                 return _IDLE_SECONDS if known.mutations else _NONE_SECONDS
-            self._to_do = deque(part for part in state.queue.virtual_parts() if self._list_next_mutations(part))
+            self._to_do = deque(part for part in state.queue.copy_virtual_parts() if self._list_next_mutations(part))
         if self._to_do:
             if not is_stopped and self._has_free_entries:
                 self._assign(keeper)
-        elif known.finished_up_to(self._finished, {}, self._parts()) > self._finished:
+        elif known.find_finished_up_to(self._finished, {}, self._parts()) > self._finished:
             self._finished = advance_mutation_pointer(
                 keeper, state.replica, state.mutations, self._finished, lambda: self._pulled_parts(keeper)
             )
@@ -261,7 +261,7 @@ class ReplicatedMutations:
     def _reopen_mutations(self, keeper: Keeper, known: MutationSet) -> None:
         """Marks mutations as unfinished again if a mutated part was lost and an older version replaced it."""
         state = self._state
-        finished = known.finished_before_loss(self._finished, self._parts())
+        finished = known.find_finished_before_loss(self._finished, self._parts())
         if finished < self._finished:
             logger.warning(
                 "parts of %s lack mutations behind %r again, which are carried out anew",
@@ -285,7 +285,7 @@ class ReplicatedMutations:
         An entry leaves the queue after its part is active, so the queue is read first.
         """
         state = self._state
-        return [*state.queue.parts_to_come(), *(part.name for part in state.store.active())]
+        return [*state.queue.list_coming_parts(), *(part.name for part in state.store.list_active())]
 
     @property
     def _free_entries(self) -> int:
@@ -307,7 +307,7 @@ class ReplicatedMutations:
         if state.store.get_active(part) is None:
             return []
         version = state.description.metadata_version
-        return state.mutations.current.next_mutations(part, version, _MAX_IN_ONE_ENTRY)
+        return state.mutations.current.list_next_mutations(part, version, _MAX_IN_ONE_ENTRY)
 
     def _assign(self, keeper: Keeper) -> None:
         """Logs mutations of as many parts as fit the queue.

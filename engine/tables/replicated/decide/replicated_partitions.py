@@ -72,7 +72,7 @@ class ReplicatedPartitions:
         """Fetches parts of another table's replica into ``detached/``."""
         zookeeper, path = split_zookeeper(path)
         with self._state.hold_write_access():
-            self._foreign.fetch(self._state.replication.at(zookeeper).require_keeper(), path, wanted, status)
+            self._foreign.fetch(self._state.replication.connect_to(zookeeper).require_keeper(), path, wanted, status)
 
     def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
         """Moves a partition to another table."""
@@ -87,7 +87,7 @@ class ReplicatedPartitions:
             with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
                 keeper.sync(state.paths.root)
                 self._log.pull(keeper)
-                if state.queue.virtual_parts_of(partition_id):
+                if state.queue.list_virtual_parts(partition_id):
                     raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is not empty.")
                 reason = forget_partition(
                     keeper,

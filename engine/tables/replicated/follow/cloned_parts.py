@@ -59,7 +59,7 @@ class ClonedParts:
             self._store.detached_parts.delete(name)
 
     def _find(self, content_hash: str) -> str | None:
-        directories = [name for name in self._store.detached() if parse_detached_name(name)[0] == CLONED]
+        directories = [name for name in self._store.list_detached() if parse_detached_name(name)[0] == CLONED]
         for directory in directories:
             if directory not in self._hashes:
                 part = self._open(directory, parse_detached_name(directory)[1])

@@ -1,4 +1,12 @@
-"""Pulls the table's log into this replica's queue, and waits for the queue (SYNC REPLICA)."""
+"""Pulls the table's log into this replica's queue, and waits for the queue (SYNC REPLICA).
+
+Invariants
+
+- One pull runs at a time (``_pull_lock``), only in an activated session.
+- The queue in memory has an entry only after the multi that copied it and moved the pointer was committed. If its
+  outcome is unknown, the session starts anew and loads the queue from ZooKeeper.
+- Between pulls, while ``_is_watching`` is set, all of the log is in the queue, and a watch will report the next entry.
+"""
 
 from __future__ import annotations
 
@@ -173,7 +181,7 @@ class LogPull:
         """Returns a function that finds the last blocks in dropped ranges."""
 
         def last_of(gone: PartName) -> int | None:
-            parts = self._state.queue.virtual_parts_of(gone.partition_id)
+            parts = self._state.queue.list_virtual_parts(gone.partition_id)
             return max((part.max_block for part in parts if part.max_block <= gone.max_block), default=None)
 
         def find(ranges: Sequence[PartName]) -> Sequence[int | None]:
@@ -215,7 +223,7 @@ class LogPull:
         if mode is SyncMode.PULL:
             return
         if mode is SyncMode.LIGHTWEIGHT:
-            names = {item.name for item in state.queue.entries() if not item.entry.source_parts}
+            names = {item.name for item in state.queue.list_entries() if not item.entry.source_parts}
         self._wake_execution()
         caught_up = f"replica {state.replica.name} to catch up"
         state.wait_for(

@@ -83,10 +83,10 @@ class QueueExecutor:
             return _IDLE_SECONDS
         try:
             with state.hold_write_access() as (keeper, _):
-                action = state.queue.next_action(self._local_parts, self._local_parts.limits())
+                action = state.queue.take_next_action(self._local_parts, self._local_parts.limits())
                 if action is None:
                     # Look regularly if an entry waits for slots or disk space.
-                    return min(max(state.queue.seconds_until_due(), _RETRY_SECONDS), _IDLE_SECONDS)
+                    return min(max(state.queue.compute_seconds_until_due(), _RETRY_SECONDS), _IDLE_SECONDS)
                 more = state.queue.start_small_inserts_with(
                     action, self._local_parts, self._local_parts.limits(), MAX_PARTS_PER_GROUP - 1
                 )
@@ -176,7 +176,7 @@ class QueueExecutor:
         """Returns another replica chosen by ``execute_merges_on_single_replica_time_threshold``, if any."""
         state = self._state
         seconds = state.definition.settings.execute_merges_on_single_replica_time_threshold
-        if not seconds or state.queue.seconds_queued(action.name) >= seconds:
+        if not seconds or state.queue.compute_seconds_queued(action.name) >= seconds:
             return None
         active = sorted(name for name, is_active in read_replica_activity(keeper, state.paths).items() if is_active)
         chosen = active[xxhash.xxh3_64_intdigest(str(action.entry.new_part).encode()) % len(active)] if active else None
@@ -283,7 +283,7 @@ class QueueExecutor:
             raise UnavailableError("NO_REPLICA_HAS_PART", f"No active replica has part {name} or a part covering it")
 
     def _list_acceptable_parts(self, name: PartName) -> list[PartName]:
-        cover = self._state.queue.virtual_cover(name)
+        cover = self._state.queue.find_virtual_cover(name)
         if cover is None or cover == name or self._state.queue.is_replacing(cover):
             return [name]
         return [name, cover]
@@ -390,11 +390,11 @@ class QueueExecutor:
             clear_drop_leftovers(keeper, state.paths, dropped)
         if action.entry.detach:
             keep_detached(state, (dropped,))
-        gone = [part.name for part in state.store.active() if dropped.covers(part.name)]
+        gone = [part.name for part in state.store.list_active() if dropped.covers(part.name)]
         # Unlist covered parts too, which wait for deletion: a listed part that is not on disk would be fetched again.
         listed = read_listed_parts(keeper, state.replica, dropped.partition_id)
         unlist_parts(keeper, state.replica, [name for name in listed if dropped.covers(name)])
         state.services.failpoint("drop.after_listing")
         state.store.drop_active(gone)
-        covered = state.queue.covered_entries(action.name)
+        covered = state.queue.list_covered_entries(action.name)
         remove_entries(keeper, state.replica, state.queue, [*covered, action.name])

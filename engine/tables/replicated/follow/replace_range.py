@@ -14,7 +14,7 @@ Invariants:
   that staged it has it, so it ends in some ``detached/``.
 - Some entries run in one step, so that no reader sees a part of a transaction: entries of which only a common merged
   part is left, and an entry that drops parts of another. So does a drop for which one of them waits
-  (``coordination.log.queue_rules.QueueRules.entries_to_join``).
+  (``coordination.log.queue_rules.QueueRules.list_entries_to_join``).
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ class ReplaceRangeExecutor:
             self._add_to_part_log(part, group)
         state.services.failpoint("exchange.after")
         self._update_listing(keeper, action, list(arrivals))
-        remove_entries(keeper, state.replica, state.queue, [*state.queue.covered_entries(action.name), action.name])
+        remove_entries(
+            keeper, state.replica, state.queue, [*state.queue.list_covered_entries(action.name), action.name]
+        )
         state.store.staged.remove(entry.transaction)
         for part in losses[action.name].parts if action.name in losses else ():
             state.queue.remove_virtual(part)
@@ -201,7 +203,7 @@ class ReplaceRangeExecutor:
             taker = state.queue.find_later_removal(action.name, staged.part)
             if staged.part in lost or (taker is not None and not taker.detach):
                 continue
-            if state.store.covering_active(staged.part) is not None or brought.covering(staged.part) is not None:
+            if state.store.covering_active(staged.part) is not None or brought.find_covering(staged.part) is not None:
                 continue
             try:
                 name, directory = self._fetch_part(keeper, action, staged)
@@ -226,7 +228,7 @@ class ReplaceRangeExecutor:
         former = state.store.get(staged.part)
         if former is not None:  # outdated: left from an earlier table of this name
             state.store.delete([former])
-        cover = state.queue.virtual_cover(staged.part)
+        cover = state.queue.find_virtual_cover(staged.part)
         names = [staged.part] if cover is None or cover == staged.part else [staged.part, cover]
         failure: PandoError | None = None
         for name in names:
@@ -247,7 +249,7 @@ class ReplaceRangeExecutor:
     def _stage_detached_copy(self, action: Action, staged: StagedPart) -> bool:
         """Stages a copy from ``detached/`` with the same content, if there is one; tells whether."""
         store = self._state.store
-        for name in list_detached_by_users(store.detached()):
+        for name in list_detached_by_users(store.list_detached()):
             directory = store.path / DETACHED / str(name)
             if name.partition_id == staged.part.partition_id and self._is_same(directory, staged, every_byte=True):
                 store.staged.move_in(action.entry.transaction, [(directory, staged.place)])
@@ -353,7 +355,7 @@ def keep_detached(
         return any(each.covers(name) for each in ranges) and not any(each.covers(name) for each in dropped)
 
     schema = state.description.schema
-    with state.store.hold([part.name for part in state.store.active() if is_taken(part.name)]) as held:
+    with state.store.hold([part.name for part in state.store.list_active() if is_taken(part.name)]) as held:
         state.store.link_to_detached(held.parts)
     state.store.link_to_detached(
         open_part(place, name=name, table_schema=schema) for name, place in arrivals.items() if is_taken(name)

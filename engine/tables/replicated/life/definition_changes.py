@@ -245,7 +245,7 @@ class DefinitionChanges:
         with self._state.store.snapshot() as snapshot:
             for part in snapshot.parts:
                 options.status.check()
-                part.under(new.description.schema).check_conversions()
+                part.adapt_to_schema(new.description.schema).check_conversions()
 
     def _write(self, keeper: Keeper, prepared: _Prepared) -> bool:
         """Writes the change; tells whether it is made.

@@ -14,6 +14,12 @@ This happens at the start and on every new ZooKeeper session:
 
 Each step can be repeated. A failure leaves the table read-only with the reason in ``system.replicas``, and the whole
 sequence is tried again a little later.
+
+Invariants
+
+- The table is writable only with an activation of the present ZooKeeper session, and only after all steps.
+- One step runs at a time (``task``). No other work of the table runs meanwhile: becoming read-only waits for its end.
+- After a failure the activation is given back, so that no other replica takes this one for active.
 """
 
 from __future__ import annotations
@@ -317,7 +323,7 @@ class ReplicaSession:
         else:
             self._compare_with_disk(keeper)
         self._check_staged(keeper)
-        active = [part.name for part in state.store.active()]
+        active = [part.name for part in state.store.list_active()]
         load_queue(keeper, state.replica, state.queue, active)
         self._begin_pull(keeper)
         read_ahead_of_quorums()
@@ -339,7 +345,7 @@ class ReplicaSession:
             logger.info("the unknown outcome of part %s is settled: %s", request.part, result.status.name)
             if part is not None:
                 self._commit_or_rollback(part, result.status is InsertStatus.COMMITTED)
-        for part in state.store.preactive():
+        for part in state.store.list_preactive():
             self._commit_or_rollback(part, keeper.exists(state.replica.part(str(part.name))) is not None)
 
     def _commit_or_rollback(self, part: Part, is_committed: bool) -> None:

@@ -30,7 +30,7 @@ def clone_from_replica(state: ReplicaState, keeper: Keeper) -> None:
         logger.warning("part %s is not on %s: moved to %s", name, result.source, state.store.detach(name, "clone"))
     state.store.reactivate_covered(hashes.keys())
     listed = read_part_records(keeper, state.replica)
-    for part in state.store.active():
+    for part in state.store.list_active():
         if part.name not in listed:
             keeper.create(state.replica.part(str(part.name)), make_part_record(part).to_bytes())
     finish_clone(keeper, state.replica)

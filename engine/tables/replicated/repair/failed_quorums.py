@@ -40,7 +40,7 @@ class FailedQuorums:
         failed = [name for name in names if self._is_active(name)]
         if failed:
             self._pull(keeper)
-            wanted = [name for name in failed if state.queue.virtual_cover(PartName.parse(name)) is not None]
+            wanted = [name for name in failed if state.queue.find_virtual_cover(PartName.parse(name)) is not None]
             self._detach(keeper, wanted)
 
     def _is_active(self, name: str) -> bool:

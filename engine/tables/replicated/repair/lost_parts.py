@@ -128,7 +128,7 @@ class LostParts:
                 keeper,
                 state.paths,
                 part.partition_id,
-                lambda inserted: part.covers(inserted) and remnants.covering(inserted) is None,
+                lambda inserted: part.covers(inserted) and remnants.find_covering(inserted) is None,
                 held,
             )
             # Queued before the entry is removed, so that an interruption loses nothing; a fetch queued twice finds the
@@ -189,7 +189,7 @@ def _find_remnants(part: PartName, view: _View) -> PartSet:
     """Returns what is left of a lost merged part: those of its sources that some replica has."""
     remnants = PartSet()
     for name in sorted(view.listed, key=lambda n: (n.min_block - n.max_block, -n.level)):
-        if part.covers(name) and not any(name.intersects(other) for other in remnants.overlapping(name)):
+        if part.covers(name) and not any(name.intersects(other) for other in remnants.list_overlapping(name)):
             remnants.add(name)
     return remnants
 

@@ -76,7 +76,7 @@ class LostTransactions:
             for staged in entry.replace_parts
             if not (
                 is_here(staged)
-                or listed.covering(staged.part)
+                or listed.find_covering(staged.part)
                 or state.queue.find_later_removal(action.name, staged.part)
             )
         ]
@@ -89,7 +89,7 @@ class LostTransactions:
                 return None
         if not missing:
             return None
-        is_whole = not any(listed.covering(part) for part in entry.created_parts)
+        is_whole = not any(listed.find_covering(part) for part in entry.created_parts)
         return LostTransactionParts(frozenset(staged.part for staged in missing), is_whole)
 
     def _find_listed_covers(self, keeper: Keeper, entry: LogEntry) -> PartSet:
@@ -99,7 +99,7 @@ class LostTransactions:
         found = PartSet()
         for names in keeper.children_many([paths.replica(name).parts for name in replicas]):
             for name in filter(None, map(PartName.try_parse, names or ())):
-                if found.covering(name) is None and any(name.covers(part) for part in entry.created_parts):
+                if found.find_covering(name) is None and any(name.covers(part) for part in entry.created_parts):
                     found.remove_covered(name)
                     found.add(name)
         return found

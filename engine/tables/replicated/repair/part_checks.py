@@ -3,6 +3,12 @@
 SELECT and merges report the corruption that they meet. A bad part stays active until a copy has been fetched, so that
 every read of it fails instead of missing rows. Then it moves to ``detached/broken_…``. ZooKeeper's list does not
 change: it says what the part should be.
+
+Invariants
+
+- A part is in ``_due`` once, until a check finds it whole, replaced or gone.
+- A bad part leaves the active ones only in the step that puts its copy in.
+- One step runs at a time; reports may come from any thread (``_lock``).
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class ReplicaRestore:
         """Raises 231 if ZooKeeper was reset to an older state."""
         state = self._state
         if forgotten := self._find_forgotten(keeper):
-            text = outdated_zookeeper.refusal(
+            text = outdated_zookeeper.format_refusal(
                 state.definition.full_name, state.replica, forgotten, state.parts_on_disk()
             )
             raise UserError("TOO_MANY_UNEXPECTED_DATA_PARTS", text)
@@ -156,7 +156,7 @@ class ReplicaRestore:
         state = self._state
         if keeper.exists(state.replica.restoring) is None:
             return
-        active = {part.name: make_part_record(part) for part in state.store.active()}
+        active = {part.name: make_part_record(part) for part in state.store.list_active()}
         plan = restore.list_parts(keeper, state.replica, active, state.services.clock())
         logger.warning(
             "replica %s is restored: %s parts agree with the other replicas, %s are added, %s are put aside",

@@ -55,7 +55,7 @@ class PartitionFetcher:
 
     def _require_absent(self, wanted: PartName | str) -> None:
         """Raises an error if ``detached/`` has the part or partition already."""
-        names = list_detached_by_users(self._store.detached())
+        names = list_detached_by_users(self._store.list_detached())
         if isinstance(wanted, PartName):
             if wanted in names:
                 raise UserError("DUPLICATE_DATA_PART", f"Detached part {wanted} already exists")

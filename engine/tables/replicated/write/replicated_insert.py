@@ -227,7 +227,7 @@ class ReplicatedInsert(PartSink):
                 missing=part.missing,
                 quorum=plan,
             )
-            with self._state.queue.inserting(name):
+            with self._state.queue.mark_insert(name):
                 result = self._commit_in_keeper(keeper, request, stored)
                 if result.status is InsertStatus.COMMITTED:
                     self._add_committed(stored, request.create_time)
@@ -267,7 +267,7 @@ class ReplicatedInsert(PartSink):
             owner=self._state.replica.name,
             quorum=plan,
             # A counter that was recreated must not collide with parts on disk here.
-            minimum=self._state.store.next_block_number(partition_id),
+            minimum=self._state.store.compute_next_block_number(partition_id),
             known=self._state.partition_nodes,
         )
 

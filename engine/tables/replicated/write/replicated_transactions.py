@@ -109,7 +109,7 @@ class ReplicatedTransactions:
                 keeper,
                 state.replica,
                 request,
-                first_number=state.store.next_block_number,
+                first_number=state.store.compute_next_block_number,
                 last_blocks=self._last_blocks(keeper),
                 clock=state.services.clock,
                 left_behind=state.restart,
@@ -200,7 +200,7 @@ class ReplicatedTransactions:
         Runs just after the activation, so that no reads fall behind.
         """
         state = self._state
-        for name in state.store.attaching.transactions():
+        for name in state.store.attaching.list_transactions():
             is_attached = self._settle(keeper, name)
             if is_attached is not None:
                 state.store.attaching.end(name, is_attached=is_attached)
@@ -221,7 +221,7 @@ class ReplicatedTransactions:
         """Removes staged parts that no open transaction needs. Returns whether there may be more to do soon."""
         state = self._state
         confirm_own_parts(
-            keeper, state.replica, [str(part.name) for part in state.store.active()]
+            keeper, state.replica, [str(part.name) for part in state.store.list_active()]
         )  # for example those of a clone
         changed = clean_transactions(keeper, state.paths)
         for name in state.store.staged.list_transactions():
