@@ -23,9 +23,11 @@ from coordination.keeper.interface import Keeper, KeeperError, SessionState
 from coordination.log.replication_queue import ReplicationQueue
 from coordination.merges_mutations.mutation_nodes import KnownMutations
 from coordination.nodes.active_keeper import ActiveKeeper
+from coordination.nodes.gate import format_epoch
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import Activation
+from coordination.nodes.table_gate import TableGate
 from engine.interserver.replication import Replication
 from engine.server.background_pool import BackgroundTask
 from engine.tables.services import TableServices
@@ -86,6 +88,7 @@ class ReplicaState:
         self.replica: ReplicaPaths = self.paths.replica(location.replica_name)
         self.queue = ReplicationQueue(self.replica.name, services.clock, services.monotonic)
         self.mutations = KnownMutations(self.paths)
+        self.gate = TableGate(self.paths)
         self.partition_nodes: dict[str, PartitionNode] = {}
         """The last seen nodes of partitions whose nodes have other names than the partitions."""
         self.activation: Activation | None = None
@@ -101,7 +104,7 @@ class ReplicaState:
         self.unknown_inserts: list[InsertRequest] = []
         self.is_paused = threading.Event()
         self._working = 0
-        self._gate = threading.Condition()
+        self._writers = threading.Condition()
 
     @property
     def description(self) -> TableDescription:
@@ -142,9 +145,14 @@ class ReplicaState:
             sync_directory(path)
         return f"{file.read_text()} {socket.gethostname()}:{path}"
 
+    def make_first_epoch(self) -> str:
+        """Returns the epoch of a table that is made anew in ZooKeeper."""
+        return format_epoch(1, self.services.new_uuid().int)
+
     def forget_zookeeper(self) -> None:
         """Forgets what former sessions read, as a ZooKeeper that lost its data uses names again."""
         self.mutations.forget()
+        self.gate.forget()
         self.partition_nodes.clear()
 
     # -- the right to write -------------------------------------------------------------------------------------
@@ -156,7 +164,7 @@ class ReplicaState:
         Raises 242 (TABLE_IS_READ_ONLY). The yielded keeper writes only while this replica is active.
         """
         self._wait_until_begun()
-        with self._gate:
+        with self._writers:
             if self.activation is None or self.is_paused.is_set():
                 raise self._readonly_error()
             activation = self.activation
@@ -164,9 +172,9 @@ class ReplicaState:
         try:
             yield ActiveKeeper(self.replication.require_keeper(), activation, self.restart), activation
         finally:
-            with self._gate:
+            with self._writers:
                 self._working -= 1
-                self._gate.notify_all()
+                self._writers.notify_all()
 
     @contextmanager
     def restart_on_leaked_number(self) -> Iterator[None]:
@@ -196,7 +204,7 @@ class ReplicaState:
 
     def set_writable(self, activation: Activation) -> None:
         """Makes the replica writable in this session."""
-        with self._gate:
+        with self._writers:
             self.activation = activation
             self.readonly_reason = self.refusal = ""
             self.has_started = True
@@ -204,11 +212,11 @@ class ReplicaState:
 
     def set_readonly(self, reason: str) -> bool:
         """Stops work of the old session. Returns ``False`` if some of it still runs: try again."""
-        with self._gate:
+        with self._writers:
             self.activation = None
             self.readonly_reason = reason
             self.is_paused.set()
-            return self.services.wait_for(self._gate, lambda: self._working == 0, _PAUSE_SECONDS)
+            return self.services.wait_for(self._writers, lambda: self._working == 0, _PAUSE_SECONDS)
 
     def _readonly_error(self) -> UnavailableError:
         reason = self.problem() or "its ZooKeeper session is being renewed"

@@ -143,6 +143,7 @@ class ReplicatedMutations:
                 mutation.partition_ids,
                 state.description.metadata_version,
                 columns_version,
+                gate=state.gate,
                 first_number=self._first_number,
                 clock=state.services.clock,
             )
@@ -154,7 +155,7 @@ class ReplicatedMutations:
         """Removes the mutation; returns ``False`` for an unknown or finished one."""
         state = self._state
         with state.hold_write_access() as (keeper, _):
-            if id <= self._finished or not id.isdecimal() or not kill_mutation(keeper, state.paths, id):
+            if id <= self._finished or not id.isdecimal() or not kill_mutation(keeper, state.paths, id, state.gate):
                 return False
             state.mutations.load(keeper)
         state.queue.retry_entries_of_mutations([id])

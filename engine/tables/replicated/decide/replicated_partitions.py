@@ -52,12 +52,12 @@ class ReplicatedPartitions:
         state, status = self._state, status or QueryStatus()
         with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)  # a ZooKeeper server that lags would not show the newest partitions
-            last_blocks = self._log.last_blocks(keeper)
-            where = (keeper, state.paths, state.replica.name)
+            last_blocks, clock = self._log.last_blocks(keeper), state.services.clock
+            where, gate = (keeper, state.paths, state.replica.name), state.gate
             if partition_id is None:
-                drop_all_partitions(*where, detach=detach, clock=state.services.clock, last_blocks=last_blocks)
+                drop_all_partitions(*where, gate=gate, detach=detach, clock=clock, last_blocks=last_blocks)
             else:
-                drop_partition(*where, partition_id, detach=detach, clock=state.services.clock, last_blocks=last_blocks)
+                drop_partition(*where, partition_id, gate=gate, detach=detach, clock=clock, last_blocks=last_blocks)
         self._wait(status)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
@@ -116,10 +116,8 @@ class ReplicatedPartitions:
                 keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
             )
             self._require_free(predicate, name)
-            clock = state.services.clock
-            if log_drop_part(
-                keeper, state.paths, state.replica.name, name, predicate.log_version, detach=detach, clock=clock
-            ):
+            where = (keeper, state.paths, state.replica.name, name, predicate.log_version)
+            if log_drop_part(*where, gate=state.gate, detach=detach, clock=state.services.clock):
                 return
             state.sleep(_SOON_SECONDS)
         raise _make_locked_error(name, "other replicas keep assigning merges")

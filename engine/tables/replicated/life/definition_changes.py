@@ -27,6 +27,7 @@ from coordination.keeper.interface import (
     Watch,
 )
 from coordination.merges_mutations.mutation_nodes import read_mutation_pointer
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.replica_activation import (
     FEATURE_CHANGED_KEYS,
     FEATURE_COLUMN_HISTORY,
@@ -275,15 +276,18 @@ class DefinitionChanges:
         After a lost response, the id that the change leaves in this replica's nodes tells. The columns may have been
         changed again since, by another replica.
         """
-        columns, last = self._state.paths.columns, self._state.replica.last_alter
+        columns, last, gate = self._state.paths.columns, self._state.replica.last_alter, self._state.gate
         with self._writing:  # the id must stay until the outcome is known
             alter_id = self._state.services.new_uuid().hex.encode()
             is_there = keeper.exists(last) is not None
             mark = SetData(last, alter_id) if is_there else Create(last, alter_id)
             try:
-                keeper.multi([SetData(columns, prepared.columns, prepared.version), *prepared.conditions, mark])
+                checks = gate.checks(keeper, CommitKind.OTHER)
+                keeper.multi(
+                    [SetData(columns, prepared.columns, prepared.version), *prepared.conditions, *checks, mark]
+                )
             except MultiFailed as error:
-                if isinstance(error.cause, BadVersion):
+                if gate.has_moved(keeper, error) or isinstance(error.cause, BadVersion):
                     return False
                 raise error.cause from error
             except KeeperConnectionLoss as lost:

@@ -223,6 +223,7 @@ class ReplicatedInsert(InsertSink):
                 record=make_part_record(stored),
                 create_time=self._state.services.clock(),
                 activation=activation,
+                gate=self._state.gate,
                 block_id=part.block_id,
                 missing=part.missing,
                 quorum=plan,

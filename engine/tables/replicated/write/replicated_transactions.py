@@ -109,6 +109,7 @@ class ReplicatedTransactions:
                 keeper,
                 state.replica,
                 request,
+                gate=state.gate,
                 first_number=state.store.next_block_number,
                 last_blocks=self._last_blocks(keeper),
                 clock=state.services.clock,

@@ -1,0 +1,152 @@
+"""Every commit of a replicated table checks the gate: one that moves between look and commit is never passed by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coordination.nodes.gate import Bar, Gate, KeptOut
+from coordination.nodes.paths import TablePaths
+from coordination.nodes.table_gate import move_gate
+from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_servers import SimulatedServer
+from engine.simulator.statement_costs import CountedTable, counted_table
+from parts.common.errors import PandoError
+
+BAR = Bar("a test", KeptOut.COMMITS, reason="closed by a test")
+INSERTS_BAR = Bar("a test", KeptOut.INSERTS, reason="closed by a test")
+STATEMENTS = {
+    "insert": "INSERT INTO costs VALUES (1, 7, 0)",
+    "insert of several partitions": "INSERT INTO costs VALUES (2, 7, 0)",
+    "insert with a quorum": "INSERT INTO costs SETTINGS insert_quorum = 2 VALUES (1, 7, 0)",
+    "drop partition": "ALTER TABLE costs DROP PARTITION 1",
+    "detach partition": "ALTER TABLE costs DETACH PARTITION 1",
+    "drop part": "ALTER TABLE costs DROP PART '1_0_0_0'",
+    "detach part": "ALTER TABLE costs DETACH PART '1_0_0_0'",
+    "attach partition": "ALTER TABLE costs ATTACH PARTITION 4",
+    "attach part": "ALTER TABLE costs ATTACH PART '4_0_0_0'",
+    "replace partition": "ALTER TABLE costs REPLACE PARTITION 1 FROM other",
+    "attach partition from": "ALTER TABLE costs ATTACH PARTITION 1 FROM other",
+    "move partition": "ALTER TABLE costs MOVE PARTITION 1 TO TABLE other",
+    "move partition here": "ALTER TABLE other MOVE PARTITION 1 TO TABLE costs",
+    "truncate": "TRUNCATE TABLE costs",
+    "update": "ALTER TABLE costs UPDATE v = 7 WHERE p = 1",
+    "delete": "ALTER TABLE costs DELETE WHERE p = 1",
+    "add column": "ALTER TABLE costs ADD COLUMN w UInt8",
+    "modify column": "ALTER TABLE costs MODIFY COLUMN v Int64",
+    "commit": "COMMIT TRANSACTION 'job' ON costs",
+    "overwrite": "COMMIT TRANSACTION 'job' ON costs OVERWRITE TABLE",
+    "kill mutation": "KILL MUTATION WHERE table = 'costs'",
+}
+BRING_ROWS = [name for name in STATEMENTS if name.startswith(("insert", "attach", "replace", "commit", "overwrite"))]
+BRING_ROWS.append("move partition here")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[CountedTable]:
+    """``costs`` with a row in each of three partitions, ``other`` with a row in one; what the statements need."""
+    columns, rest = "p UInt16, k UInt64, v UInt64", "PARTITION BY p ORDER BY k"
+    with counted_table(tmp_path, columns, rest, replicas=2) as table:
+        for server in table.servers.servers:
+            server.sql(
+                f"CREATE TABLE other ({columns}) ENGINE = ReplicatedMergeTree('/tables/other', '{{replica}}') {rest}"
+            )
+        table.first.sql("INSERT INTO costs SELECT number + 1, number, 0 FROM numbers(4)")
+        table.first.sql("INSERT INTO other VALUES (1, 5, 0)")
+        table.first.sql("ALTER TABLE costs DETACH PARTITION 4")
+        table.first.sql("INSERT INTO costs SETTINGS insert_transaction = 'job' VALUES (1, 8, 0)")
+        table.settle()
+        yield table
+
+
+def at_the_commit(table: CountedTable, action: Callable[[], object]) -> list[str]:
+    """Runs ``action`` before each request that would commit a change of the table."""
+    paths, seen = table.table.paths, []
+    other = TablePaths("/tables/other")
+    commits = {paths.log_prefix, paths.mutation_prefix, paths.columns, other.log_prefix, paths.mutation("0000000000")}
+
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
+        if kind == "multi" and path in commits:
+            seen.append(path)
+            action()
+
+    table.servers.on_request = on_request
+    return seen
+
+
+def move(table: CountedTable, change: Callable[[Gate], Gate]) -> None:
+    keeper = table.servers.ensemble.connect()
+    move_gate(keeper, table.table.paths, change)
+    keeper.close()
+
+
+def shown(server: SimulatedServer) -> object:
+    """What a replica shows: rows, columns and mutations."""
+    return (
+        sorted(server.sql("SELECT * FROM costs")[1]),
+        server.sql("SELECT name, type FROM system.columns WHERE table = 'costs'")[1],
+        server.sql("SELECT mutation_id FROM system.mutations WHERE table = 'costs'")[1],
+    )
+
+
+def state(table: CountedTable) -> object:
+    """What all replicas show in the end."""
+    first, second = table.servers.servers
+    table.settle()
+    table.work_until(lambda: shown(first) == shown(second))
+    return shown(first)
+
+
+def prepare(table: CountedTable, name: str) -> None:
+    if name == "kill mutation":
+        for server in table.servers.servers:
+            server.sql("SYSTEM STOP MERGES costs")
+        table.first.sql("ALTER TABLE costs UPDATE v = 9 WHERE p = 1 SETTINGS mutations_sync = 0")
+        table.work_until(lambda: bool(table.table.mutations.shown()))
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_bar_that_comes_between_look_and_commit_refuses(table: CountedTable, name: str) -> None:
+    prepare(table, name)
+    before = state(table)
+    seen = at_the_commit(table, lambda: move(table, lambda gate: gate.with_bar(BAR)))
+    with pytest.raises(PandoError, match="closed by a test") as caught:
+        table.first.sql(STATEMENTS[name])
+    assert caught.value.code == 242
+    assert seen, "the commit was tried"
+    assert state(table) == before
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_gate_that_moves_without_closing_lets_the_commit_pass(table: CountedTable, name: str) -> None:
+    prepare(table, name)
+    before = state(table)
+    left = [1, 2]
+
+    def move_twice() -> None:
+        if left:
+            number = left.pop()
+            move(table, lambda gate: replace(gate, others={**gate.others, "later": number}))
+
+    at_the_commit(table, move_twice)
+    table.first.sql(STATEMENTS[name])
+    assert not left
+    assert state(table) != before
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_what_a_bar_against_inserts_keeps_out(table: CountedTable, name: str) -> None:
+    prepare(table, name)
+    before = state(table)
+    move(table, lambda gate: gate.with_bar(INSERTS_BAR))
+    if name not in BRING_ROWS:
+        table.first.sql(STATEMENTS[name])
+        assert state(table) != before
+        return
+    for server in table.servers.servers[: 1 if "attach pa" in name else 2]:  # the other has nothing detached
+        with pytest.raises(PandoError, match="closed by a test"):
+            server.sql(STATEMENTS[name])
+    assert state(table) == before
