@@ -17,6 +17,7 @@ from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
+from engine.links.cluster_membership import ClusterMembership
 from engine.queries.context import EmptyQueryTotals, QueryTotals, Row
 from engine.queries.process_list import Process
 from engine.server.background_pool import BackgroundTask
@@ -56,6 +57,7 @@ class Engine(StatementRunner):
         self.worker_rows: Callable[[], list[Row]] = list
         self.query_totals: Callable[[], QueryTotals] = EmptyQueryTotals
         """Of ``system.workers``."""
+        self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
         self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
 
@@ -82,6 +84,7 @@ class Engine(StatementRunner):
             self.replication = self.world.connect(self.config, self.path, self.services.failpoint)
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)
+            self.cluster_membership.join(self.replication.keeper)
             self.catalog.conversion = Conversion(self.replication, self.services)
             self.replication.are_sessions_begun_later = in_background
             with without_collections():

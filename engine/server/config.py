@@ -19,6 +19,9 @@
       hits: [{weight: 1, replicas: [{host: s1r1}, {host: s1r2}]}, {replicas: [{host: s2r1, port: 8123}]}]
       logs: {shard: [{internal_replication: true, replica: [{host: s1, priority: 1}, {host: s2, priority: 2}]}]}
     distributed_ddl: {path: /clickhouse/task_queue/ddl}     # statements with ON CLUSTER
+    cluster_name: east             # this cluster, for replication between clusters
+    linked_clusters:               # the others
+      west: {urls: ['http://w1:8123', 'http://w2:8123'], user: linker, password: secret}
 
 Every problem of a file is one line that names the key and the file (:class:`ConfigError`).
 Source of the names: ClickHouse's server settings.
@@ -41,6 +44,7 @@ from pydantic import (
 from engine.server.background_check_config import BackgroundCheckKeys
 from engine.server.config_section import Port, Section, Text
 from engine.server.graphite_rollup_config import GraphiteSections
+from engine.server.links_config import LinkKeys
 from engine.server.remote_servers_config import ClusterSections
 from engine.server.user_files import UserFiles
 from engine.server.zookeeper_config import EmbeddedZooKeeperConfig, ZooKeeperConfig
@@ -137,7 +141,7 @@ class DistributedDdlConfig(Section):
         return value
 
 
-class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
+class Config(GraphiteSections, ClusterSections, LinkKeys, BackgroundCheckKeys, Section):
     """The keys of the file."""
 
     path: Path

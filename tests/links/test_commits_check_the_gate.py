@@ -20,29 +20,29 @@ BAR = Bar("a test", KeptOut.COMMITS, reason="closed by a test")
 INSERTS_BAR = Bar("a test", KeptOut.INSERTS, reason="closed by a test")
 STATEMENTS = {
     "insert": "INSERT INTO costs VALUES (1, 7, 0)",
-    "insert of several partitions": "INSERT INTO costs VALUES (2, 7, 0)",
-    "insert with a quorum": "INSERT INTO costs SETTINGS insert_quorum = 2 VALUES (1, 7, 0)",
-    "drop partition": "ALTER TABLE costs DROP PARTITION 1",
-    "detach partition": "ALTER TABLE costs DETACH PARTITION 1",
-    "drop part": "ALTER TABLE costs DROP PART '1_0_0_0'",
-    "detach part": "ALTER TABLE costs DETACH PART '1_0_0_0'",
-    "attach partition": "ALTER TABLE costs ATTACH PARTITION 4",
-    "attach part": "ALTER TABLE costs ATTACH PART '4_0_0_0'",
-    "replace partition": "ALTER TABLE costs REPLACE PARTITION 1 FROM other",
-    "attach partition from": "ALTER TABLE costs ATTACH PARTITION 1 FROM other",
-    "move partition": "ALTER TABLE costs MOVE PARTITION 1 TO TABLE other",
-    "move partition here": "ALTER TABLE other MOVE PARTITION 1 TO TABLE costs",
+    "insert_of_several_partitions": "INSERT INTO costs VALUES (2, 7, 0)",
+    "insert_with_a_quorum": "INSERT INTO costs SETTINGS insert_quorum = 2 VALUES (1, 7, 0)",
+    "drop_partition": "ALTER TABLE costs DROP PARTITION 1",
+    "detach_partition": "ALTER TABLE costs DETACH PARTITION 1",
+    "drop_part": "ALTER TABLE costs DROP PART '1_0_0_0'",
+    "detach_part": "ALTER TABLE costs DETACH PART '1_0_0_0'",
+    "attach_partition": "ALTER TABLE costs ATTACH PARTITION 4",
+    "attach_part": "ALTER TABLE costs ATTACH PART '4_0_0_0'",
+    "replace_partition": "ALTER TABLE costs REPLACE PARTITION 1 FROM other",
+    "attach_partition_from": "ALTER TABLE costs ATTACH PARTITION 1 FROM other",
+    "move_partition": "ALTER TABLE costs MOVE PARTITION 1 TO TABLE other",
+    "move_partition_here": "ALTER TABLE other MOVE PARTITION 1 TO TABLE costs",
     "truncate": "TRUNCATE TABLE costs",
     "update": "ALTER TABLE costs UPDATE v = 7 WHERE p = 1",
     "delete": "ALTER TABLE costs DELETE WHERE p = 1",
-    "add column": "ALTER TABLE costs ADD COLUMN w UInt8",
-    "modify column": "ALTER TABLE costs MODIFY COLUMN v Int64",
+    "add_column": "ALTER TABLE costs ADD COLUMN w UInt8",
+    "modify_column": "ALTER TABLE costs MODIFY COLUMN v Int64",
     "commit": "COMMIT TRANSACTION 'job' ON costs",
     "overwrite": "COMMIT TRANSACTION 'job' ON costs OVERWRITE TABLE",
-    "kill mutation": "KILL MUTATION WHERE table = 'costs'",
+    "kill_mutation": "KILL MUTATION WHERE table = 'costs'",
 }
 BRING_ROWS = [name for name in STATEMENTS if name.startswith(("insert", "attach", "replace", "commit", "overwrite"))]
-BRING_ROWS.append("move partition here")
+BRING_ROWS.append("move_partition_here")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def state(table: CountedTable) -> object:
 
 
 def prepare(table: CountedTable, name: str) -> None:
-    if name == "kill mutation":
+    if name == "kill_mutation":
         for server in table.servers.servers:
             server.sql("SYSTEM STOP MERGES costs")
         table.first.sql("ALTER TABLE costs UPDATE v = 9 WHERE p = 1 SETTINGS mutations_sync = 0")
@@ -146,7 +146,7 @@ def test_what_a_bar_against_inserts_keeps_out(table: CountedTable, name: str) ->
         table.first.sql(STATEMENTS[name])
         assert state(table) != before
         return
-    for server in table.servers.servers[: 1 if "attach pa" in name else 2]:  # the other has nothing detached
+    for server in table.servers.servers[: 1 if "attach_pa" in name else 2]:  # the other has nothing detached
         with pytest.raises(PandoError, match="closed by a test"):
             server.sql(STATEMENTS[name])
     assert state(table) == before

@@ -1,0 +1,1 @@
+"""Links between clusters, as ZooKeeper and pure functions know them: who a cluster is."""

@@ -1,0 +1,1 @@
+"""Replication between clusters: what a server does for it."""
