@@ -23,6 +23,7 @@ from coordination.inserts.insert_commit import (
 from coordination.inserts.quorum import QuorumPlan, plan_quorum
 from coordination.inserts.quorum_wait import wait_for_quorum
 from coordination.keeper.interface import Keeper
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.replica_activation import Activation
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.part_log import PartEventType
@@ -70,7 +71,7 @@ class ReplicatedInsert(InsertSink):
         self._state = state
         self._stage = stage
         self._expected: tuple[BlockLock, Activation] | None = None
-        state.require_writable()
+        state.gate.require_open(state.require_writable(), CommitKind.ROWS)
         self._plan_quorum()  # refuses an impossible quorum before any work
 
     def expect(self, partition_id: str) -> None:
