@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from coordination.links.table_position import read_current_position
 from engine.background_check import Scrub
 from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
@@ -29,6 +30,7 @@ from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.replica_conversion import Conversion
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
+from parts.common.errors import UserError
 from parts.common.process_memory import configure_allocators, without_collections
 from parts.format.hashed_file import make_directories
 from sql.run.duckdb import database
@@ -126,6 +128,19 @@ class Engine(StatementRunner):
 
     def _make_table(self, definition: TableDefinition) -> Table:
         return make_table(definition, self.services, self.replication)
+
+    def current_position(self, database: str, table: str) -> str:
+        """Returns the position behind the newest commit of a replicated table.
+
+        Raises 36 (BAD_ARGUMENTS) for another table, and without ``cluster_name``.
+        """
+        found = self.catalog.table(database, table)
+        replica = found.replication
+        if replica is None:
+            name = found.definition.full_name
+            raise UserError("BAD_ARGUMENTS", f"Only Replicated tables have positions, and {name} is none")
+        identity = self.cluster_membership.get_identity(self.replication.require_keeper())
+        return read_current_position(replica.require_keeper(), replica.paths, identity.uuid)
 
     # -- what there is ------------------------------------------------------------------------------------------
 

@@ -117,6 +117,10 @@ class StatementRunner(ABC):
         """
         return zookeeper.list_children(lambda name: self.replication.at(name).require_keeper(), paths)
 
+    @abstractmethod
+    def current_position(self, database: str, table: str) -> str:
+        """Returns the position behind the newest commit of a replicated table."""
+
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         return execute_statement(parsed, context)
 

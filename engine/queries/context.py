@@ -97,6 +97,9 @@ class Server(Protocol):
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
         """Returns the rows of ``system.zookeeper``: the children of those nodes."""
 
+    def current_position(self, database: str, table: str) -> str:
+        """Returns the position behind the newest commit of a replicated table. Raises 36, 48, 60, 225, 999."""
+
 
 @dataclass
 class Context:
