@@ -172,7 +172,10 @@ def commit_insert(
                 return _explain_failure(keeper, request, error)
         except KeeperConnectionLoss:
             return settle_insert(keeper, request, resolve_seconds=resolve_seconds, clock=clock, sleep=sleep)
-        except (KeeperError, GateBarred):
+        except GateBarred:
+            release_block_number(keeper, request.lock)  # its errors tell that an unused number may be left
+            raise
+        except KeeperError:
             release_block_number_if_possible(keeper, request.lock)
             raise
     release_block_number_if_possible(keeper, request.lock)

@@ -16,6 +16,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from coordination.inserts.insert_commit import InsertRequest
 from coordination.inserts.partition_nodes import PartitionNode
@@ -23,7 +24,7 @@ from coordination.keeper.interface import Keeper, KeeperError, SessionState
 from coordination.log.replication_queue import ReplicationQueue
 from coordination.merges_mutations.mutation_nodes import KnownMutations
 from coordination.nodes.active_keeper import ActiveKeeper
-from coordination.nodes.gate import format_epoch
+from coordination.nodes.gate import CommitKind, GateBarred, format_epoch
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import Activation
@@ -44,9 +45,15 @@ from parts.table.table_description import TableDescription
 from recovery.startup_plan import PartOnDisk
 from sql.definitions.engines.replica_location import find_replica_location
 
+Result = TypeVar("Result")
+
 _PAUSE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
 _BEGIN_SECONDS = 10.0
+_GATE_SECONDS = 30.0
+"""How long a commit waits for a bar that does not refuse it at once."""
+_GATE_PAUSES = (0.05, 1.0)
+"""The first and the longest pause between its attempts."""
 DETACHED_STAGING_PREFIX = "detached-"
 """The prefix of places of staged parts that another replica may have in ``detached/``."""
 ATTEMPTS_BEFORE_LOSS_CHECK = 7
@@ -235,6 +242,26 @@ class ReplicaState:
         """Tells whether the session has ended; also true while the connection is lost, as nobody knows then."""
         keeper = self.replication.keeper
         return keeper is None or keeper.state is not SessionState.CONNECTED
+
+    def pass_gate(self, kind: CommitKind, commit: Callable[[], Result], status: QueryStatus) -> Result:
+        """Carries out a commit if the gate is open to it; tries again if a bar makes commits wait.
+
+        Call it without write access, for which a new session would wait. Raises ``GateBarred`` if the bar does not go
+        in time, or fails commits at once, and the errors of ``status``.
+        """
+        deadline = self.services.monotonic() + _GATE_SECONDS
+        pause, longest = _GATE_PAUSES
+        while True:
+            try:
+                self.gate.require_open(self.require_writable(), kind)
+                return commit()
+            except GateBarred as barred:
+                is_over = self.services.monotonic() >= deadline or self.is_stopping.is_set()
+                if not barred.bar.waits or is_over:
+                    raise
+            status.check()
+            self.sleep(pause)
+            pause = min(2 * pause, longest)
 
     # -- waiting ------------------------------------------------------------------------------------------------
 

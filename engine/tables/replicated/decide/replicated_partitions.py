@@ -9,6 +9,7 @@ from coordination.drops.drop_partition import drop_all_partitions, drop_partitio
 from coordination.drops.forget_partition import forget_partition
 from coordination.keeper.interface import Keeper
 from coordination.merges_mutations.merge_predicate import MergePredicate, read_merge_predicate
+from coordination.nodes.gate import CommitKind
 from engine.tables.capabilities.attach_parts import PartAttacher
 from engine.tables.capabilities.table_partitions import AttachParts
 from engine.tables.capabilities.table_transactions import TableTransactions
@@ -49,7 +50,12 @@ class ReplicatedPartitions:
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Logs the drop of a partition or of all, and waits for it."""
-        state, status = self._state, status or QueryStatus()
+        status = status or QueryStatus()
+        self._state.pass_gate(CommitKind.OTHER, lambda: self._log_drop(partition_id, detach), status)
+        self._wait(status)
+
+    def _log_drop(self, partition_id: str | None, detach: bool) -> None:
+        state = self._state
         with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)  # a ZooKeeper server that lags would not show the newest partitions
             last_blocks, clock = self._log.last_blocks(keeper), state.services.clock
@@ -58,14 +64,12 @@ class ReplicatedPartitions:
                 drop_all_partitions(*where, gate=gate, detach=detach, clock=clock, last_blocks=last_blocks)
             else:
                 drop_partition(*where, partition_id, gate=gate, detach=detach, clock=clock, last_blocks=last_blocks)
-        self._wait(status)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Logs the drop of one part, and waits for it. Raises 232 and 384."""
-        state, status = self._state, status or QueryStatus()
-        with state.hold_write_access() as (keeper, _):
-            self._log_part_drop(keeper, name, detach, status)
-        self._wait(status)
+        wanted = status or QueryStatus()
+        self._state.pass_gate(CommitKind.OTHER, lambda: self._log_part_drop(name, detach, wanted), wanted)
+        self._wait(wanted)
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
         """Fetches parts of another table's replica into ``detached/``."""
@@ -75,7 +79,7 @@ class ReplicatedPartitions:
 
     def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
         """Moves a partition to another table."""
-        if self._departures.move(partition_id, attach, status):
+        if self._state.pass_gate(CommitKind.OTHER, lambda: self._departures.move(partition_id, attach, status), status):
             self._wait(status)
 
     def forget(self, partition_id: str, status: QueryStatus) -> None:
@@ -106,8 +110,12 @@ class ReplicatedPartitions:
         with report_as_unfinished("It is in the log"):
             self._log.sync(self._state.services.queue_wait_seconds, status)
 
-    def _log_part_drop(self, keeper: Keeper, name: PartName, detach: bool, status: QueryStatus) -> None:
+    def _log_part_drop(self, name: PartName, detach: bool, status: QueryStatus) -> None:
         """Logs the drop, again if others get ahead. Raises 384 after many attempts."""
+        with self._state.hold_write_access() as (keeper, _):
+            self._log_part_drop_with(keeper, name, detach, status)
+
+    def _log_part_drop_with(self, keeper: Keeper, name: PartName, detach: bool, status: QueryStatus) -> None:
         state = self._state
         for _ in range(_ATTEMPTS):
             status.check()

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from coordination.keeper.interface import (
     BadVersion,
@@ -200,13 +201,12 @@ class DefinitionChanges:
         checked = b""
         for _ in range(_ATTEMPTS):
             options.status.check()
-            with self._state.hold_write_access() as (keeper, _):
-                prepared = self._prepare(keeper, change)
-                if prepared is not None and (not prepared.is_retyped or prepared.columns == checked):
-                    if self._write(keeper, prepared):
-                        break
-                    continue
-            if prepared is not None:
+            prepared, is_written = self._state.pass_gate(
+                CommitKind.OTHER, partial(self._try_alter, change, checked), options.status
+            )
+            if is_written:
+                break
+            if prepared is not None and prepared.is_retyped and prepared.columns != checked:
                 self._check_rows(prepared.new, options)
                 checked = prepared.columns
         else:
@@ -215,6 +215,16 @@ class DefinitionChanges:
         if options.waits_for_all_replicas:
             with report_as_unfinished("The table is altered"):
                 self._wait_for_others(options)
+
+    def _try_alter(
+        self, change: Callable[[TableDefinition], CreateTable], checked: bytes
+    ) -> tuple[_Prepared | None, bool]:
+        """Prepares the change, and writes it unless rows must be checked before; tells whether it is written."""
+        with self._state.hold_write_access() as (keeper, _):
+            prepared = self._prepare(keeper, change)
+            if prepared is None or (prepared.is_retyped and prepared.columns != checked):
+                return prepared, False
+            return prepared, self._write(keeper, prepared)
 
     def _prepare(self, keeper: Keeper, change: Callable[[TableDefinition], CreateTable]) -> _Prepared | None:
         """Prepares the change; returns ``None`` if another change was made at the same time."""
