@@ -29,6 +29,7 @@ from engine.queries.process_list import Process, ProcessList
 from engine.queries.session import QueryResult, QueryStatistics, Session
 from engine.queries.settings_constraints import check_settings_change
 from engine.queries.watchdog import Watchdog
+from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
 from engine.server.config import Config
 from engine.system_tables import zookeeper
@@ -84,6 +85,7 @@ class StatementRunner(ABC):
         self.config = config
         self.services = services
         self.remote = RemoteServers(config, services.monotonic, services.clock)
+        self.linked_clusters = LinkedClusters(config)
         self._processes = ProcessList(
             services.monotonic,
             MemoryTracker("total", config.memory_limit_bytes),

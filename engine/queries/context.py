@@ -14,6 +14,7 @@ from engine.catalog.catalog import Catalog
 from engine.interserver.replication import Replication
 from engine.queries.process_list import Process
 from engine.queries.session import QueryStatistics, Session
+from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
 from engine.server.config import Config
 from engine.tables.capabilities.replica_status import ReplicaStatus
@@ -70,6 +71,7 @@ class Server(Protocol):
     services: TableServices
     replication: Replication
     remote: RemoteServers
+    linked_clusters: LinkedClusters
     query_engine: QueryEngine
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
     """The tables of the built-in databases, such as ``system``."""

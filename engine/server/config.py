@@ -37,6 +37,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     Field,
+    PrivateAttr,
     ValidationError,
     field_validator,
 )
@@ -224,6 +225,8 @@ class Config(GraphiteSections, ClusterSections, LinkKeys, BackgroundCheckKeys, S
     distributed_ddl: DistributedDdlConfig = DistributedDdlConfig()
     """The queue of statements with ON CLUSTER."""
 
+    _file: Path | None = PrivateAttr(default=None)
+
     @field_validator("merge_tree")
     @classmethod
     def _merge_tree_settings(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -255,6 +258,11 @@ class Config(GraphiteSections, ClusterSections, LinkKeys, BackgroundCheckKeys, S
                 f"There is no profile {name!r} in the configuration{suggest_names(name, self.profiles)}",
             )
         return dict(self.profiles.get(name, {}))
+
+    @property
+    def file(self) -> Path | None:
+        """The file that the configuration was read from, if any."""
+        return self._file
 
     @property
     def default_max_memory_usage(self) -> int:
@@ -325,7 +333,9 @@ class Config(GraphiteSections, ClusterSections, LinkKeys, BackgroundCheckKeys, S
             raise ConfigError(f"{_describe_first_problem(error)} (in {file})") from None
         path = (file.parent / config.path).absolute()
         user_files = file.parent / config.user_files_path if config.user_files_path else None
-        return config.model_copy(update={"path": path, "user_files_path": user_files})
+        loaded = config.model_copy(update={"path": path, "user_files_path": user_files})
+        loaded._file = file.absolute()
+        return loaded
 
     @classmethod
     def local(cls, path: str | Path) -> Config:

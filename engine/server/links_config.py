@@ -59,4 +59,4 @@ class LinkKeys(BaseModel):
     """The name of the cluster that this server belongs to, the same on all its servers; without it there are no links
     with other clusters. At most 64 letters, digits, ``_`` and ``-``."""
     linked_clusters: dict[ClusterName, LinkedClusterConfig] = Field(default_factory=dict)
-    """The clusters that links may connect to, by name."""
+    """The clusters that links may connect to, by name. ``SYSTEM RELOAD CONFIG`` reads them again, and no other key."""

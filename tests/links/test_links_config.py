@@ -9,7 +9,11 @@ import pytest
 
 from engine.cluster.cluster import Cluster
 from engine.cluster.cluster_state import ClusterState, Member, load_state, save_state
+from engine.engine import Engine
+from engine.queries.session import Session
+from engine.remote.linked_clusters import LinkedClusters
 from engine.server.config import Config, ConfigError
+from parts.common.errors import PandoError
 
 SECRET = "hush-7391"
 LINKED = """
@@ -70,6 +74,46 @@ def test_mistakes(tmp_path: Path, text: str, problem: str) -> None:
         load(tmp_path, text)
     assert problem in caught.value.message
     assert SECRET not in caught.value.message
+
+
+# --- SYSTEM RELOAD CONFIG ------------------------------------------------------------------------------------------
+
+
+def test_the_linked_clusters_are_read_again(tmp_path: Path) -> None:
+    clusters = LinkedClusters(load(tmp_path, ""))
+    with pytest.raises(PandoError, match=r"Cluster 'west' is not among linked_clusters .* \(none\)") as caught:
+        clusters.get("west")
+    assert caught.value.code == 36
+    load(tmp_path, LINKED)
+    clusters.reload()
+    assert clusters.names() == ["north", "west"]
+    assert clusters.get("west").user == "linker"
+
+
+@pytest.mark.parametrize("mistake", ["linked_clusters: {w: {}}", "no_such_key: 1", ": :", ""])
+def test_a_mistake_changes_nothing(tmp_path: Path, mistake: str) -> None:
+    clusters = LinkedClusters(load(tmp_path, LINKED))
+    (tmp_path / "config.yaml").write_text(mistake)
+    with pytest.raises(ConfigError):
+        clusters.reload()
+    assert clusters.get("north").urls == ["http://n1"]
+
+
+def test_the_statement(tmp_path: Path) -> None:
+    config = load(tmp_path, "http_port: null\ninterserver_http_port: null\n")
+    engine = Engine(config)
+    engine.start()
+    try:
+        load(tmp_path, LINKED)
+        list(engine.execute("SYSTEM RELOAD CONFIG", Session()).batches)
+        assert engine.linked_clusters.names() == ["north", "west"]
+    finally:
+        engine.stop()
+
+
+def test_a_server_without_a_file_has_nothing_to_read(tmp_path: Path) -> None:
+    with pytest.raises(PandoError, match="not started with a configuration file"):
+        LinkedClusters(Config.local(tmp_path)).reload()
 
 
 # --- pando cluster start --name ------------------------------------------------------------------------------------
