@@ -57,3 +57,29 @@ def test_what_a_bar_against_inserts_keeps_out(table: CountedTable, name: str) ->
         with pytest.raises(PandoError, match="closed by a test"):
             server.sql(STATEMENTS[name])
     assert state(table) == before
+
+
+def test_an_insert_takes_two_requests(table: CountedTable) -> None:
+    """Its block number and its commit; the check of the gate is one operation of the commit."""
+    asked: list[str] = []
+    table.on_request = lambda kind, path: asked.append(kind)
+    table.first.sql(STATEMENTS["insert"])
+    assert asked == ["multi", "multi"]
+
+
+def test_an_insert_repeats_its_multi_alone(table: CountedTable) -> None:
+    """With the same number and the same part."""
+    left = [True]
+
+    def move_once() -> None:
+        if left.pop() if left else False:
+            move(table, lambda gate: replace(gate, others={**gate.others, "later": 1}))
+
+    seen = at_the_commit(table, move_once)
+    renamed: list[str] = []
+    table.servers.on_failpoint = lambda node, point: renamed.append(point) if point == "insert.after_rename" else None
+    before = {part.name.max_block for part in table.table.store.active() if part.name.partition_id == "1"}
+    table.first.sql(STATEMENTS["insert"])
+    after = {part.name.max_block for part in table.table.store.active() if part.name.partition_id == "1"}
+    assert (len(seen), len(renamed)) == (2, 1)
+    assert max(after) == max(before) + 1

@@ -15,6 +15,7 @@ from coordination.nodes.table_gate import make_gate_if_known, move_gate
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from parts.common.errors import PandoError
+from tests.replication.lost_zookeeper import lose, restore
 
 MakeColony = Callable[..., SimulatedCluster]
 OLD_FEATURES = tuple(name for name in FEATURES if name != FEATURE_GATE)
@@ -167,3 +168,41 @@ def test_whoever_makes_it_at_the_same_time_agrees(colony: SimulatedCluster) -> N
     keeper.multi = multi  # type: ignore[method-assign, assignment]
     assert make_gate_if_known(keeper, paths, "1-2")
     assert Gate.parse(keeper.get(paths.gate)[0]).epoch == "1-1"
+
+
+def test_a_restored_table_has_a_new_epoch(tmp_path: Path) -> None:
+    """Its first gate is gone with all that ZooKeeper knew, its bars too."""
+    colony = SimulatedCluster(tmp_path, 2, 0)
+    one, two = colony
+    one.insert(1, [1, 2])
+    colony.settle()
+    former = one.table.state.gate.gate
+    close(colony)
+    for node in colony:
+        node.crash()
+    colony.end_zombies()
+    lose(one, one.table.paths.root)
+    for node in colony:
+        node.start()
+    for node in colony:
+        restore(node)
+    colony.settle()
+    assert gates(colony)[0] == gates(colony)[1]
+    new = gates(colony)[0]
+    assert former is not None
+    assert new is not None
+    assert new.epoch != former.epoch
+    assert not new.bars
+    two.insert(1, [3])
+    colony.settle()
+    assert one.keys() == [1, 2, 3]
+
+
+def test_a_replica_that_comes_later_takes_the_gate_as_it_is(tmp_path: Path) -> None:
+    colony = SimulatedCluster(tmp_path, 1, 0)
+    close(colony)
+    colony.add_node("r2")
+    colony.settle()
+    assert gates(colony)[1] == gates(colony)[0]
+    with pytest.raises(PandoError, match="closed by a test"):
+        colony.nodes["r2"].insert(1, [1])
