@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 from coordination.drops.drop_part import log_drop_part
 from coordination.drops.drop_partition import drop_all_partitions, drop_partition
 from coordination.drops.forget_partition import forget_partition
-from coordination.keeper.interface import Keeper
 from coordination.merges_mutations.merge_predicate import MergePredicate, read_merge_predicate
 from coordination.nodes.gate import CommitKind
 from engine.tables.capabilities.attach_parts import PartAttacher
@@ -67,9 +67,9 @@ class ReplicatedPartitions:
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Logs the drop of one part, and waits for it. Raises 232 and 384."""
-        wanted = status or QueryStatus()
-        self._state.pass_gate(CommitKind.OTHER, lambda: self._log_part_drop(name, detach, wanted), wanted)
-        self._wait(wanted)
+        status = status or QueryStatus()
+        self._state.pass_gate(CommitKind.OTHER, partial(self._log_part_drop, name, detach, status), status)
+        self._wait(status)
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
         """Fetches parts of another table's replica into ``detached/``."""
@@ -112,22 +112,19 @@ class ReplicatedPartitions:
 
     def _log_part_drop(self, name: PartName, detach: bool, status: QueryStatus) -> None:
         """Logs the drop, again if others get ahead. Raises 384 after many attempts."""
-        with self._state.hold_write_access() as (keeper, _):
-            self._log_part_drop_with(keeper, name, detach, status)
-
-    def _log_part_drop_with(self, keeper: Keeper, name: PartName, detach: bool, status: QueryStatus) -> None:
         state = self._state
-        for _ in range(_ATTEMPTS):
-            status.check()
-            keeper.sync(state.paths.root)
-            predicate = read_merge_predicate(
-                keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
-            )
-            self._require_free(predicate, name)
-            where = (keeper, state.paths, state.replica.name, name, predicate.log_version)
-            if log_drop_part(*where, gate=state.gate, detach=detach, clock=state.services.clock):
-                return
-            state.sleep(_SOON_SECONDS)
+        with state.hold_write_access() as (keeper, _):
+            for _ in range(_ATTEMPTS):
+                status.check()
+                keeper.sync(state.paths.root)
+                predicate = read_merge_predicate(
+                    keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
+                )
+                self._require_free(predicate, name)
+                where = (keeper, state.paths, state.replica.name, name, predicate.log_version)
+                if log_drop_part(*where, gate=state.gate, detach=detach, clock=state.services.clock):
+                    return
+                state.sleep(_SOON_SECONDS)
         raise _make_locked_error(name, "other replicas keep assigning merges")
 
     def _require_free(self, predicate: MergePredicate, name: PartName) -> None:
