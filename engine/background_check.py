@@ -12,14 +12,16 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from engine.server.background_pool import BackgroundTask
+from engine.tables.owned_table import OwnedTable
 from engine.tables.services import TableServices
-from engine.tables.table import Table
 from parts.common.errors import CorruptionError, PandoError
 from parts.read.part_reader import Part
 from parts.read.slow_verification import verify_slowly
 from parts.store.part_states import PartState
+from parts.store.part_store import PartStore
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +33,26 @@ _STEP_SECONDS = 1.0
 """One step reads the bytes that the limit allows in this time."""
 
 
+@dataclass(frozen=True)
+class _DuePart:
+    """A part to check."""
+
+    table: OwnedTable
+    store: PartStore
+    part: Part
+
+    def is_still_active(self) -> bool:
+        """Returns whether this very part is still active, and not another one of the same name."""
+        active = self.store.get_active(self.part.name)
+        return active is not None and active.path == self.part.path and not self.table.is_cancelled()
+
+
 class Scrub:
     """The background check of one server. Its step runs in one thread at a time."""
 
     def __init__(
         self,
-        tables: Callable[[], Iterable[Table]],
+        tables: Callable[[], Iterable[OwnedTable]],
         services: TableServices,
         bytes_per_second: int,
         interval_seconds: int,
@@ -46,7 +62,7 @@ class Scrub:
         self._services = services
         self._bytes_per_second = bytes_per_second
         self._interval_seconds = interval_seconds
-        self._due: deque[tuple[Table, Part]] = deque()
+        self._due: deque[_DuePart] = deque()
         self._reading: Iterator[int] = iter(())
         self.task = BackgroundTask("background check of parts", self.step)
 
@@ -75,55 +91,50 @@ class Scrub:
         self._services.checks.read_bytes += size
         return size / self._bytes_per_second
 
-    def _find_due(self) -> list[tuple[Table, Part]]:
+    def _find_due(self) -> list[_DuePart]:
         """Returns the active parts whose check is due: never checked first, then the longest ago."""
         latest = self._services.clock() - self._interval_seconds
         found = [
-            (entry.checked_at, table, entry.part)
+            (entry.checked_at, _DuePart(table, table.store, entry.part))
             for table in self._tables()
-            if table.definition.description.has_parts
+            if table.definition.description.has_parts and table.store is not None
             for entry in table.store.entries()
             if entry.state is PartState.ACTIVE and entry.checked_at <= latest
         ]
         self._services.random.shuffle(found)
         found.sort(key=lambda each: each[0])
-        return [(table, part) for _, table, part in found]
+        return [due for _, due in found]
 
     def _begin_reading(self) -> None:
         """Starts reading the first due part."""
-        self._reading = verify_slowly(self._due[0][1]) if self._due else iter(())
+        self._reading = verify_slowly(self._due[0].part) if self._due else iter(())
 
     def _read_piece(self) -> int | None:
         """Reads the next piece and returns its bytes; ``None`` when the part needs no more reading."""
-        table, part = self._due[0]
-        if not _is_still_active(table, part):
+        due = self._due[0]
+        if not due.is_still_active():
             return None
         try:
             piece = next(self._reading, None)
         except CorruptionError as error:
-            self._report(table, part, error)
+            self._report(due, error)
             return None
         except (PandoError, OSError) as error:  # possibly temporary, such as too many open files
-            logger.info("the check of part %s of %s is left out: %s", part.name, table.definition.full_name, error)
+            name = due.table.definition.full_name
+            logger.info("the check of part %s of %s is left out: %s", due.part.name, name, error)
             return None
         if piece is None:
             self._services.checks.parts += 1
-            table.store.note_check(part.name)
+            due.store.note_check(due.part.name)
         return piece
 
-    def _report(self, table: Table, part: Part, error: CorruptionError) -> None:
-        if not _is_still_active(table, part):  # merged into another part and deleted meanwhile
+    def _report(self, due: _DuePart, error: CorruptionError) -> None:
+        if not due.is_still_active():  # merged into another part and deleted meanwhile
             return
         self._services.checks.parts += 1
         self._services.checks.broken_parts += 1
-        table.store.note_check(part.name, str(error))
+        due.store.note_check(due.part.name, str(error))
         try:
-            table.report_corruption(error)
+            due.table.report_corruption(error)
         except PandoError as problem:
             logger.warning("corruption could not be reported (%s): %s", problem, error)
-
-
-def _is_still_active(table: Table, part: Part) -> bool:
-    """Returns whether this very part is still active, and not another one of the same name."""
-    active = table.store.get_active(part.name)
-    return active is not None and active.path == part.path and not table.is_cancelled()

@@ -18,17 +18,17 @@ from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
-from engine.links.cluster_membership import ClusterMembership
-from engine.queries.context import EmptyQueryTotals, QueryTotals, Row
+from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
+from engine.remote.cluster_membership import ClusterMembership
 from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES
 from engine.table_engines import make_table
 from engine.tables.capabilities.replica_status import ReplicaStatus
+from engine.tables.owned_table import OwnedTable
 from engine.tables.replica_conversion import Conversion
-from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
 from parts.common.process_memory import configure_allocators, without_collections
@@ -42,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 class Engine(StatementRunner):
     """Everything one server process holds. Start it once, use it from any thread, stop it once."""
+
+    catalog: Catalog
+    context_class = OwnerContext
 
     def __init__(self, config: Config, world: ServerEnvironment | None = None) -> None:
         self.world = world or ServerEnvironment()
@@ -126,7 +129,7 @@ class Engine(StatementRunner):
         self.services.workers.stop()
         self.services.writers.shutdown(wait=True)
 
-    def _make_table(self, definition: TableDefinition) -> Table:
+    def _make_table(self, definition: TableDefinition) -> OwnedTable:
         return make_table(definition, self.services, self.replication)
 
     def current_position(self, database: str, table: str) -> str:
@@ -168,6 +171,7 @@ class Engine(StatementRunner):
                 replica.problem(),
                 replica.warning,
                 replica.has_started,
+                replica.is_starting,
             )
             for table in self.catalog.tables()
             if (replica := table.replication) is not None

@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from engine.catalog.catalog import Catalog
 from engine.catalog.database_names import TEMPORARY_DATABASE
+from engine.catalog.databases import Databases
 from engine.interpreter import execute_statement
 from engine.interpreter.session_relations import CatalogRelations
 from engine.interpreter.temporary_tables import forget_dropped_tables, resolve_names
@@ -35,6 +35,7 @@ from engine.server.config import Config
 from engine.system_tables import zookeeper
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
+from engine.tables.table import Table
 from parts.common.errors import CorruptionError, PandoError, UserError, convert_resource_error
 from parts.common.query_status import MemoryTracker, QueryStatus
 from parts.table.table_description import TableSchema
@@ -74,7 +75,8 @@ class StatementRunner(ABC):
 
     path: Path
     uuid: str
-    catalog: Catalog
+    catalog: Databases[Table]
+    context_class: type[Context] = Context
     replication: Replication
     query_engine: QueryEngine
     worker_rows: Callable[[], list[Row]]
@@ -217,7 +219,7 @@ class StatementRunner(ABC):
         status = self._processes.new_status(session.user, settings, session.began)
         session.began = 0.0
         given = {**session.parameters, **(parameters or {})}
-        context = Context(self, session, settings, self._query_id(session), body, given, status=status)
+        context = self.context_class(self, session, settings, self._query_id(session), body, given, status=status)
         context.statistics.memory = status.memory
         process, end = self._begin_process(context.query_id, text, session, context.statistics, status)
         try:
@@ -271,7 +273,7 @@ class StatementRunner(ABC):
         """Tells the table whose part is damaged about a corruption error; ignores any other error."""
         home = error.directory.parent if isinstance(error, CorruptionError) and error.directory else None
         for table in self.catalog.tables() if home is not None else ():
-            if table.store.path == home:
+            if table.definition.data_path == home:
                 assert isinstance(error, CorruptionError)
                 try:
                     table.report_corruption(error)

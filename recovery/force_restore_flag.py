@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordination.keeper.interface import Keeper, NodeExists, NoNode
+from coordination.keeper.interface import Keeper, NodeExists
+from coordination.nodes.deletion import delete_if_present
 from coordination.nodes.paths import ReplicaPaths
 from parts.format.hashed_file import sync_directory
 
@@ -29,10 +30,7 @@ def is_flag_set(keeper: Keeper, replica: ReplicaPaths) -> bool:
 
 def clear_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
     """Removes the znode, after the restore."""
-    try:
-        keeper.delete(replica.force_restore_data)
-    except NoNode:
-        return
+    delete_if_present(keeper, replica.force_restore_data)
 
 
 def consume_flag_file(file: Path) -> bool:

@@ -32,6 +32,7 @@ from coordination.keeper.interface import (
     check_not_exists,
 )
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
+from coordination.nodes.deletion import delete_if_present
 from coordination.nodes.paths import TablePaths
 from parts.common.errors import ConflictError, UnavailableError
 
@@ -153,11 +154,7 @@ def _skip_ops(node: PartitionNode, count: int) -> list[Op]:
 
 def release_block_number(keeper: Keeper, lock: BlockLock) -> bool:
     """Gives up an unused number. Returns ``True`` if the lock existed: its block will never be committed."""
-    try:
-        keeper.delete(lock.path)
-        return True
-    except NoNode:
-        return False
+    return delete_if_present(keeper, lock.path)
 
 
 def release_orphaned_numbers(keeper: Keeper, table: TablePaths, owner: str) -> int:
@@ -174,10 +171,7 @@ def release_orphaned_numbers(keeper: Keeper, table: TablePaths, owner: str) -> i
         if answer is not None and answer[0] == owner.encode()
     ]
     for path in orphans:
-        try:
-            keeper.delete(path)
-        except NoNode:
-            continue
+        delete_if_present(keeper, path)
     return len(orphans)
 
 

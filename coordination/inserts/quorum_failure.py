@@ -17,13 +17,13 @@ from coordination.keeper.interface import (
     Create,
     Delete,
     Keeper,
-    NoNode,
     Op,
     SetData,
     Watch,
     check_not_exists,
 )
 from coordination.log.log_entry import LogEntry
+from coordination.nodes.deletion import delete_if_present
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from parts.common.part_name import PartName
 
@@ -112,11 +112,4 @@ def list_own_failed_parts(keeper: Keeper, replica: ReplicaPaths, watch: Watch | 
 def unlist_failed_parts(keeper: Keeper, replica: ReplicaPaths, names: Iterable[str]) -> None:
     """Removes the parts from the replica's list. Their failure markers stay; cleanup removes them."""
     for name in names:
-        _delete_if_there(keeper, replica.part(name))
-
-
-def _delete_if_there(keeper: Keeper, path: str) -> None:
-    try:
-        keeper.delete(path)
-    except NoNode:
-        return
+        delete_if_present(keeper, replica.part(name))

@@ -21,37 +21,22 @@ from coordination.keeper.interface import (
     NoNode,
     Op,
     Read,
-    SessionState,
     Stat,
     Watch,
 )
+from coordination.keeper.layered_keeper import LayeredKeeper
 
 
-class ReadAhead:
+class ReadAhead(LayeredKeeper):
     """A ``Keeper`` on top of another one. For one thread."""
 
     def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+        super().__init__(keeper)
         self._ahead: deque[tuple[Read, Answer]] = deque()
-        self.add_listener = keeper.add_listener
-        self.close = keeper.close
 
     def fetch(self, reads: Sequence[Read]) -> None:
         """Reads nodes that may be asked for next, in this order. Drops what was fetched before."""
         self._ahead = deque(zip(reads, self._keeper.read_many(reads), strict=True))
-
-    @property
-    def session_id(self) -> int:
-        """The id of the session of the keeper below."""
-        return self._keeper.session_id
-
-    @property
-    def session_timeout_seconds(self) -> float:
-        return self._keeper.session_timeout_seconds
-
-    @property
-    def state(self) -> SessionState:
-        return self._keeper.state
 
     # --- reads -------------------------------------------------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""Links between clusters, as ZooKeeper and pure functions know them: who a cluster is."""
+"""Links between clusters: decisions without I/O, such as cuts and plans of batches; and identities in ZooKeeper."""

@@ -41,6 +41,7 @@ from coordination.keeper.interface import (
 )
 from coordination.keeper.request_limits import require_log_entry_fits
 from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet, select_removable_mutations
+from coordination.nodes.deletion import delete_if_present
 from coordination.nodes.gate import CommitKind
 from coordination.nodes.paths import ReplicaPaths, TablePaths, parse_sequence_number
 from coordination.nodes.replica_activation import FEATURE_MUTATE_PART, require_feature
@@ -310,8 +311,5 @@ def delete_finished_mutations(keeper: Keeper, table: TablePaths, keep: int) -> i
     ]
     gone = select_removable_mutations(ids, counted, keep)
     for id_ in gone:
-        try:
-            keeper.delete(table.mutation(id_))
-        except NoNode:
-            continue
+        delete_if_present(keeper, table.mutation(id_))
     return len(gone)

@@ -22,11 +22,11 @@ from coordination.keeper.interface import (
     MultiFailed,
     Op,
     Read,
-    SessionState,
     SetData,
     Stat,
     Watch,
 )
+from coordination.keeper.layered_keeper import LayeredKeeper
 from coordination.nodes.replica_activation import Activation
 from parts.common.errors import UnavailableError
 
@@ -47,33 +47,19 @@ class ActivationEnded(KeeperError):
         return (ActivationEnded, (self.activation,))
 
 
-class ActiveKeeper:
+class ActiveKeeper(LayeredKeeper):
     """A ``Keeper`` on top of another one that writes only while the activation holds.
 
     ``on_over`` is called whenever a write finds that the activation has ended.
     """
 
     def __init__(self, keeper: Keeper, activation: Activation, on_over: Callable[[], None] = lambda: None) -> None:
-        self._keeper = keeper
+        super().__init__(keeper)
         self._activation = activation
         self._on_over = on_over
-        self.add_listener = keeper.add_listener
         self.sync = keeper.sync
-        self.close = keeper.close
         self.create_parents = keeper.create_parents
         self.delete_tree = keeper.delete_tree
-
-    @property
-    def session_id(self) -> int:
-        return self._keeper.session_id
-
-    @property
-    def session_timeout_seconds(self) -> float:
-        return self._keeper.session_timeout_seconds
-
-    @property
-    def state(self) -> SessionState:
-        return self._keeper.state
 
     # --- reads -------------------------------------------------------------------------------------------------
 

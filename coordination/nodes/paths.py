@@ -162,6 +162,16 @@ class TablePaths:
         return f"{self.root}/lost_part_count"
 
     @property
+    def links(self) -> str:
+        """What links to and from other clusters keep."""
+        return f"{self.root}/links"
+
+    @property
+    def link_vector(self) -> str:
+        """The last change applied of each origin (``coordination.links.version_vector``)."""
+        return f"{self.root}/links/vector"
+
+    @property
     def scans(self) -> str:
         """The parent of the records of distributed scans (``scan_records``)."""
         return f"{self.root}/scans"
@@ -221,11 +231,6 @@ class TablePaths:
     def application(self, name: str) -> str:
         """The last version that one application committed."""
         return f"{self.root}/applications/{name}"
-
-    @property
-    def links(self) -> str:
-        """The parent of what belongs to links with other clusters."""
-        return f"{self.root}/links"
 
     @property
     def gate(self) -> str:

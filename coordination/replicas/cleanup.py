@@ -25,13 +25,13 @@ from coordination.keeper.interface import (
     Check,
     Delete,
     Keeper,
-    KeeperConnectionLoss,
     MultiFailed,
     NoNode,
     SetData,
 )
 from coordination.log.log_entry import LogEntry
 from coordination.log.part_set import PartSet
+from coordination.nodes.deletion import delete_all_present
 from coordination.nodes.paths import ReplicaPaths, TablePaths, log_entry_name, parse_sequence_number
 from coordination.nodes.replica_positions import ReplicaPosition, read_replica_positions
 from coordination.reads.dropped_blocks import clean_lost_blocks
@@ -39,7 +39,6 @@ from coordination.reads.scan_records import delete_unused_scan_records
 from coordination.transactions.application_versions import clean_applications
 from parts.common.part_name import PartName
 
-_BATCH = 200
 _NO_VERSION = -2
 """A version that no node has."""
 
@@ -155,7 +154,8 @@ def run_cleanup(
     if lost:
         replicas = read_replica_positions(keeper, table)
     surplus = select_log_entries_to_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
-    trimmed = _delete_all(keeper, [f"{table.log}/{log_entry_name(index)}" for index in surplus])
+    # In order, so that an interrupted run has trimmed the log from its front.
+    delete_all_present(keeper, [f"{table.log}/{log_entry_name(index)}" for index in surplus])
     settle_quorums(keeper, table)
     _clean_failed_parts(keeper, table, replicas)
     delete_unused_scan_records(keeper, table)
@@ -167,7 +167,7 @@ def run_cleanup(
         window=settings.replicated_deduplication_window,
         window_seconds=settings.replicated_deduplication_window_seconds,
     )
-    return CleanupReport(trimmed, blocks, tuple(lost), tuple(holders))
+    return CleanupReport(len(surplus), blocks, tuple(lost), tuple(holders))
 
 
 def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[ReplicaPosition]) -> None:
@@ -272,18 +272,3 @@ def _awaited_parts(
             awaited = {part for part in awaited if not gone.covers(part)}
         awaited.update(entry.created_parts)
     return awaited
-
-
-def _delete_all(keeper: Keeper, paths: Sequence[str]) -> int:
-    """Deletes in order, so that an interrupted run has trimmed the log from its front."""
-    for start in range(0, len(paths), _BATCH):
-        batch = paths[start : start + _BATCH]
-        try:
-            keeper.multi([Delete(path) for path in batch])
-        except (MultiFailed, KeeperConnectionLoss):
-            for path in batch:
-                try:
-                    keeper.delete(path)
-                except NoNode:
-                    continue
-    return len(paths)

@@ -38,6 +38,7 @@ from coordination.keeper.interface import (
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import LogEntry
 from coordination.log.part_set import PartSet
+from coordination.nodes.deletion import delete_if_present
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, parse_sequence_number
 from coordination.nodes.replica_positions import ReplicaPosition, read_replica_positions
@@ -132,10 +133,7 @@ def finish_clone(keeper: Keeper, replica: ReplicaPaths) -> None:
 
 def _clear_queue(keeper: Keeper, replica: ReplicaPaths) -> None:
     for name in keeper.children(replica.queue):
-        try:
-            keeper.delete(replica.queue_entry(name))
-        except NoNode:
-            continue
+        delete_if_present(keeper, replica.queue_entry(name))
 
 
 def _take_pointer(keeper: Keeper, replica: ReplicaPaths, origin: ReplicaPaths) -> int:

@@ -23,9 +23,7 @@ from coordination.keeper.interface import (
     Create,
     Delete,
     Keeper,
-    KeeperConnectionLoss,
     MultiFailed,
-    NoNode,
     Op,
     SetData,
     Watch,
@@ -34,6 +32,7 @@ from coordination.keeper.request_limits import split_into_multis
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.queue_index import INSERT_ENTRY_TYPES
 from coordination.log.replication_queue import ReplicationQueue
+from coordination.nodes.deletion import delete_all_present
 from coordination.nodes.paths import ReplicaPaths, TablePaths, log_entry_name, parse_sequence_number
 from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
@@ -248,11 +247,7 @@ def remove_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueu
     """Removes entries as :func:`remove_entry`, in one multi if possible. Repeats it after a lost answer."""
     for start in range(0, len(names), _BATCH):
         batch = names[start : start + _BATCH]
-        try:
-            keeper.multi([Delete(replica.queue_entry(name)) for name in batch])
-        except (MultiFailed, KeeperConnectionLoss):
-            for name in batch:
-                _delete_if_there(keeper, replica.queue_entry(name))
+        delete_all_present(keeper, [replica.queue_entry(name) for name in batch])
         for name in batch:
             queue.finish(name)
 
@@ -267,13 +262,6 @@ def abandon_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue
         # Memory first: a failed part that is not a virtual part cannot be merged.
         queue.remove_virtual(item.entry.new_part)
     remove_entries(keeper, replica, queue, [name])
-
-
-def _delete_if_there(keeper: Keeper, path: str) -> None:
-    try:
-        keeper.delete(path)
-    except NoNode:
-        return
 
 
 def read_insert_times(keeper: Keeper, replica: ReplicaPaths) -> tuple[float, float]:
@@ -304,14 +292,7 @@ def read_listed_parts(keeper: Keeper, replica: ReplicaPaths, partition_id: str |
 
 def unlist_parts(keeper: Keeper, replica: ReplicaPaths, parts: Iterable[PartName | str]) -> None:
     """Removes outdated, detached or dropped parts from the replica's list. Call it before deleting them."""
-    paths = [replica.part(str(part)) for part in parts]
-    for start in range(0, len(paths), _BATCH):
-        batch = paths[start : start + _BATCH]
-        try:
-            keeper.multi([Delete(path) for path in batch])
-        except (MultiFailed, KeeperConnectionLoss):
-            for path in batch:
-                _delete_if_there(keeper, path)
+    delete_all_present(keeper, [replica.part(str(part)) for part in parts])
 
 
 def queue_missing_fetches(

@@ -23,10 +23,10 @@ from pathlib import Path
 from engine.catalog.database_names import SYSTEM_DATABASES
 from engine.catalog.definition_files import require_no_data
 from engine.catalog.loaded_tables import LoadedTables
-from engine.tables.table import Table
+from engine.tables.owned_table import OwnedTable
 from engine.tables.table_definition import TableDefinition
 from engine.tables.unfinished_errors import report_as_unfinished
-from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError, UserError
+from parts.common.errors import UnavailableError, UnknownOutcomeError, UserError
 from parts.common.safe_names import check_file_name
 from parts.format.hashed_file import make_directories
 from sql.definitions.engines.replica_location import expand_table_macros
@@ -116,7 +116,7 @@ class Catalog(LoadedTables):
 
     # -- tables -------------------------------------------------------------------------------------------------
 
-    def create_table(self, database: str, create: CreateTable) -> Table | None:
+    def create_table(self, database: str, create: CreateTable) -> OwnedTable | None:
         """Creates a table; ``create`` must name an engine.
 
         Returns ``None`` for IF NOT EXISTS of a table that exists.
@@ -130,7 +130,7 @@ class Catalog(LoadedTables):
             self._require_free(database, name)
             if not create.directory:
                 create = self._with_own_directory(create, (database, name))
-            definition = self.make_definition(database, create)
+            definition = self.define(database, create)
             require_no_data(definition.data_path, definition.full_name)
             with self._claim_directory(definition):
                 table, unfinished = self._start_new_table(definition, create)
@@ -139,7 +139,7 @@ class Catalog(LoadedTables):
                 raise unfinished
             return table
 
-    def _start_new_table(self, definition: TableDefinition, create: CreateTable) -> tuple[Table, Exception | None]:
+    def _start_new_table(self, definition: TableDefinition, create: CreateTable) -> tuple[OwnedTable, Exception | None]:
         """Starts a new table that look-ups do not find yet.
 
         Returns it with the result of :meth:`TextJournal.change`.
@@ -162,7 +162,7 @@ class Catalog(LoadedTables):
                 self._undo_create(table)
             raise
 
-    def _undo_create(self, table: Table) -> None:
+    def _undo_create(self, table: OwnedTable) -> None:
         """Removes what a failed CREATE left; logs what cannot be removed."""
         try:
             table.undo_create()
@@ -269,8 +269,8 @@ class Catalog(LoadedTables):
             if first is not second:
                 self._rename_in_place([(first, other), (second, one)])
 
-    def create_scratch(self, database: str, create: CreateTable) -> str:
-        """Creates a table under a temporary name, for :meth:`put_in_place`, and returns that name."""
+    def create_unnamed_table(self, database: str, create: CreateTable) -> str:
+        """Creates a table under a temporary name, for :meth:`replace_table`, and returns that name."""
         with self._statement():
             tables = self._database(database)
             names = (f"_tmp_replace_{number}" for number in count(1))
@@ -292,37 +292,27 @@ class Catalog(LoadedTables):
                 raise UnavailableError("CANNOT_WRITE_TO_FILE_DESCRIPTOR", error.message) from error
             return name
 
-    def put_in_place(self, database: str, scratch: str, name: str) -> None:
-        """Gives the scratch table the name ``name`` and drops the table that had it before, if any."""
+    def replace_table(self, database: str, temporary_name: str, name: str) -> None:
+        """Gives the table of the temporary name its name, and drops the table that had it before, if any."""
         with self._statement():
-            new, old = self.table(database, scratch), self.find(database, name)
+            new, old = self.table(database, temporary_name), self.find(database, name)
             if old is None:
                 check_file_name("table", name)
                 self._rename_in_place([(new, (database, name))])
                 return
             old.check_can_drop()
-            self._rename_in_place([(new, (database, name)), (old, (database, scratch))])
+            self._rename_in_place([(new, (database, name)), (old, (database, temporary_name))])
             with report_as_unfinished(f"Table {database}.{name} is replaced"):
-                self.drop_table(database, scratch)
-
-    def discard_table(self, database: str, name: str) -> None:
-        """Drops what a failed statement created, if it is there; logs errors instead of raising them."""
-        try:
-            self.drop_table(database, name)
-        except PandoError as error:
-            if error.name != "UNKNOWN_TABLE":
-                logger.warning("table %s.%s of a statement that failed stays: %s", database, name, error)
-        except OSError as error:
-            logger.warning("table %s.%s of a statement that failed stays: %s", database, name, error)
+                self.drop_table(database, temporary_name)
 
     def _with_own_directory(self, create: CreateTable, name: tuple[str, str]) -> CreateTable:
         return self._definitions.with_own_directory(
             create, name, lambda other: other[1] in self._databases.get(other[0], ())
         )
 
-    def _rename_in_place(self, moves: Sequence[tuple[Table, tuple[str, str]]]) -> None:
+    def _rename_in_place(self, moves: Sequence[tuple[OwnedTable, tuple[str, str]]]) -> None:
         """Renames all the tables at once, in memory and on disk; the data stay where they are."""
-        renamed: list[tuple[Table, TableDefinition]] = []
+        renamed: list[tuple[OwnedTable, TableDefinition]] = []
         former = [(table.definition.database, table.definition.name) for table, _ in moves]
         texts: dict[Path, str | None] = {self._places.get_definition_file(*name): None for name in former}
         is_replacing = any(table.definition.create.is_scratch for table, _ in moves)
@@ -350,9 +340,9 @@ class Catalog(LoadedTables):
         """
         with self._statement():
             table = self.table(database, name)
-            self._redefine(table, self.make_definition(database, change(table.definition)))
+            self._change_definition(table, self.define(database, change(table.definition)))
 
-    def redefine(self, table: Table, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
+    def change_definition(self, table: OwnedTable, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
         """Changes a table's definition unless another DDL statement runs; then returns False.
 
         It does not wait, because a statement that drops the table may be waiting for the caller. Also for a table that
@@ -364,12 +354,12 @@ class Catalog(LoadedTables):
             with self._statement():
                 create = change(table.definition)
                 if create is not None:
-                    self._redefine(table, self.make_definition(table.definition.database, create))
+                    self._change_definition(table, self.define(table.definition.database, create))
         finally:
             self._ddl.release()
         return True
 
-    def _redefine(self, table: Table, new: TableDefinition) -> None:
+    def _change_definition(self, table: OwnedTable, new: TableDefinition) -> None:
         is_kept = self._places.get_definition_file(new.database, new.name).exists()  # otherwise CREATE writes it
         with table.altering(new):
             unfinished = self._journal.change(self._definitions.make_texts(new) if is_kept else {})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from engine.tables.small.view import NotLoaded
-from engine.tables.table import Table
+from engine.catalog.database_tables import NotLoaded
+from engine.tables.owned_table import OwnedTable
 from engine.tables.table_definition import TableDefinition
 
 
@@ -19,20 +19,20 @@ class CatalogListener(Protocol):
     def on_database_dropped(self, name: str) -> None:
         """Called after a database was dropped or detached."""
 
-    def on_table_started(self, table: Table) -> None:
+    def on_table_started(self, table: OwnedTable) -> None:
         """Called when a table has started and can be found."""
 
-    def on_table_altered(self, table: Table, definition: TableDefinition) -> None:
+    def on_table_altered(self, table: OwnedTable, definition: TableDefinition) -> None:
         """Called before the table adopts ``definition``; no part has it yet.
 
         Not called for tables that are not started.
         """
 
-    def on_tables_renamed(self, renamed: Sequence[tuple[Table, TableDefinition]]) -> None:
+    def on_tables_renamed(self, renamed: Sequence[tuple[OwnedTable, TableDefinition]]) -> None:
         """Called with the definitions that the tables are about to adopt; they differ in names only."""
 
     def on_tables_not_loaded(self, database: str, failed: Mapping[str, NotLoaded]) -> None:
         """Called with all tables of the database that could not be loaded, by name."""
 
-    def on_table_removed(self, table: Table) -> None:
+    def on_table_removed(self, table: OwnedTable) -> None:
         """Called before the table's files are removed. Not called for tables that were not started."""

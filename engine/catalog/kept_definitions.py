@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.catalog.definition_files import DefinitionDirectory, format_definition, parse_definition
+from engine.server.config import Config
 from engine.server.durable_texts import Texts
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
@@ -16,7 +17,7 @@ from sql.definitions.engines.table_engine import ServerDefaults
 from sql.definitions.table_description import build_description, write_out_column_types
 from sql.grammar.clause_types import TableRef
 from sql.grammar.statements.statement import CreateTable
-from sql.settings.merge_tree_settings import MergeTreeSettings
+from sql.settings.merge_tree_settings import MergeTreeSettings, build_merge_tree_settings
 
 
 class KeptDefinitions:
@@ -27,18 +28,29 @@ class KeptDefinitions:
 
     def __init__(self, places: DefinitionDirectory, settings: MergeTreeSettings, rollups: Rollups) -> None:
         self._places = places
-        self._settings, self._rollups = settings, rollups
+        self.default_settings, self._rollups = settings, rollups
         self._owners: dict[Path, str] = {}
         """By data directory, the full name of the table that uses it: one that is loaded or being loaded."""
         self._owning = threading.Lock()
+
+    @classmethod
+    def of(cls, config: Config) -> KeptDefinitions:
+        """Makes the definitions of the server with this configuration."""
+        places = DefinitionDirectory(config.path.absolute(), config.temporary_path)
+        return cls(places, build_merge_tree_settings(config.merge_tree, MergeTreeSettings()), config.rollups)
 
     def compile(self, database: str, create: CreateTable) -> TableDefinition:
         """Compiles a CREATE statement into a table definition."""
         name = create.table.table
         create = replace(create, table=TableRef(database, name), if_not_exists=False, attach=False)
-        description = build_description(create, ServerDefaults(self._settings, self._rollups))
+        description = build_description(create, ServerDefaults(self.default_settings, self._rollups))
         create = write_out_column_types(create, description.schema)
         return TableDefinition(database, name, create, description, self._places.get_data_path(database, name, create))
+
+    def names_on_disk(self) -> list[tuple[str, str]]:
+        """Returns (database, table) of every definition file."""
+        databases = self._places.list_databases()
+        return [(database, name) for database in databases for name in self._places.list_tables(database)]
 
     def read(self, database: str, name: str) -> TableDefinition:
         """Reads and compiles a definition from disk.
@@ -112,9 +124,7 @@ class KeptDefinitions:
         return self._places.with_free_data_path(is_taken, replace(create, table=TableRef(*name)))
 
     def _on_disk_only(self, is_loaded: Callable[[tuple[str, str]], bool]) -> list[tuple[str, str]]:
-        databases = self._places.list_databases()
-        found = [(database, name) for database in databases for name in self._places.list_tables(database)]
-        return [name for name in found if not is_loaded(name)]
+        return [name for name in self.names_on_disk() if not is_loaded(name)]
 
     def _may_have_directory(self, path: Path, name: tuple[str, str]) -> bool:
         try:

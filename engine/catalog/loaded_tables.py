@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,37 +16,35 @@ from pathlib import Path
 
 from engine.catalog.catalog_listener import CatalogListener
 from engine.catalog.database_names import TEMPORARY_DATABASE
+from engine.catalog.database_tables import DatabaseTables, NotLoaded
 from engine.catalog.databases import Databases
 from engine.catalog.definition_files import DefinitionDirectory, DetachedTable
 from engine.catalog.kept_definitions import KeptDefinitions
-from engine.server.durable_texts import remove_durably
+from engine.tables.owned_table import OwnedTable
 from engine.tables.replica_conversion import Conversion
-from engine.tables.small.view import DatabaseTables, NotLoaded
-from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UnavailableError, convert_resource_error
+from parts.format.durable_files import remove_durably
 from parts.merge.modes.graphite import Rollups
 from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings
 
 logger = logging.getLogger(__name__)
 
-TableFactory = Callable[[TableDefinition], Table]
+TableFactory = Callable[[TableDefinition], OwnedTable]
 """Builds the table of a definition without starting it."""
 
 
-class LoadedTables(Databases, ABC):
+class LoadedTables(Databases[OwnedTable]):
     """The loaded tables of a server. DDL holds ``_ddl``; a start may load several tables at once."""
 
     def __init__(
         self, path: Path, temporary_path: Path, factory: TableFactory, settings: MergeTreeSettings, rollups: Rollups
     ) -> None:
-        super().__init__()
         self._places = DefinitionDirectory(path, temporary_path)
         self._journal = self._places.journal
-        self._definitions = KeptDefinitions(self._places, settings, rollups)
+        super().__init__(KeptDefinitions(self._places, settings, rollups))
         self._factory = factory
-        self.default_settings = settings
         self._ddl = threading.RLock()
         self._dropped: list[TableDefinition] = []
         """Tables that are dropped, but whose files could not all be removed."""
@@ -56,8 +54,8 @@ class LoadedTables(Databases, ABC):
         """Set before :meth:`load`, where tables are loaded."""
 
     @abstractmethod
-    def redefine(self, table: Table, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
-        """Changes a table's definition; see :meth:`engine.tables.table.TableCatalog.redefine`."""
+    def change_definition(self, table: OwnedTable, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
+        """Changes a table's definition; see :meth:`engine.tables.owned_table.TableCatalog.change_definition`."""
 
     # -- start and stop -----------------------------------------------------------------------------------------
 
@@ -75,21 +73,17 @@ class LoadedTables(Databases, ABC):
             for table in list(tables.values()):
                 table.stop()
 
-    def names_on_disk(self) -> list[tuple[str, str]]:
-        """Returns (database, table) of every definition file."""
-        return [
-            (database, name)
-            for database in self._places.list_databases()
-            for name in self._places.list_tables(database)
-        ]
-
     def definition_file(self, database: str, name: str) -> Path:
         """Returns the path of a table's definition file."""
         return self._places.get_definition_file(database, name)
 
     def detached_tables(self) -> list[DetachedTable]:
         """Returns the tables that are on disk but detached."""
-        return [self._places.describe_detached(*name) for name in self.names_on_disk() if not self._is_known(name)]
+        return [
+            self._places.describe_detached(*name)
+            for name in self._definitions.names_on_disk()
+            if not self._is_known(name)
+        ]
 
     def _is_known(self, name: tuple[str, str]) -> bool:
         """Tells whether the table is loaded, failed to load, or is dropped but not fully removed."""
@@ -167,12 +161,12 @@ class LoadedTables(Databases, ABC):
 
     # -- tables come and go ------------------------------------------------------------------------------------
 
-    def _make(self, definition: TableDefinition) -> Table:
+    def _make(self, definition: TableDefinition) -> OwnedTable:
         table = self._factory(definition)
         table.home = self
         return table
 
-    def _start_table(self, definition: TableDefinition) -> Table:
+    def _start_table(self, definition: TableDefinition) -> OwnedTable:
         """Starts a table that look-ups do not find yet. Its directory must be claimed."""
         table = self._make(definition)
         try:
@@ -192,7 +186,7 @@ class LoadedTables(Databases, ABC):
             self._definitions.release(definition)
             raise
 
-    def _add_table(self, table: Table) -> None:
+    def _add_table(self, table: OwnedTable) -> None:
         """Makes a started table visible to look-ups and to the listener."""
         tables, name = self._databases[table.definition.database], table.definition.name
         was_missing = name in tables.not_loaded
@@ -202,7 +196,7 @@ class LoadedTables(Databases, ABC):
         if was_missing:
             self._publish_not_loaded(table.definition.database)
 
-    def _remove_table(self, table: Table) -> None:
+    def _remove_table(self, table: OwnedTable) -> None:
         """Hides a stopped table from other processes first, then from look-ups here."""
         if self.listener is not None:
             self.listener.on_table_removed(table)
@@ -216,7 +210,7 @@ class LoadedTables(Databases, ABC):
 
     # -- dropped tables -----------------------------------------------------------------------------------------
 
-    def _drop(self, table: Table) -> None:
+    def _drop(self, table: OwnedTable) -> None:
         """Marks the definition as dropped, which is the decision, then removes the table.
 
         The next start or statement removes files that cannot be removed now.
@@ -284,12 +278,6 @@ class LoadedTables(Databases, ABC):
             self._dropped.append(definition)
 
     # -- definitions --------------------------------------------------------------------------------------------
-
-    def make_definition(self, database: str, create: CreateTable) -> TableDefinition:
-        """Compiles a CREATE statement into a table definition."""
-        return self._definitions.compile(database, create)
-
-    define = make_definition
 
     def read_definition(self, database: str, name: str) -> TableDefinition:
         """Reads and compiles a definition from disk; see :meth:`KeptDefinitions.read`."""

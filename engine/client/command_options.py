@@ -5,22 +5,70 @@ Unknown options are session settings (``--max_threads=4``) and query parameters 
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from engine.client.script_runner import RunnerOptions
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from engine.client.script_runner import RunnerOptions, ScriptRunner
 
 COMMAND_CONTEXT = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
-def add_query_options(function: Function) -> Function:
-    """Decorates a command with the options of its statements."""
+@dataclass(frozen=True)
+class QueryOptions:
+    """What a command's user gave about its statements."""
+
+    settings: dict[str, object]
+    parameters: dict[str, object]
+    script: str | None
+    """The statements of ``--query`` or ``--queries-file``; ``None``: they come from standard input."""
+    runner: RunnerOptions
+
+    def run(self, runner: ScriptRunner, greet: Callable[[], str]) -> int:
+        """Runs the statements and returns the exit code. ``greet`` returns the first line for who types them."""
+        if self.runner.is_interactive:
+            from engine.client.repl import Repl
+
+            return Repl(runner, greet()).run()
+        if self.script is None:
+            return runner.run_stream(sys.stdin.buffer)
+        return runner.run_script(self.script, None if sys.stdin.isatty() else sys.stdin.buffer)
+
+
+def add_query_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Decorates a command with the options of its statements, which it gets as ``options``."""
+
+    @functools.wraps(function)
+    def command(
+        *,
+        queries: Sequence[str],
+        queries_file: Path | None,
+        output_format: str,
+        vertical: bool,
+        progress: bool | None,
+        prints_time: bool,
+        ignore_error: bool,
+        multiquery: bool,
+        extra: Sequence[str],
+        **own: Any,
+    ) -> None:
+        settings, parameters = _split_extra_options(extra)
+        script = _read_script_option(queries, queries_file)
+        runner = RunnerOptions(
+            format=output_format,
+            is_interactive=script is None and sys.stdin.isatty(),
+            shows_progress=sys.stderr.isatty() if progress is None else progress and sys.stderr.isatty(),
+            prints_time=prints_time,
+            ignores_errors=ignore_error,
+            is_vertical=vertical,
+        )
+        function(options=QueryOptions(settings, parameters, script, runner), **own)
+
     options = [
         click.option(
             "--query", "-q", "queries", multiple=True, metavar="SQL", help="Statements to run, separated by ;"
@@ -39,11 +87,11 @@ def add_query_options(function: Function) -> Function:
         ),
     ]
     for option in reversed(options):
-        function = option(function)
-    return function
+        command = option(command)
+    return command
 
 
-def split_extra_options(extra: Sequence[str]) -> tuple[dict[str, object], dict[str, object]]:
+def _split_extra_options(extra: Sequence[str]) -> tuple[dict[str, object], dict[str, object]]:
     """Returns settings and query parameters. Raises 115 (UNKNOWN_SETTING), and errors of bad values."""
     from sql.settings.session_settings import (
         canonical_name,
@@ -70,27 +118,7 @@ def split_extra_options(extra: Sequence[str]) -> tuple[dict[str, object], dict[s
     return settings, parameters
 
 
-def make_runner_options(
-    output_format: str,
-    vertical: bool,
-    progress: bool | None,
-    prints_time: bool,
-    ignore_error: bool,
-    *,
-    interactive: bool,
-) -> RunnerOptions:
-    """Builds the runner's options from the command's."""
-    return RunnerOptions(
-        format=output_format,
-        is_interactive=interactive,
-        shows_progress=sys.stderr.isatty() if progress is None else progress and sys.stderr.isatty(),
-        prints_time=prints_time,
-        ignores_errors=ignore_error,
-        is_vertical=vertical,
-    )
-
-
-def read_script_option(queries: Sequence[str], queries_file: Path | None) -> str | None:
+def _read_script_option(queries: Sequence[str], queries_file: Path | None) -> str | None:
     """Returns the text given on the command line; ``None`` if there is none."""
     if queries_file is not None:
         try:

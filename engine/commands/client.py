@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
-from engine.client.command_options import (
-    COMMAND_CONTEXT,
-    add_query_options,
-    make_runner_options,
-    read_script_option,
-    split_extra_options,
-)
+from engine.client.command_options import COMMAND_CONTEXT, QueryOptions, add_query_options
 from engine.commands.process_startup import block_httpx_command_import
 
 _ANSWER_SECONDS = 86_400.0
@@ -27,22 +20,7 @@ _ANSWER_SECONDS = 86_400.0
 @click.option("--password", envvar="PANDO_PASSWORD", default="", help="Also from PANDO_PASSWORD.")
 @click.option("--database", "-d", default="", help="Database for names without one.")
 @add_query_options
-def command(
-    host: str,
-    port: int,
-    user: str,
-    password: str,
-    database: str,
-    queries: tuple[str, ...],
-    queries_file: Path | None,
-    output_format: str,
-    vertical: bool,
-    progress: bool | None,
-    prints_time: bool,
-    ignore_error: bool,
-    multiquery: bool,
-    extra: tuple[str, ...],
-) -> None:
+def command(host: str, port: int, user: str, password: str, database: str, options: QueryOptions) -> None:
     """Run SQL on a server.
 
     \b
@@ -56,23 +34,16 @@ def command(
     from engine.client.script_runner import ScriptRunner
     from engine.http_client.http_client import HttpClient
 
-    settings, parameters = split_extra_options(extra)
-    script = read_script_option(queries, queries_file)
-    interactive = script is None and sys.stdin.isatty()
-    options = make_runner_options(output_format, vertical, progress, prints_time, ignore_error, interactive=interactive)
     with HttpClient(
         host, port, user=user, password=password, database=database, timeout_seconds=_ANSWER_SECONDS
     ) as client:
-        runner = ScriptRunner(HttpBackend(client, settings, parameters), options)
-        if interactive:
-            from engine.client.repl import Repl
 
+        def greet() -> str:
             version = client.execute("SELECT version()").text.strip()
-            code = Repl(runner, f"Connected to {host}:{port} as {user}; Pando {version}.").run()
-        elif script is None:
-            code = runner.run_stream(sys.stdin.buffer)
-        else:
-            code = runner.run_script(script, None if sys.stdin.isatty() else sys.stdin.buffer)
+            return f"Connected to {host}:{port} as {user}; Pando {version}."
+
+        runner = ScriptRunner(HttpBackend(client, options.settings, options.parameters), options.runner)
+        code = options.run(runner, greet)
     sys.stdout.flush()
     if code:
         raise click.exceptions.Exit(code)

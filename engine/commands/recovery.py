@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from coordination.keeper.interface import Keeper
     from coordination.nodes.paths import ReplicaPaths
     from engine.server.config import Config
-    from engine.tables.table import Table
     from engine.tables.table_definition import TableDefinition
     from recovery.replica_inspection import ReplicaInspection
 
@@ -190,13 +189,8 @@ def _read_definitions(config: Config) -> Iterator[TableDefinition]:
 
     Raises 62 (SYNTAX_ERROR) and others for a damaged definition.
     """
-    from engine.catalog.catalog import Catalog
-    from sql.settings.merge_tree_settings import MergeTreeSettings, build_merge_tree_settings
+    from engine.catalog.kept_definitions import KeptDefinitions
 
-    def no_tables(_: TableDefinition) -> Table:
-        raise AssertionError("definitions are read, tables are not made")
-
-    settings = build_merge_tree_settings(config.merge_tree, MergeTreeSettings())
-    catalog = Catalog(config.path, config.temporary_path, no_tables, settings, config.rollups)
-    for database, name in catalog.names_on_disk():
-        yield catalog.read_definition(database, name)
+    definitions = KeptDefinitions.of(config)
+    for database, name in definitions.names_on_disk():
+        yield definitions.read(database, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.catalog.catalog import Catalog
-from engine.tables.table import Table
+from engine.tables.owned_table import OwnedTable
 from sql.grammar.clause_types import (
     TableRef,
 )
@@ -41,7 +41,7 @@ class TablesAfterStart:
             table = self._catalog.find(*table.definition.target)
         return table is not None and table.replication is not None
 
-    def find(self, ref: TableRef, database: str) -> Table | None:
+    def find(self, ref: TableRef, database: str) -> OwnedTable | None:
         """Returns the table, if it exists."""
         return self._catalog.find(ref.database or database, ref.table)
 
@@ -58,7 +58,7 @@ class TablesOfStatement:
     """
 
     catalog: Catalog
-    at_start: dict[str, Table]
+    at_start: dict[str, OwnedTable]
     database: str
 
     def exists(self, table: TableRef) -> bool:
@@ -78,8 +78,8 @@ class TablesOfStatement:
         """Returns whether all tables of the database are the same ones as at the start."""
         return all(map(self._existed_at_start, self.catalog.tables(database)))
 
-    def _find(self, table: TableRef) -> Table | None:
+    def _find(self, table: TableRef) -> OwnedTable | None:
         return self.catalog.find(table.database or self.database, table.table)
 
-    def _existed_at_start(self, table: Table) -> bool:
+    def _existed_at_start(self, table: OwnedTable) -> bool:
         return self.at_start.get(table.definition.full_name) is table

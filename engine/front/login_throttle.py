@@ -2,6 +2,9 @@
 
 Nobody else waits: not the same user from another address, nor another user from the same one. Users that do not exist
 are counted like those that do. The number of entries is limited, so memory is bounded.
+
+It is no :class:`parts.common.lru_cache.LruCache`: a count is read and raised in one step, and only a failure makes an
+entry newer.
 """
 
 from __future__ import annotations

@@ -12,12 +12,13 @@ from engine.interpreter.mutation_statements import add_mutation
 from engine.interpreter.partition_commands import run_partition_commands
 from engine.interpreter.refuse_inserts import refuse_inserts, split_refuse_inserts
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
-from engine.interpreter.statement_kind import StatementKind
+from engine.interpreter.statement_kind import define_owner_statement
 from engine.interpreter.views import modify_view_query
-from engine.queries.context import Context
+from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
+from engine.tables.owned_table import OwnedTable
+from engine.tables.required_capabilities import require_mutations, require_partitions
 from engine.tables.statement_options import AlterOptions
-from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from engine.tables.unfinished_errors import report_as_unfinished
 from sql.definitions.alter.definition_changes import LOCAL_CHANGE_TYPES, apply_changes
@@ -37,7 +38,7 @@ from sql.grammar.statements.alter_commands import (
 from sql.grammar.statements.statement import AlterTable, CreateTable
 
 
-def alter_table(statement: AlterTable, context: Context) -> QueryResult:
+def alter_table(statement: AlterTable, context: OwnerContext) -> QueryResult:
     """Executes the commands of an ALTER TABLE.
 
     Commands of one kind run together, the kinds in the order of the text. Errors in changes of the definition are found
@@ -49,13 +50,13 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     if any(isinstance(command, ModifyQuery) for command in statement.commands):
         return modify_view_query(table, statement.commands, context)
     if not any(isinstance(command, DefinitionChange) for command in statement.commands):
-        table = resolve_stored_table(table, context)
+        table = resolve_stored_table(table, context.server.catalog)
     refuse_drop_of_view_columns(table, statement.commands, context)
     commands, are_inserts_refused = split_refuse_inserts(statement.commands)
     runs = [(kind, list(run)) for kind, run in groupby(commands, partial(_get_kind, table=table))]
-    for ability in ("partitioning", "mutations"):
-        if any(kind == ability for kind, _ in runs):
-            table.require(ability)
+    for kind, require in (("partitioning", require_partitions), ("mutations", require_mutations)):
+        if any(kind == other for other, _ in runs):
+            require(table)
     changes = [command for command in commands if isinstance(command, DefinitionChange)]
     sets_ttl = any(_sets_ttl(change, table.definition.create) for change in changes)
     sorts_anew = any(isinstance(change, ModifyOrderBy | ModifyColumn) for change in changes)
@@ -85,7 +86,7 @@ def _sets_ttl(change: DefinitionChange, former: CreateTable) -> bool:
     return isinstance(change, ModifyTtl) and change.ttl not in ("", former.ttl)
 
 
-def _get_kind(command: AlterCommand, table: Table) -> str:
+def _get_kind(command: AlterCommand, table: OwnedTable) -> str:
     if isinstance(command, PartitionCommand):
         return "partitioning"
     if isinstance(command, MutationCommand):
@@ -93,23 +94,23 @@ def _get_kind(command: AlterCommand, table: Table) -> str:
     return "shared" if table.replication is not None and not isinstance(command, LOCAL_CHANGE_TYPES) else "local"
 
 
-def _alter_partitions(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+def _alter_partitions(table: OwnedTable, commands: Sequence[Any], context: OwnerContext) -> QueryResult:
     result = run_partition_commands(table, commands, context)
     wait_for_replicas(table, context)
     return result
 
 
-def _alter_rows(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+def _alter_rows(table: OwnedTable, commands: Sequence[Any], context: OwnerContext) -> QueryResult:
     return add_mutation(table, commands, context, sync=context.settings.mutations_sync)
 
 
-def _alter_locally(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+def _alter_locally(table: OwnedTable, commands: Sequence[Any], context: OwnerContext) -> QueryResult:
     definition = table.definition
     context.server.catalog.alter_table(definition.database, definition.name, partial(_apply_changes, changes=commands))
     return QueryResult()
 
 
-def _alter_replicas(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+def _alter_replicas(table: OwnedTable, commands: Sequence[Any], context: OwnerContext) -> QueryResult:
     assert table.replication is not None
     settings = context.settings
     options = AlterOptions(settings.alter_sync > 1, settings.receive_timeout, context.status)
@@ -121,7 +122,7 @@ def _apply_changes(old: TableDefinition, changes: Sequence[DefinitionChange]) ->
     return apply_changes(old.create, old.description, changes)
 
 
-_RUNS: dict[str, Callable[[Table, Sequence[Any], Context], QueryResult]] = {
+_RUNS: dict[str, Callable[[OwnedTable, Sequence[Any], OwnerContext], QueryResult]] = {
     "partitioning": _alter_partitions,
     "mutations": _alter_rows,
     "local": _alter_locally,
@@ -129,4 +130,4 @@ _RUNS: dict[str, Callable[[Table, Sequence[Any], Context], QueryResult]] = {
 }
 
 
-STATEMENTS = (StatementKind(AlterTable, alter_table, runs_in_owner=True),)
+STATEMENTS = (define_owner_statement(AlterTable, alter_table),)

@@ -11,14 +11,16 @@ import pyarrow as pa
 
 from engine.interpreter.partition_values import evaluate_partition_id
 from engine.interpreter.result_rows import STRING, UINT8, make_batch
-from engine.interpreter.statement_kind import StatementKind
-from engine.queries.context import Context
+from engine.interpreter.statement_kind import define_owner_statement
+from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
-from engine.tables.table import Table
+from engine.tables.owned_table import OwnedTable
+from engine.tables.required_capabilities import require_checked_store
 from parts.common.errors import CorruptionError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import Part
+from parts.store.part_store import PartStore
 from parts.types import DataType
 from sql.grammar.statements.statement import CheckTable
 from sql.relations import PartsSnapshot
@@ -28,27 +30,29 @@ _COLUMNS: _Columns = (("part_path", STRING), ("is_passed", UINT8), ("message", S
 _SINGLE: _Columns = (("result", UINT8),)
 
 
-def check_table(statement: CheckTable, context: Context) -> QueryResult:
+def check_table(statement: CheckTable, context: OwnerContext) -> QueryResult:
     """Returns one row per part (``part_path``, ``is_passed``, ``message``), each as soon as it is known.
 
     With ``check_query_single_value_result`` it returns a single row. Raises 232 (NO_SUCH_DATA_PART) for an unknown
     part, 233 (BAD_DATA_PART_NAME) for a malformed name.
     """
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
-    table.require("check")
+    store = require_checked_store(table)
     snapshot = table.snapshot()
     try:
         parts = _select_parts(snapshot, statement, table, context)
     except BaseException:
         snapshot.release()
         raise
-    columns, batches = _COLUMNS, _check_parts(parts, table, snapshot, context.status)
+    columns, batches = _COLUMNS, _check_parts(parts, table, store, snapshot, context.status)
     if context.settings.check_query_single_value_result:
         columns, batches = _SINGLE, _combine_verdicts(batches)
     return QueryResult(columns, batches, on_close=snapshot.release)
 
 
-def _select_parts(snapshot: PartsSnapshot, statement: CheckTable, table: Table, context: Context) -> list[Part]:
+def _select_parts(
+    snapshot: PartsSnapshot, statement: CheckTable, table: OwnedTable, context: OwnerContext
+) -> list[Part]:
     if statement.part is not None:
         name = PartName.parse(statement.part)
         found = [part for part in snapshot.parts if part.name == name]
@@ -62,25 +66,25 @@ def _select_parts(snapshot: PartsSnapshot, statement: CheckTable, table: Table, 
 
 
 def _check_parts(
-    parts: list[Part], table: Table, snapshot: PartsSnapshot, status: QueryStatus
+    parts: list[Part], table: OwnedTable, store: PartStore, snapshot: PartsSnapshot, status: QueryStatus
 ) -> Iterator[pa.RecordBatch]:
     try:
         for part in parts:
             status.check()
-            message = _check_part(part, table, status)
+            message = _check_part(part, table, store, status)
             yield make_batch(_COLUMNS, [(str(part.name), int(not message), message)])
     finally:
         snapshot.release()
 
 
-def _check_part(part: Part, table: Table, status: QueryStatus) -> str:
+def _check_part(part: Part, table: OwnedTable, store: PartStore, status: QueryStatus) -> str:
     try:
         part.verify(status.check)
     except CorruptionError as error:
-        table.store.note_check(part.name, str(error))
+        store.note_check(part.name, str(error))
         table.report_corruption(error)
         return str(error)
-    table.store.note_check(part.name)
+    store.note_check(part.name)
     return ""
 
 
@@ -89,4 +93,4 @@ def _combine_verdicts(verdicts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
     yield make_batch(_SINGLE, [(int(all(passed)),)])
 
 
-STATEMENTS = (StatementKind(CheckTable, check_table, runs_in_owner=True),)
+STATEMENTS = (define_owner_statement(CheckTable, check_table),)

@@ -10,13 +10,14 @@ from engine.interpreter.insert_statement import insert_select
 from engine.interpreter.materialized_view_insert import resolve_stored_table
 from engine.interpreter.select import LOCAL_QUERIES, describe_columns
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
-from engine.interpreter.statement_kind import StatementKind
+from engine.interpreter.statement_kind import StatementKind, define_owner_statement
 from engine.interpreter.temporary_tables import create_temporary_table
 from engine.interpreter.views import create_view
-from engine.queries.context import Context
+from engine.queries.context import Context, OwnerContext
 from engine.queries.session import QueryResult
 from engine.queries.settings_constraints import check_settings_change
 from engine.server.config import Config
+from engine.tables.required_capabilities import require_truncate
 from engine.tables.table import Table
 from parts.common.errors import UserError
 from sql.definitions.column_defaults import list_insert_columns
@@ -45,12 +46,12 @@ from sql.settings.setting_values import (
 )
 
 
-def create_database(statement: CreateDatabase, context: Context) -> QueryResult:
+def create_database(statement: CreateDatabase, context: OwnerContext) -> QueryResult:
     context.server.catalog.create_database(statement.name, if_not_exists=statement.if_not_exists)
     return QueryResult()
 
 
-def drop_database(statement: DropDatabase, context: Context) -> QueryResult:
+def drop_database(statement: DropDatabase, context: OwnerContext) -> QueryResult:
     refuse_system_database(statement.name)
     context.server.catalog.drop_database(statement.name, if_exists=statement.if_exists, detach=statement.detach)
     return QueryResult()
@@ -108,12 +109,12 @@ def _replace_table(database: str, create: CreateTable, statement: CreateTable, c
     catalog, name = context.server.catalog, create.table.table
     if statement.must_exist:
         catalog.table(database, name)
-    scratch = catalog.create_scratch(database, create)
+    unnamed = catalog.create_unnamed_table(database, create)
     try:
-        _fill(catalog.table(database, scratch), statement, context)
-        catalog.put_in_place(database, scratch, name)
+        _fill(catalog.table(database, unnamed), statement, context)
+        catalog.replace_table(database, unnamed, name)
     except BaseException:
-        catalog.discard_table(database, scratch)
+        catalog.discard_table(database, unnamed)
         raise
 
 
@@ -138,7 +139,7 @@ def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
     return statement
 
 
-def drop_table(statement: DropTable, context: Context) -> QueryResult:
+def drop_table(statement: DropTable, context: OwnerContext) -> QueryResult:
     catalog = context.server.catalog
     for ref in (statement.table, *statement.others):
         database = context.database(ref.database)
@@ -156,7 +157,7 @@ def drop_table(statement: DropTable, context: Context) -> QueryResult:
     return QueryResult()
 
 
-def attach_table(statement: AttachTable, context: Context) -> QueryResult:
+def attach_table(statement: AttachTable, context: OwnerContext) -> QueryResult:
     context.server.catalog.attach_table(
         context.database(statement.table.database),
         statement.table.table,
@@ -166,7 +167,7 @@ def attach_table(statement: AttachTable, context: Context) -> QueryResult:
     return QueryResult()
 
 
-def rename_tables(statement: RenameTables, context: Context) -> QueryResult:
+def rename_tables(statement: RenameTables, context: OwnerContext) -> QueryResult:
     catalog = context.server.catalog
     for place, (old, new) in enumerate(statement.pairs):
         database = context.database(old.database)
@@ -175,7 +176,7 @@ def rename_tables(statement: RenameTables, context: Context) -> QueryResult:
     return QueryResult()
 
 
-def exchange_tables(statement: ExchangeTables, context: Context) -> QueryResult:
+def exchange_tables(statement: ExchangeTables, context: OwnerContext) -> QueryResult:
     for one, other in statement.pairs:
         context.server.catalog.exchange_tables(
             (context.database(one.database), one.table), (context.database(other.database), other.table)
@@ -183,15 +184,15 @@ def exchange_tables(statement: ExchangeTables, context: Context) -> QueryResult:
     return QueryResult()
 
 
-def truncate_table(statement: TruncateTable, context: Context) -> QueryResult:
+def truncate_table(statement: TruncateTable, context: OwnerContext) -> QueryResult:
     database = context.database(statement.table.database)
     if statement.if_exists and context.server.catalog.find(database, statement.table.table) is None:
         return QueryResult()
     table = context.server.catalog.table(database, statement.table.table)
     if (view := table.definition.create.view) is not None and view.target is not None:
         return QueryResult()  # its rows are another table's
-    table = resolve_stored_table(table, context)
-    table.truncate(context.status)
+    table = resolve_stored_table(table, context.server.catalog)
+    require_truncate(table)(context.status)
     wait_for_replicas(table, context)
     return QueryResult()
 
@@ -221,13 +222,13 @@ def resolve_setting_changes(statement: SetSettings, config: Config) -> dict[str,
 
 STATEMENTS = (
     StatementKind(CreateTable, create_table),
-    StatementKind(CreateDatabase, create_database, runs_in_owner=True),
-    StatementKind(DropDatabase, drop_database, runs_in_owner=True),
-    StatementKind(DropTable, drop_table, runs_in_owner=True),
-    StatementKind(AttachTable, attach_table, runs_in_owner=True),
-    StatementKind(RenameTables, rename_tables, runs_in_owner=True),
-    StatementKind(ExchangeTables, exchange_tables, runs_in_owner=True),
-    StatementKind(TruncateTable, truncate_table, runs_in_owner=True),
+    define_owner_statement(CreateDatabase, create_database),
+    define_owner_statement(DropDatabase, drop_database),
+    define_owner_statement(DropTable, drop_table),
+    define_owner_statement(AttachTable, attach_table),
+    define_owner_statement(RenameTables, rename_tables),
+    define_owner_statement(ExchangeTables, exchange_tables),
+    define_owner_statement(TruncateTable, truncate_table),
     StatementKind(Use, use, is_read_only=True),
     StatementKind(SetSettings, set_settings, is_read_only=True),
 )

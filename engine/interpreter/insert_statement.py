@@ -34,7 +34,7 @@ def insert(statement: Insert, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
     refuse_system_database(database)
     table = context.server.catalog.table(database, statement.table.table)
-    view, table = table, resolve_stored_table(table, context)
+    view, table = table, resolve_stored_table(table, context.server.catalog)
     if table.definition.create.view is not None:
         raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {table.definition.engine_name}")
     names = statement.columns

@@ -28,11 +28,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from coordination.inserts.block_views import NOTHING_MISSING, MissingViews
+from engine.catalog.databases import Databases
 from engine.interpreter.select import list_needed_columns, run_query_over_block
 from engine.queries.context import Context
 from engine.tables.insert_sink import InsertOutcome, Piece, hash_token
@@ -47,6 +48,8 @@ from sql.grammar.statements.alter_commands import AlterCommand, DropColumn
 from sql.relations import BlockRelation
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Table)
 
 _MOST_LEVELS = 32
 """The longest chain of views that read the targets of views."""
@@ -94,13 +97,13 @@ def begin_insert(table: Table, options: InsertOptions, context: Context, level: 
     return _ViewedInsert(table, views, replace(options, is_whole=False), context, level)
 
 
-def resolve_stored_table(table: Table, context: Context) -> Table:
+def resolve_stored_table(table: T, catalog: Databases[T]) -> T:
     """Returns the table itself, or the target of a materialized view. Raises 60 if the target is gone."""
     for _ in range(_MOST_LEVELS):
         view = table.definition.create.view
         if view is None or not view.is_materialized:
             break
-        table = context.server.catalog.table(*table.definition.target)
+        table = catalog.table(*table.definition.target)
     return table
 
 
@@ -299,7 +302,9 @@ class _Branch:
 def _make_branch(view: Table, options: InsertOptions, context: Context, level: int) -> _Branch:
     is_told_apart = options.deduplicate and context.settings.deduplicate_blocks_in_dependent_materialized_views
     own = replace(options, deduplicate=is_told_apart, deduplication_token="")
-    return _Branch(view, begin_insert(resolve_stored_table(view, context), own, context, level + 1), context)
+    return _Branch(
+        view, begin_insert(resolve_stored_table(view, context.server.catalog), own, context, level + 1), context
+    )
 
 
 @contextmanager

@@ -14,11 +14,12 @@ from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.select import make_relations, run_query
 from engine.interpreter.session_relations import TableRelation
 from engine.interpreter.shared_steps import refuse_system_database
-from engine.interpreter.statement_kind import StatementKind
-from engine.queries.context import Context
+from engine.interpreter.statement_kind import define_owner_statement
+from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
 from engine.tables.capabilities.table_mutations import MutationOptions
-from engine.tables.table import Table
+from engine.tables.owned_table import OwnedTable
+from engine.tables.required_capabilities import require_mutations
 from parts.common.errors import UserError
 from sql.grammar.statements.alter_commands import (
     ClearColumnData,
@@ -33,9 +34,11 @@ from sql.mutations.mutation import Mutation, substitute_parameters
 from sql.mutations.mutation_queries import check_step
 
 
-def add_mutation(table: Table, commands: Sequence[MutationCommand], context: Context, *, sync: int) -> QueryResult:
+def add_mutation(
+    table: OwnedTable, commands: Sequence[MutationCommand], context: OwnerContext, *, sync: int
+) -> QueryResult:
     """Checks a mutation and adds it to the table. Nothing has changed if it raises."""
-    table.require("mutations")
+    mutations = require_mutations(table)
     description = table.description
     wanted = [
         command
@@ -60,11 +63,11 @@ def add_mutation(table: Table, commands: Sequence[MutationCommand], context: Con
     settings = context.settings
     sync = sync if table.description.has_parts else max(1, sync)  # a table without parts mutates at once
     options = MutationOptions(sync, settings.allow_nondeterministic_mutations, settings.receive_timeout, context.status)
-    table.mutations.add(mutation, options)
+    mutations.add(mutation, options)
     return QueryResult()
 
 
-def mutate_table(statement: MutateTable, context: Context) -> QueryResult:
+def mutate_table(statement: MutateTable, context: OwnerContext) -> QueryResult:
     """Executes DELETE FROM or UPDATE … SET.
 
     Raises 60 (UNKNOWN_TABLE), 164 (READONLY), 344 (SUPPORT_IS_DISABLED), and the command's errors.
@@ -83,7 +86,7 @@ def mutate_table(statement: MutateTable, context: Context) -> QueryResult:
     return add_mutation(table, [statement.command], context, sync=sync)
 
 
-def kill_mutation(statement: KillMutation, context: Context) -> QueryResult:
+def kill_mutation(statement: KillMutation, context: OwnerContext) -> QueryResult:
     """Kills the unfinished mutations for which the condition holds."""
     query = (
         f"SELECT database, table, mutation_id, command FROM system.mutations WHERE ({statement.condition}\n) "
@@ -93,12 +96,12 @@ def kill_mutation(statement: KillMutation, context: Context) -> QueryResult:
     found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     status = "" if statement.is_test else "waiting"
     for database, name, id_ in dict.fromkeys(row[:3] for row in found if not statement.is_test):
-        context.server.catalog.table(database, name).mutations.kill(id_)
+        require_mutations(context.server.catalog.table(database, name)).kill(id_)
     columns = ("kill_status", "database", "table", "mutation_id", "command")
     return make_result([(name, STRING) for name in columns], [(status, *row) for row in found])
 
 
-def _resolve_command(table: Table, command: MutationCommand, context: Context) -> MutationCommand:
+def _resolve_command(table: OwnedTable, command: MutationCommand, context: OwnerContext) -> MutationCommand:
     """Returns the command with the partition's id and the values of query parameters."""
     partition = command.partition
     if partition is not None and partition.value is not None:
@@ -116,6 +119,6 @@ def _resolve_command(table: Table, command: MutationCommand, context: Context) -
 
 
 STATEMENTS = (
-    StatementKind(MutateTable, mutate_table, runs_in_owner=True),
-    StatementKind(KillMutation, kill_mutation, runs_in_owner=True),
+    define_owner_statement(MutateTable, mutate_table),
+    define_owner_statement(KillMutation, kill_mutation),
 )

@@ -8,30 +8,31 @@ import pyarrow.compute as pc
 from engine.interpreter.materialized_view_insert import resolve_stored_table
 from engine.interpreter.partition_values import evaluate_partition_id
 from engine.interpreter.shared_steps import wait_for_replicas
-from engine.interpreter.statement_kind import StatementKind
-from engine.queries.context import Context
+from engine.interpreter.statement_kind import define_owner_statement
+from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
+from engine.tables.owned_table import OwnedTable
+from engine.tables.required_capabilities import require_optimize
 from engine.tables.statement_options import OptimizeOptions
-from engine.tables.table import Table
 from parts.common.errors import UserError
 from parts.table.table_description import TableDescription, TableSchema
 from sql.grammar.clause_types import ColumnMatcher
 from sql.grammar.statements.statement import OptimizeTable
 
 
-def optimize_table(statement: OptimizeTable, context: Context) -> QueryResult:
+def optimize_table(statement: OptimizeTable, context: OwnerContext) -> QueryResult:
     """Merges the parts of a table.
 
     Raises 388 (CANNOT_ASSIGN_OPTIMIZE), 236 (ABORTED), and errors of the columns or the partition.
     """
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
-    table = resolve_stored_table(table, context)
+    table = resolve_stored_table(table, context.server.catalog)
     if statement.cleanup:
         _require_cleanup(table, statement.final)
     partition = statement.partition_id
     if statement.partition is not None:
         partition = evaluate_partition_id(table, statement.partition, context)
-    table.optimize(
+    require_optimize(table)(
         OptimizeOptions(
             partition_id=partition,
             final=statement.final,
@@ -48,7 +49,7 @@ def optimize_table(statement: OptimizeTable, context: Context) -> QueryResult:
     return QueryResult()
 
 
-def _require_cleanup(table: Table, is_final: bool) -> None:
+def _require_cleanup(table: OwnedTable, is_final: bool) -> None:
     """Checks that CLEANUP is allowed.
 
     Without FINAL it has no effect, as in ClickHouse, because parts outside the merge may hold older rows.
@@ -109,4 +110,4 @@ def _match_columns(matcher: ColumnMatcher, schema: TableSchema) -> list[str]:
     return [name for name in found if name not in matcher.excluded]
 
 
-STATEMENTS = (StatementKind(OptimizeTable, optimize_table, runs_in_owner=True),)
+STATEMENTS = (define_owner_statement(OptimizeTable, optimize_table),)

@@ -13,10 +13,11 @@ from coordination.keeper.interface import Op
 from coordination.transactions.transaction_commit import Overwrite
 from engine.interpreter.partition_values import evaluate_partition_id
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
-from engine.queries.context import Context
+from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
 from engine.tables.capabilities.attach_parts import select_attachable
-from engine.tables.table import Table
+from engine.tables.owned_table import OwnedTable
+from engine.tables.required_capabilities import require_partitions
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.common.safe_names import check_file_name, encode_file_name, is_partition_id, is_plain_file_name
@@ -39,7 +40,9 @@ from sql.grammar.statements.alter_commands import (
 )
 
 
-def run_partition_commands(table: Table, commands: Sequence[PartitionCommand], context: Context) -> QueryResult:
+def run_partition_commands(
+    table: OwnedTable, commands: Sequence[PartitionCommand], context: OwnerContext
+) -> QueryResult:
     """Resolves all commands, then executes them.
 
     Raises 248 (INVALID_PARTITION_VALUE), 233 (BAD_DATA_PART_NAME), and the commands' errors.
@@ -51,7 +54,7 @@ def run_partition_commands(table: Table, commands: Sequence[PartitionCommand], c
     return QueryResult()
 
 
-def _make_action(table: Table, command: PartitionCommand, context: Context) -> Callable[[], None]:
+def _make_action(table: OwnedTable, command: PartitionCommand, context: OwnerContext) -> Callable[[], None]:
     if isinstance(command, DropPartition):
         return _plan_drop(table, command, context)
     if isinstance(command, DropDetached):
@@ -69,17 +72,19 @@ def _make_action(table: Table, command: PartitionCommand, context: Context) -> C
     return _plan_attach_from(table, command, command.source, context)
 
 
-def _plan_drop(table: Table, command: DropPartition, context: Context) -> Callable[[], None]:
+def _plan_drop(table: OwnedTable, command: DropPartition, context: OwnerContext) -> Callable[[], None]:
     ref, detach, status = command.partition, command.detach, context.status
     if ref.part is not None:
-        return partial(table.partitions.drop_part, PartName.parse(ref.part), detach=detach, status=status)
-    return partial(table.partitions.drop, _find_partition_id(table, ref, context), detach=detach, status=status)
+        return partial(require_partitions(table).drop_part, PartName.parse(ref.part), detach=detach, status=status)
+    return partial(
+        require_partitions(table).drop, _find_partition_id(table, ref, context), detach=detach, status=status
+    )
 
 
-def _plan_drop_detached(table: Table, command: DropDetached, context: Context) -> Callable[[], None]:
+def _plan_drop_detached(table: OwnedTable, command: DropDetached, context: OwnerContext) -> Callable[[], None]:
     if not context.settings.allow_drop_detached:
         raise UserError("SUPPORT_IS_DISABLED", "DROP DETACHED deletes for good: it needs allow_drop_detached = 1")
-    ref, store = command.partition, table.store
+    ref, store = command.partition, require_partitions(table).store
     if ref.part is not None:
         if ref.part and not is_plain_file_name(ref.part):
             raise UserError("INCORRECT_FILE_NAME", f"Invalid part name {ref.part!r}")
@@ -101,39 +106,44 @@ def _plan_drop_detached(table: Table, command: DropDetached, context: Context) -
     return drop
 
 
-def _plan_fetch(table: Table, command: FetchPartition, context: Context) -> Callable[[], None]:
+def _plan_fetch(table: OwnedTable, command: FetchPartition, context: OwnerContext) -> Callable[[], None]:
     if command.partition.is_all:
         raise UserError("SUPPORT_IS_DISABLED", "FETCH PARTITION ALL is not supported: name one partition")
     if command.partition.part is not None:
-        return partial(table.partitions.fetch, command.path, PartName.parse(command.partition.part), context.status)
+        return partial(
+            require_partitions(table).fetch, command.path, PartName.parse(command.partition.part), context.status
+        )
     partition = _find_partition_id(table, command.partition, context)
     assert partition is not None
-    return partial(table.partitions.fetch, command.path, partition, context.status)
+    return partial(require_partitions(table).fetch, command.path, partition, context.status)
 
 
-def _plan_attach(table: Table, ref: PartitionRef, context: Context) -> Callable[[], None]:
-    attach = table.partitions.attaching.attach
+def _plan_attach(table: OwnedTable, ref: PartitionRef, context: OwnerContext) -> Callable[[], None]:
+    partitions = require_partitions(table)
+    attach, store = partitions.attaching.attach, partitions.store
     if ref.part is not None:
         return partial(attach, [str(PartName.parse(ref.part))], context.status)
     partition = _find_partition_id(table, ref, context)
 
     def attach_all() -> None:
-        wanted, covered = select_attachable(table.store.detached(), partition)
+        wanted, covered = select_attachable(store.detached(), partition)
         attach(wanted, context.status)
         for name in covered:  # an attached part has their rows
-            table.store.move_to_detached(table.store.path / DETACHED / name, "inactive")
+            store.move_to_detached(store.path / DETACHED / name, "inactive")
 
     return attach_all
 
 
-def _plan_attach_from(table: Table, command: AttachPartition, ref: TableRef, context: Context) -> Callable[[], None]:
+def _plan_attach_from(
+    table: OwnedTable, command: AttachPartition, ref: TableRef, context: OwnerContext
+) -> Callable[[], None]:
     if command.partition.is_all and command.replace:
         raise UserError("SUPPORT_IS_DISABLED", "REPLACE PARTITION ALL is not supported: name one partition")
     source = context.server.catalog.table(context.database(ref.database), ref.table)
     _require_same_structure(source, table)
     partition = _find_partition_id(table, command.partition, context)
     overwrite = Overwrite.PARTITIONS if command.replace else Overwrite.NOTHING
-    attach_from = table.partitions.attaching.attach_from_table
+    attach_from = require_partitions(table).attaching.attach_from_table
 
     def attach() -> None:
         with ExitStack() as stack:
@@ -149,12 +159,12 @@ def _plan_attach_from(table: Table, command: AttachPartition, ref: TableRef, con
                     "would only drop. Use DROP PARTITION for that, or allow_replace_partition_from_empty_source = 1",
                 )
             elif command.replace:
-                table.partitions.drop(partition, status=context.status)
+                require_partitions(table).drop(partition, status=context.status)
 
     return attach
 
 
-def _plan_move(table: Table, command: MovePartition, context: Context) -> Callable[[], None]:
+def _plan_move(table: OwnedTable, command: MovePartition, context: OwnerContext) -> Callable[[], None]:
     if command.partition.is_all:
         raise UserError("SUPPORT_IS_DISABLED", "MOVE PARTITION ALL is not supported: name one partition")
     database = context.database(command.target.database)
@@ -180,25 +190,25 @@ def _plan_move(table: Table, command: MovePartition, context: Context) -> Callab
 
     def attach(parts: Sequence[Part], along: Sequence[Op]) -> None:
         if parts:
-            attaching, schema = target.partitions.attaching, table.description.schema
+            attaching, schema = require_partitions(target).attaching, table.description.schema
             attaching.attach_from_table(parts, schema, Overwrite.NOTHING, context.status, along)
 
     def move() -> None:
-        table.partitions.move(partition, attach, context.status)
+        require_partitions(table).move(partition, attach, context.status)
         wait_for_replicas(target, context)
 
     return move
 
 
-def _plan_forget(table: Table, command: ForgetPartition, context: Context) -> Callable[[], None]:
+def _plan_forget(table: OwnedTable, command: ForgetPartition, context: OwnerContext) -> Callable[[], None]:
     if command.partition.is_all:
         raise UserError("SUPPORT_IS_DISABLED", "FORGET PARTITION ALL is not supported: name one partition")
     partition = _find_partition_id(table, command.partition, context)
     assert partition is not None
-    return partial(table.partitions.forget, partition, context.status)
+    return partial(require_partitions(table).forget, partition, context.status)
 
 
-def _plan_freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Callable[[], None]:
+def _plan_freeze(table: OwnedTable, command: Freeze | Unfreeze, context: OwnerContext) -> Callable[[], None]:
     if command.partition is not None and command.partition.is_all:
         raise UserError("SUPPORT_IS_DISABLED", "FREEZE of all partitions is written without PARTITION ALL")
     if command.name is not None:
@@ -225,14 +235,14 @@ def _plan_freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> 
     return freeze_all
 
 
-def _require_same_structure(source: Table, target: Table) -> None:
+def _require_same_structure(source: OwnedTable, target: OwnedTable) -> None:
     """Checks that parts of ``source`` fit ``target``.
 
     Raises 48 (NOT_IMPLEMENTED) for a table without partitions, 122 (INCOMPATIBLE_COLUMNS) for other columns, 36
     (BAD_ARGUMENTS) for other keys.
     """
     for table in (source, target):
-        table.require("partitioning")
+        require_partitions(table)
     ours, theirs = target.description, source.description
     columns = [[(c.name, c.type.name) for c in d.schema.stored.columns] for d in (ours, theirs)]
     if columns[0] != columns[1]:
@@ -246,7 +256,7 @@ def _require_same_structure(source: Table, target: Table) -> None:
         )
 
 
-def _find_partition_id(table: Table, ref: PartitionRef, context: Context) -> str | None:
+def _find_partition_id(table: OwnedTable, ref: PartitionRef, context: OwnerContext) -> str | None:
     """Returns the partition's id; ``None`` means all partitions."""
     if ref.is_all:
         return None

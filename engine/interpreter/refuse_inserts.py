@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.tables.table import Table
+from engine.tables.owned_table import OwnedTable
 from parts.common.errors import UserError
 from sql.grammar.statements.alter_commands import AlterCommand, ModifySettings, ResetSettings
 from sql.settings.merge_tree_settings import REFUSE_INSERTS
@@ -37,7 +37,7 @@ def split_refuse_inserts(commands: Sequence[AlterCommand]) -> tuple[list[AlterCo
     return left, refused
 
 
-def refuse_inserts(table: Table, refused: bool) -> None:
+def refuse_inserts(table: OwnedTable, refused: bool) -> None:
     """Refuses INSERTs into the table on all replicas from now on, or allows them again.
 
     Raises 36 (BAD_ARGUMENTS) for a table that is not replicated.

@@ -13,7 +13,7 @@ from engine.distributed.sharded_relation import LocalQueries
 from engine.interpreter.result_limits import limit_result
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.session_relations import BlockRelations, SessionRelations
-from engine.interpreter.statement_kind import StatementKind
+from engine.interpreter.statement_kind import StatementKind, define_owner_statement
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.table import Table
@@ -165,5 +165,5 @@ LOCAL_QUERIES = LocalQueries(run_query, describe_columns)
 STATEMENTS = (
     StatementKind(SelectQuery, select, is_read_only=True),
     StatementKind(Explain, explain, is_read_only=True),
-    StatementKind(KillQuery, kill_query, is_read_only=True, runs_in_owner=True),
+    define_owner_statement(KillQuery, kill_query, is_read_only=True),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.catalog.catalog import Catalog
 from engine.catalog.database_names import TEMPORARY_DATABASE, make_unknown_table_error
+from engine.catalog.databases import Databases
 from engine.distributed.merge_engine import open_merge_function, open_merge_table
 from engine.distributed.sharded_relation import LocalQueries
 from engine.distributed.sharded_tables import open_distributed_table, open_function_table
@@ -62,7 +62,9 @@ class TableRelation:
         return Snapshot([part.under(self.description.schema) for part in found.parts], lambda _: found.release())
 
 
-def _make_relation(table: Table, catalog: Catalog, sequential_consistency: bool) -> TableRelation | ViewRelation:
+def _make_relation(
+    table: Table, catalog: Databases[Table], sequential_consistency: bool
+) -> TableRelation | ViewRelation:
     """Returns the table, or a view's query; a materialized view is its target if their columns are equal."""
     definition = table.definition
     view = definition.create.view
@@ -154,7 +156,7 @@ class BlockRelations(SessionRelations):
 class CatalogRelations:
     """The catalog's tables alone. Implements ``sql.relations.RelationCatalog``."""
 
-    catalog: Catalog
+    catalog: Databases[Table]
     default_database: str
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ViewRelation:

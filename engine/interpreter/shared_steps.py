@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.catalog.database_names import SYSTEM_DATABASES
 from engine.queries.context import Context
-from engine.tables.table import Table
+from engine.tables.owned_table import OwnedTable
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import UserError
 
@@ -15,7 +15,7 @@ def refuse_system_database(database: str) -> None:
         raise UserError("READONLY", f"The database {database} is read-only")
 
 
-def wait_for_replicas(table: Table, context: Context) -> None:
+def wait_for_replicas(table: OwnedTable, context: Context) -> None:
     """Waits until the active replicas have executed the log, if ``alter_sync`` is 2.
 
     Called at the end of a statement. Raises 341 (UNFINISHED) after ``receive_timeout`` seconds.

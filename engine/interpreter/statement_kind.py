@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from engine.queries.context import Context
+from engine.queries.context import Context, OwnerContext, require_owner
 from engine.queries.session import QueryResult
 
 
@@ -20,3 +20,12 @@ class StatementKind:
     """Whether a read-only session may run it."""
     runs_in_owner: bool = False
     """Whether a worker sends it, as a whole, to the process that owns the tables."""
+
+
+def define_owner_statement(
+    statement: type, run: Callable[[Any, OwnerContext], QueryResult], *, is_read_only: bool = False
+) -> StatementKind:
+    """Defines a kind of statement that runs in the process that owns the tables."""
+    return StatementKind(
+        statement, lambda parsed, context: run(parsed, require_owner(context)), is_read_only, runs_in_owner=True
+    )

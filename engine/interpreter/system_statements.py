@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from coordination.keeper.interface import Keeper
 from coordination.nodes.paths import TablePaths
 from coordination.replicas.table_nodes import drop_dead_replica
-from engine.interpreter.statement_kind import StatementKind
-from engine.queries.context import Context
+from engine.interpreter.statement_kind import define_owner_statement
+from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
 from engine.tables.capabilities.replica import Replica
+from engine.tables.owned_table import OwnedTable
 from engine.tables.statement_options import SyncMode
 from engine.tables.stopped_actions import StoppableAction
-from engine.tables.table import Table
 from parts.common.errors import UserError
 from parts.common.safe_names import check_file_name, encode_file_name
 from parts.store.frozen_parts import SHADOW, unfreeze_backup
@@ -29,7 +29,7 @@ from sql.grammar.statements.statement import (
 _LOGS = frozenset({"part_log", "query_log", "system.part_log", "system.query_log"})
 
 
-def run_system_command(statement: SystemCommand, context: Context) -> QueryResult:
+def run_system_command(statement: SystemCommand, context: OwnerContext) -> QueryResult:
     """Executes a SYSTEM command."""
     command, settings = statement.command, context.settings
     verb, _, action = command.partition(" ")
@@ -75,7 +75,7 @@ def _flush_logs(names: Sequence[str]) -> None:
             raise UserError("BAD_ARGUMENTS", f"Log name {name!r} does not exist; there are: {', '.join(sorted(_LOGS))}")
 
 
-def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
+def drop_replica(statement: DropReplica, context: OwnerContext) -> QueryResult:
     """Executes SYSTEM DROP REPLICA: removes a dead replica from ZooKeeper.
 
     Raises 305 (TABLE_WAS_NOT_DROPPED) for a replica that is active, of this server, or unknown. Unless a single table
@@ -111,21 +111,21 @@ def _locate_replica(replica: Replica) -> tuple[Keeper, str, TablePaths]:
     return replica.require_keeper(), replica.zookeeper_name, replica.paths
 
 
-def _is_missing(ref: TableRef, context: Context) -> bool:
+def _is_missing(ref: TableRef, context: OwnerContext) -> bool:
     return context.server.catalog.find(context.database(ref.database), ref.table) is None
 
 
-def _find_table(ref: TableRef, context: Context) -> Table:
+def _find_table(ref: TableRef, context: OwnerContext) -> OwnedTable:
     return context.server.catalog.table(context.database(ref.database), ref.table)
 
 
-def _require_table(ref: TableRef | None, context: Context) -> Table:
+def _require_table(ref: TableRef | None, context: OwnerContext) -> OwnedTable:
     if ref is None:
         raise UserError("SYNTAX_ERROR", "This SYSTEM command needs a table")
     return _find_table(ref, context)
 
 
-def _require_replica(ref: TableRef | None, context: Context) -> Replica:
+def _require_replica(ref: TableRef | None, context: OwnerContext) -> Replica:
     table = _require_table(ref, context)
     if table.replication is None:
         raise UserError("BAD_ARGUMENTS", f"Table {table.definition.full_name} is not replicated")
@@ -133,6 +133,6 @@ def _require_replica(ref: TableRef | None, context: Context) -> Replica:
 
 
 STATEMENTS = (
-    StatementKind(SystemCommand, run_system_command, runs_in_owner=True),
-    StatementKind(DropReplica, drop_replica, runs_in_owner=True),
+    define_owner_statement(SystemCommand, run_system_command),
+    define_owner_statement(DropReplica, drop_replica),
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from coordination.transactions.transaction_commit import CommitRequest, Overwrite
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.shared_steps import refuse_system_database
-from engine.interpreter.statement_kind import StatementKind
-from engine.queries.context import Context
+from engine.interpreter.statement_kind import define_owner_statement
+from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
+from engine.tables.owned_table import OwnedTable
+from engine.tables.required_capabilities import require_transactions
 from engine.tables.statement_options import CommitOptions
-from engine.tables.table import Table
 from parts.common.errors import UserError
 from parts.types import IntegerType
 from sql.grammar.clause_types import (
@@ -25,7 +26,7 @@ _OVERWRITE = {"": Overwrite.NOTHING, "table": Overwrite.TABLE, "partitions": Ove
 _LONGEST_ID = 1000
 
 
-def commit_transaction(statement: CommitTransaction, context: Context) -> QueryResult:
+def commit_transaction(statement: CommitTransaction, context: OwnerContext) -> QueryResult:
     """Commits; returns one row: ``status``, and the ``rows`` and ``parts`` that became visible."""
     request = CommitRequest(
         check_transaction_id(statement.transaction, "id of the transaction"),
@@ -37,15 +38,15 @@ def commit_transaction(statement: CommitTransaction, context: Context) -> QueryR
     )
     settings = context.settings
     options = CommitOptions(settings.insert_quorum, settings.insert_quorum_timeout / 1000, context.status)
-    outcome = _find_table(statement.table, context).transactions.commit(request, options)
+    outcome = require_transactions(_find_table(statement.table, context)).commit(request, options)
     columns = [("status", STRING), ("rows", _UINT64), ("parts", _UINT64)]
     return make_result(list(columns), [(outcome.verdict.value, outcome.rows, len(outcome.parts))])
 
 
-def rollback_transaction(statement: RollbackTransaction, context: Context) -> QueryResult:
+def rollback_transaction(statement: RollbackTransaction, context: OwnerContext) -> QueryResult:
     """Executes ROLLBACK TRANSACTION."""
     transaction = check_transaction_id(statement.transaction, "id of the transaction")
-    _find_table(statement.table, context).transactions.rollback(transaction)
+    require_transactions(_find_table(statement.table, context)).rollback(transaction)
     return QueryResult()
 
 
@@ -56,13 +57,13 @@ def check_transaction_id(text: str, what: str) -> str:
     return text
 
 
-def _find_table(ref: TableRef, context: Context) -> Table:
+def _find_table(ref: TableRef, context: OwnerContext) -> OwnedTable:
     database = context.database(ref.database)
     refuse_system_database(database)
     return context.server.catalog.table(database, ref.table)
 
 
 STATEMENTS = (
-    StatementKind(CommitTransaction, commit_transaction, runs_in_owner=True),
-    StatementKind(RollbackTransaction, rollback_transaction, runs_in_owner=True),
+    define_owner_statement(CommitTransaction, commit_transaction),
+    define_owner_statement(RollbackTransaction, rollback_transaction),
 )

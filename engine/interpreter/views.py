@@ -10,8 +10,9 @@ from engine.interpreter.insert_statement import insert_select
 from engine.interpreter.materialized_view_insert import resolve_stored_table
 from engine.interpreter.select import describe_columns
 from engine.interpreter.shared_steps import refuse_system_database
-from engine.queries.context import Context
+from engine.queries.context import Context, OwnerContext
 from engine.queries.session import QueryResult
+from engine.tables.owned_table import OwnedTable
 from engine.tables.table import Table
 from parts.common.errors import UnknownOutcomeError, UserError
 from parts.types import DataType
@@ -74,11 +75,11 @@ def _replace(database: str, create: CreateTable, selected: Selected, context: Co
     catalog = context.server.catalog
     made: list[str] = []
     try:
-        _create(create, selected, context, lambda view: made.append(catalog.create_scratch(database, view)))
-        catalog.put_in_place(database, made[0], create.table.table)
+        _create(create, selected, context, lambda view: made.append(catalog.create_unnamed_table(database, view)))
+        catalog.replace_table(database, made[0], create.table.table)
     except BaseException:
-        for scratch in made:
-            catalog.discard_table(database, scratch)
+        for unnamed in made:
+            catalog.discard_table(database, unnamed)
         raise
 
 
@@ -179,7 +180,7 @@ def _create_with_inner_table(
         _populate(target, create.as_select, selected, context)
 
 
-def modify_view_query(table: Table, commands: Sequence[AlterCommand], context: Context) -> QueryResult:
+def modify_view_query(table: OwnedTable, commands: Sequence[AlterCommand], context: OwnerContext) -> QueryResult:
     """Executes ALTER TABLE … MODIFY QUERY of a materialized view.
 
     Its columns, and the rows already stored, stay.
@@ -194,7 +195,7 @@ def modify_view_query(table: Table, commands: Sequence[AlterCommand], context: C
         raise UserError("NOT_IMPLEMENTED", "MODIFY QUERY beside other commands is not supported")
     statement = replace(definition.create, as_select=command.query)
     changed, selected = _resolve_query(statement, (definition.database, definition.name), context)
-    _check_target(resolve_stored_table(table, context), selected, context)
+    _check_target(resolve_stored_table(table, context.server.catalog), selected, context)
     context.server.catalog.alter_table(
         definition.database, definition.name, lambda old: replace(old.create, as_select=changed.as_select)
     )

@@ -52,7 +52,7 @@ class PartTransport(Protocol):
 class PartProvider(Protocol):
     """A replicated table, as the part exchange sees it."""
 
-    def lend_part(self, name: PartName) -> tuple[Snapshot, Path]:
+    def pin_part(self, name: PartName) -> tuple[Snapshot, Path]:
         """Returns a snapshot that holds the part, and its directory.
 
         Raises ``UserError`` 232 (NO_SUCH_DATA_PART).
@@ -174,7 +174,7 @@ class Replication:
                 config.listen_host,
                 config.interserver_http_port,
                 credentials,
-                replication.lend_part,
+                replication.pin_part,
                 replication.before_sending,
                 replication.report_corruption,
                 replication.part_hashes,
@@ -244,7 +244,7 @@ class Replication:
         if self._providers.get(endpoint, (None, ""))[1] == self.zookeeper_name:
             del self._providers[endpoint]
 
-    def lend_part(self, endpoint: str, name: PartName) -> tuple[Snapshot, Path]:
+    def pin_part(self, endpoint: str, name: PartName) -> tuple[Snapshot, Path]:
         """Returns a snapshot with the part or staged part, and its directory.
 
         Raises ``UserError`` 232 (NO_SUCH_DATA_PART).
@@ -253,7 +253,7 @@ class Replication:
         if endpoint not in self._providers and owner in self._providers:
             transaction, _, place = staged.partition("/")
             return self._provider(owner).open_staged_part(transaction, place, name)
-        return self._provider(endpoint).lend_part(name)
+        return self._provider(endpoint).pin_part(name)
 
     def _provider(self, *endpoints: str) -> PartProvider:
         """Returns the table of the first endpoint that is registered."""

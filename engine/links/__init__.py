@@ -1,1 +1,1 @@
-"""Replication between clusters: what a server does for it."""
+"""Files of linked tables on a replica: the journal of changes, and the outbox of blocks."""

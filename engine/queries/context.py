@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from engine.catalog.catalog import Catalog
+from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
 from engine.queries.process_list import Process
 from engine.queries.session import QueryStatistics, Session
@@ -19,6 +20,7 @@ from engine.remote.remote_servers import RemoteServers
 from engine.server.config import Config
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
+from engine.tables.table import Table
 from parts.common.query_status import QueryStatus
 from parts.table.table_description import TableSchema
 from sql.run.query_engine import QueryEngine
@@ -67,7 +69,6 @@ class Server(Protocol):
     path: Path
     """The data directory."""
     uuid: str
-    catalog: Catalog
     services: TableServices
     replication: Replication
     remote: RemoteServers
@@ -75,6 +76,10 @@ class Server(Protocol):
     query_engine: QueryEngine
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
     """The tables of the built-in databases, such as ``system``."""
+
+    @property
+    def catalog(self) -> Databases[Table]:
+        """The tables of the server."""
 
     def database_names(self) -> list[str]:
         """Returns the names of all databases."""
@@ -103,6 +108,14 @@ class Server(Protocol):
         """Returns the position behind the newest commit of a replicated table. Raises 36, 48, 60, 225, 999."""
 
 
+class OwnerServer(Server, Protocol):
+    """A server in the process that owns the tables."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The tables of the server."""
+
+
 @dataclass
 class Context:
     """One statement in execution. ``settings`` combine those of server, session and statement."""
@@ -119,3 +132,16 @@ class Context:
     def database(self, name: str | None) -> str:
         """Returns the named database, or the session's current one."""
         return name if name is not None else self.session.database
+
+
+@dataclass
+class OwnerContext(Context):
+    """One statement in execution in the process that owns the tables."""
+
+    server: OwnerServer
+
+
+def require_owner(context: Context) -> OwnerContext:
+    """Returns the context of a statement that runs in the process that owns the tables."""
+    assert isinstance(context, OwnerContext), "a worker sends the statement to the process that owns the tables"
+    return context

@@ -27,13 +27,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import xxhash
 import zstandard
 
 from engine.scan.slot_planning import Steps, measure_steps, select_stored_columns
-from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks, require_block_numbers
+from engine.tables.capabilities.block_history import BlockHistory, TableBlocks, WantedBlocks, require_block_numbers
+from engine.tables.owned_table import OwnedTable
 from engine.tables.table import Table
 from parts.common.errors import ConflictError, CorruptionError, PandoError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -53,6 +54,9 @@ Only reads that allow any delay use such a replica.
 _TOUCH_SECONDS = 600.0
 _RECORD_VERSION = 3
 """To be raised when parts are divided into slots by other rules: replicas must not share a scan then."""
+
+
+T_contra = TypeVar("T_contra", bound=Table, contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -103,16 +107,16 @@ class LeaseView(Protocol):
         """The version of the definition under which the parts are read."""
 
 
-class Leases(Protocol):
-    """The interface of :class:`LeaseBook`."""
+class Leases(Protocol[T_contra]):
+    """The interface of :class:`LeaseBook`, for the tables of this process."""
 
-    def reading(self, table: Table, opening: ScanOpening) -> AbstractContextManager[LeaseView]:
+    def reading(self, table: T_contra, opening: ScanOpening) -> AbstractContextManager[LeaseView]:
         """Holds the execution's lease during one read; see :meth:`LeaseBook.reading`."""
 
-    def release(self, table: Table, name: str) -> bool:
+    def release(self, table: T_contra, name: str) -> bool:
         """Ends a lease early; see :meth:`LeaseBook.release`."""
 
-    def history(self, table: Table, max_delay_seconds: float) -> BlockHistory:
+    def history(self, table: T_contra, max_delay_seconds: float) -> BlockHistory:
         """Returns the table's block history; see :meth:`LeaseBook.history`."""
 
     def expire(self) -> None:
@@ -123,7 +127,7 @@ class Leases(Protocol):
 class Lease:
     """The parts that one execution holds on this server."""
 
-    table: Table
+    table: OwnedTable
     opening: ScanOpening
     snapshot: PartsSnapshot
     steps: Steps
@@ -146,7 +150,7 @@ class LeaseBook:
     """The leases of one server. ``delay_seconds`` returns how far a table is behind."""
 
     clock: Callable[[], float]
-    delay_seconds: Callable[[Table], float] = lambda _: 0.0
+    delay_seconds: Callable[[OwnedTable], float] = lambda _: 0.0
     limit: int = MAX_LEASES
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _leases: dict[_Key, Lease] = field(default_factory=dict)
@@ -155,7 +159,7 @@ class LeaseBook:
         return len(self._leases)
 
     @contextmanager
-    def reading(self, table: Table, opening: ScanOpening) -> Iterator[Lease]:
+    def reading(self, table: OwnedTable, opening: ScanOpening) -> Iterator[Lease]:
         """Holds the execution's lease during one read; makes it if there is none.
 
         Raises 232 (NO_SUCH_DATA_PART) if the parts are not here or a repeated read's record is gone, and 369
@@ -169,7 +173,7 @@ class LeaseBook:
         finally:
             self._end_reading(lease)
 
-    def release(self, table: Table, name: str) -> bool:
+    def release(self, table: OwnedTable, name: str) -> bool:
         """Ends a lease early; returns ``False`` if it had ended."""
         with self._lock:
             lease = self._leases.get((id(table), ScanOpening(name).digest))
@@ -180,14 +184,14 @@ class LeaseBook:
         _release(ended)
         return True
 
-    def history(self, table: Table, max_delay_seconds: float) -> BlockHistory:
+    def history(self, table: OwnedTable, max_delay_seconds: float) -> BlockHistory:
         """Returns the block history, from which a stream plans its next read.
 
         Raises 36 for a table that does not keep block numbers, and 369 (ALL_REPLICAS_ARE_STALE).
         """
         require_block_numbers(table.definition)
         self._require_current(table, max_delay_seconds)
-        return table.history()
+        return _require_blocks(table).history()
 
     def expire(self) -> None:
         """Ends the leases whose time is over."""
@@ -214,14 +218,14 @@ class LeaseBook:
 
     # -- one lease ------------------------------------------------------------------------------------------------
 
-    def _find_lease(self, table: Table, opening: ScanOpening) -> Lease | None:
+    def _find_lease(self, table: OwnedTable, opening: ScanOpening) -> Lease | None:
         with self._lock:
             lease = self._leases.get((id(table), opening.digest))
             if lease is not None:
                 lease.readers += 1
             return lease
 
-    def _make_lease(self, table: Table, opening: ScanOpening) -> Lease:
+    def _make_lease(self, table: OwnedTable, opening: ScanOpening) -> Lease:
         """Makes a lease. Two reads may do so at the same time: they agree on the parts, and one lease stays."""
         snapshot, steps, version = self._agreed_snapshot(table, opening)
         now = self.clock()
@@ -239,7 +243,7 @@ class LeaseBook:
         finally:
             _release(ended)
 
-    def _agreed_snapshot(self, table: Table, opening: ScanOpening) -> tuple[PartsSnapshot, Steps, int]:
+    def _agreed_snapshot(self, table: OwnedTable, opening: ScanOpening) -> tuple[PartsSnapshot, Steps, int]:
         """Returns the parts that all reads agree on, recording them first if this is the first read."""
         records = table.scan_records(is_alone=opening.is_alone)
         record = records.find(opening.digest)
@@ -264,7 +268,7 @@ class LeaseBook:
             snapshot.release()
         return _hold_recorded_parts(table, record)
 
-    def _first_snapshot(self, table: Table, opening: ScanOpening) -> PartsSnapshot:
+    def _first_snapshot(self, table: OwnedTable, opening: ScanOpening) -> PartsSnapshot:
         name = table.definition.full_name
         if opening.is_repeated:
             raise UserError(
@@ -275,10 +279,10 @@ class LeaseBook:
         self._require_current(table, opening.max_delay_seconds)
         if opening.blocks is None:
             return table.snapshot(sequential_consistency=opening.sequential_consistency)
-        snapshot, wanted = table.snapshot_of_blocks(opening.blocks), opening.blocks
+        snapshot, wanted = _require_blocks(table).snapshot_of_blocks(opening.blocks), opening.blocks
         return Snapshot([part for part in snapshot.parts if wanted.overlaps(part.name)], lambda _: snapshot.release())
 
-    def _require_current(self, table: Table, max_delay_seconds: float) -> None:
+    def _require_current(self, table: OwnedTable, max_delay_seconds: float) -> None:
         delay = self.delay_seconds(table)
         if delay > max_delay_seconds:
             how_far = f"is {delay:.0f} s" if delay < UNKNOWN_DELAY_SECONDS else "does not know yet how far it is"
@@ -321,6 +325,11 @@ class LeaseBook:
             self._leases.pop((id(lease.table), lease.opening.digest), None)
 
 
+def _require_blocks(table: OwnedTable) -> TableBlocks:
+    assert table.blocks is not None, "only tables that keep block numbers are read as streams"
+    return table.blocks
+
+
 def _release(leases: Sequence[Lease]) -> None:
     """Releases the leases' parts. Runs outside the book's lock, because it takes the part store's lock."""
     for lease in leases:
@@ -341,11 +350,11 @@ def _encode_record(parts: Sequence[Part], steps: Steps, metadata_version: int) -
     return zstandard.compress(json.dumps(document, separators=(",", ":")).encode())
 
 
-def _hold_recorded_parts(table: Table, record: bytes) -> tuple[PartsSnapshot, Steps, int]:
+def _hold_recorded_parts(table: OwnedTable, record: bytes) -> tuple[PartsSnapshot, Steps, int]:
     """Holds the recorded parts. Raises 232 if one is not here or has other content."""
     wanted, version = _decode_record(record)
     try:
-        snapshot = table.hold(list(wanted))
+        snapshot = table.pin(list(wanted))
     except UserError as error:
         raise UserError(
             error.name,

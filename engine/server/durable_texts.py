@@ -23,12 +23,13 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError, convert_resource_error
-from parts.format.hashed_file import make_directories, sync_descriptor, sync_directory
+from parts.format.durable_files import remove_durably, replace_file_durably
+from parts.format.hashed_file import make_directories, sync_directory
 
 logger = logging.getLogger(__name__)
 
@@ -36,28 +37,8 @@ Texts = Mapping[Path, str | None]
 
 
 def write_durably(file: Path, text: str) -> None:
-    """Replaces a file so that after a crash or an error it has the old text or the new one.
-
-    No temporary file is left.
-    """
-    draft = file.with_suffix(".sql.tmp")
-    try:
-        with open(draft, "w", encoding="utf-8", errors="surrogateescape") as stream:
-            stream.write(text)
-            stream.flush()
-            sync_descriptor(stream.fileno())
-        draft.rename(file)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise
-    sync_directory(file.parent)
-
-
-def remove_durably(file: Path) -> None:
-    """Deletes a file durably; a missing file is no error."""
-    file.unlink(missing_ok=True)
-    sync_directory(file.parent)
+    """Replaces a file's text as :func:`parts.format.durable_files.replace_file_durably` does."""
+    replace_file_durably(file, text.encode("utf-8", "surrogateescape"), file.with_suffix(".sql.tmp"))
 
 
 def put_durably(file: Path, text: str | None) -> None:

@@ -5,7 +5,8 @@ Invariants:
 - A path is resolved, with its links, before it is checked; one that then lies outside is refused (291). The resolved
   path is opened from the root down without following links, so that nobody can swap the file after the check.
 - Only regular files are opened: reading a pipe or a device could block the server or have effects.
-- A file is written under a temporary name, synced, and then renamed: readers see all of it or nothing.
+- A file is written under a temporary name, synced, and then renamed: readers see all of it or nothing. It does not use
+  ``parts.format.durable_files``, which knows files by path; here only descriptors of directories are safe.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def transfer_part(
     A file that the sender cannot read is reported to its table, and the connection breaks (210). Errors of the
     receiver's disk are 243 or 75.
     """
-    snapshot, source = sender.lend_part(endpoint, part)
+    snapshot, source = sender.pin_part(endpoint, part)
     with snapshot:
         try:
             files = list(_files(source, part))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.queries.context import (
+    OwnerServer,
     Row,
-    Server,
 )
 from engine.system_tables.system_table import (
-    define_server_table,
+    define_owner_table,
 )
 from parts.merge.modes.graphite import Graphite, Rollup
 
 _PRIORITY_OF_DEFAULT = (1 << 16) - 1
 
 
-def _retentions(server: Server) -> Iterator[Row]:
+def _retentions(server: OwnerServer) -> Iterator[Row]:
     tables: dict[Rollup, list[tuple[str, str]]] = {}
     for table in server.catalog.tables():
         mode = table.description.merge_mode
@@ -40,7 +40,7 @@ def _retentions(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    define_server_table(
+    define_owner_table(
         "graphite_retentions",
         """
         config_name String

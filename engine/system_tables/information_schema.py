@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from engine.queries.context import (
+    OwnerServer,
     Row,
-    Server,
 )
 from engine.system_tables.system_table import (
     SystemTable,
-    define_server_table,
+    define_owner_table,
 )
 from engine.system_tables.tables import list_column_rows, list_table_rows
 from sql.definitions.engines.registry import TABLE_ENGINES
@@ -22,19 +22,19 @@ from sql.definitions.engines.registry import TABLE_ENGINES
 _COLLATION = "utf8mb4_0900_ai_ci"
 
 
-def _define_doubled_table(name: str, columns: str, rows: Callable[[Server], Iterator[Row]]) -> SystemTable:
+def _define_doubled_table(name: str, columns: str, rows: Callable[[OwnerServer], Iterator[Row]]) -> SystemTable:
     """Makes a table whose columns exist in lower and in upper case."""
     lines = [line.strip() for line in columns.strip().splitlines()]
     upper = [" ".join((line.split(" ", 1)[0].upper(), line.split(" ", 1)[1])) for line in lines]
-    return define_server_table(name, "\n".join([*lines, *upper]), lambda server: (row + row for row in rows(server)))
+    return define_owner_table(name, "\n".join([*lines, *upper]), lambda server: (row + row for row in rows(server)))
 
 
-def _schemata(server: Server) -> Iterator[Row]:
+def _schemata(server: OwnerServer) -> Iterator[Row]:
     for name in server.database_names():
         yield (name, name, "default", None, None, None, None, _COLLATION, "NO")
 
 
-def _tables(server: Server) -> Iterator[Row]:
+def _tables(server: OwnerServer) -> Iterator[Row]:
     for row in list_table_rows(server):
         database, engine_name = row["database"], str(row["engine"])
         kind = "VIEW" if engine_name.endswith("View") else "SYSTEM VIEW" if engine_name == "System" else "BASE TABLE"
@@ -44,7 +44,7 @@ def _tables(server: Server) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def _columns(server: Server) -> Iterator[Row]:
+def _columns(server: OwnerServer) -> Iterator[Row]:
     for row in list_column_rows(server):
         type_ = str(row["type"])
         yield (
@@ -73,31 +73,31 @@ def _columns(server: Server) -> Iterator[Row]:
         )
 
 
-def _key_columns(server: Server) -> Iterator[Row]:
+def _key_columns(server: OwnerServer) -> Iterator[Row]:
     for row in list_column_rows(server):
         if row["is_in_primary_key"]:
             place = ("def", row["database"], "PRIMARY", "def", row["database"], row["table"], row["name"])
             yield (*place, 1, None, None, None, None)
 
 
-def _views(server: Server) -> Iterator[Row]:
+def _views(server: OwnerServer) -> Iterator[Row]:
     for row in list_table_rows(server):
         if str(row["engine"]).endswith("View"):
             place = (row["database"], row["database"], row["name"], row["as_select"])
             yield (*place, "NONE", 0, int(row["engine"] == "MaterializedView"), 0, 0, 0)
 
 
-def _engines(_: Server) -> Iterator[Row]:
+def _engines(_: OwnerServer) -> Iterator[Row]:
     for name in sorted(TABLE_ENGINES):
         yield (name, "DEFAULT" if name == "MergeTree" else "YES")
 
 
-def _collations(_: Server) -> Iterator[Row]:
+def _collations(_: OwnerServer) -> Iterator[Row]:
     yield (_COLLATION, "utf8mb4", 255, "Yes", "Yes", 0, "NO PAD")
     yield ("binary", "binary", 63, "Yes", "Yes", 1, "NO PAD")
 
 
-def _nothing(_: Server) -> Iterator[Row]:
+def _nothing(_: OwnerServer) -> Iterator[Row]:
     yield from ()
 
 

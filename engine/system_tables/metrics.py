@@ -10,23 +10,23 @@ from collections import Counter
 from collections.abc import Iterator
 
 from engine.queries.context import (
+    OwnerServer,
     Row,
-    Server,
 )
 from engine.system_tables.system_table import (
-    define_server_table,
+    define_owner_table,
 )
 from engine.tables.part_log import PartEventType
 from parts.common.errors import CODES
 from parts.store.part_states import PartState
 
 
-def _errors(server: Server) -> Iterator[Row]:
+def _errors(server: OwnerServer) -> Iterator[Row]:
     for name, count in sorted(server.query_totals().errors.items()):
         yield (name, CODES[name], int(count), 0, "", "", [], 0, "")
 
 
-def _events(server: Server) -> Iterator[Row]:
+def _events(server: OwnerServer) -> Iterator[Row]:
     totals, log = server.query_totals(), server.services.part_log
     failed = sum(totals.errors.values())
     rows = [
@@ -54,10 +54,11 @@ def _events(server: Server) -> Iterator[Row]:
             yield (name, int(value), description)
 
 
-def _metrics(server: Server) -> Iterator[Row]:
+def _metrics(server: OwnerServer) -> Iterator[Row]:
     services, config = server.services, server.config
     running = Counter(merge.is_mutation for merge in list(services.merges))
-    states = Counter(state for table in server.catalog.tables() for _, state in table.store.list_parts())
+    stores = [table.store for table in server.catalog.tables() if table.store is not None]
+    states = Counter(state for store in stores for _, state in store.list_parts())
     replicas = [table.replication for table in server.catalog.tables() if table.replication is not None]
     merges, fetches = config.background_pool_size, config.background_fetches_pool_size
     rows = [
@@ -79,7 +80,7 @@ def _metrics(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    define_server_table(
+    define_owner_table(
         "errors",
         """
         name String
@@ -94,8 +95,6 @@ TABLES = (
         """,
         _errors,
     ),
-    define_server_table("events", "event String\nvalue UInt64\ndescription String\nname String ALIAS event", _events),
-    define_server_table(
-        "metrics", "metric String\nvalue Int64\ndescription String\nname String ALIAS metric", _metrics
-    ),
+    define_owner_table("events", "event String\nvalue UInt64\ndescription String\nname String ALIAS event", _events),
+    define_owner_table("metrics", "metric String\nvalue Int64\ndescription String\nname String ALIAS metric", _metrics),
 )

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.queries.context import (
+    OwnerServer,
     Row,
-    Server,
 )
 from engine.system_tables.system_table import (
-    define_server_table,
+    define_owner_table,
 )
-from engine.tables.capabilities.table_mutations import MutationSummary
-from engine.tables.table import Table
-from parts.common.errors import UserError
 from sql.grammar.queries.query_formatter import normalize_expression
 from sql.grammar.statements.alter_commands import DeleteRows, MutationCommand, UpdateRows
 from sql.grammar.statements.mutate_table import format_mutations
@@ -31,9 +28,9 @@ def _normalize_command(command: MutationCommand) -> MutationCommand:
     return command
 
 
-def _mutations(server: Server) -> Iterator[Row]:
+def _mutations(server: OwnerServer) -> Iterator[Row]:
     for table in server.catalog.tables():
-        for shown in _list_mutations(table):
+        for shown in table.mutations.shown() if table.mutations is not None else ():
             for command in shown.mutation.commands:
                 yield (
                     table.definition.database,
@@ -57,17 +54,8 @@ def _mutations(server: Server) -> Iterator[Row]:
                 )
 
 
-def _list_mutations(table: Table) -> list[MutationSummary]:
-    """Returns a table's mutations; none for a table that cannot have any."""
-    try:
-        table.require("mutations")
-        return list(table.mutations.shown())
-    except UserError:
-        return []
-
-
 TABLES = (
-    define_server_table(
+    define_owner_table(
         "mutations",
         """
         database String

@@ -8,13 +8,13 @@ from datetime import date, datetime
 import xxhash
 
 from engine.queries.context import (
+    OwnerServer,
     Row,
-    Server,
 )
 from engine.system_tables.system_table import (
     ColumnGroup,
     define_grouped_table,
-    define_server_table,
+    define_owner_table,
 )
 from engine.system_tables.ttl_columns import COLUMN_TTL_COLUMNS, TTL_COLUMNS, make_column_ttl_values, make_ttl_values
 from engine.tables.part_log import format_partition
@@ -34,14 +34,16 @@ _EPOCH = date(1970, 1, 1)
 _NO_TIME = 0
 
 
-def _list_stored_parts(server: Server) -> Iterator[tuple[TableDefinition, StoredPart]]:
+def _list_stored_parts(server: OwnerServer) -> Iterator[tuple[TableDefinition, StoredPart]]:
     for table in server.catalog.tables():
-        if table.definition.description.has_parts:
+        if table.definition.description.has_parts and table.store is not None:
             for entry in table.store.entries():
                 yield table.definition, entry
 
 
-def _list_stored_columns(server: Server) -> Iterator[tuple[TableDefinition, StoredPart, int, Column, tuple[int, int]]]:
+def _list_stored_columns(
+    server: OwnerServer,
+) -> Iterator[tuple[TableDefinition, StoredPart, int, Column, tuple[int, int]]]:
     """Yields the columns that each part has, with position and sizes."""
     for definition, entry in _list_stored_parts(server):
         sizes = entry.part.column_sizes()
@@ -225,11 +227,11 @@ def _find_time_range(part: Part) -> Row:
     return (*dates, *times)
 
 
-def _detached_parts(server: Server) -> Iterator[Row]:
+def _detached_parts(server: OwnerServer) -> Iterator[Row]:
     for table in server.catalog.tables():
-        for directory in table.store.detached():
+        for directory in table.store.detached() if table.store is not None else ():
             reason, name = parse_detached_name(directory)
-            path = table.store.path / "detached" / directory
+            path = table.definition.data_path / "detached" / directory
             try:
                 size, changed = sum(file.stat().st_size for file in path.iterdir()), int(path.stat().st_mtime)
             except FileNotFoundError:  # attached or dropped meanwhile
@@ -315,7 +317,7 @@ TABLES = (
         _ALIASES,
         _list_stored_columns,
     ),
-    define_server_table(
+    define_owner_table(
         "detached_parts",
         """
         database String
@@ -333,7 +335,7 @@ TABLES = (
         """,
         _detached_parts,
     ),
-    define_server_table(  # always empty: DROP removes a table before it returns
+    define_owner_table(  # always empty: DROP removes a table before it returns
         "dropped_tables",
         """
         index UInt32

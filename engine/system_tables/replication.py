@@ -10,13 +10,13 @@ from coordination.keeper.interface import Keeper, KeeperError
 from coordination.nodes.replica_activation import read_replica_activity
 from coordination.replicas.log_pull import read_log_position
 from engine.queries.context import (
+    OwnerServer,
     Row,
-    Server,
 )
 from engine.system_tables.system_table import (
     ColumnGroup,
     define_grouped_table,
-    define_server_table,
+    define_owner_table,
 )
 from engine.tables.capabilities.replica import Replica
 from engine.tables.table_definition import TableDefinition
@@ -24,7 +24,7 @@ from engine.tables.table_definition import TableDefinition
 _T = TypeVar("_T")
 
 
-def _list_replicated(server: Server) -> Iterator[tuple[TableDefinition, Replica]]:
+def _list_replicated(server: OwnerServer) -> Iterator[tuple[TableDefinition, Replica]]:
     for table in server.catalog.tables():
         if table.replication is not None:
             yield table.definition, table.replication
@@ -37,7 +37,7 @@ class _ReplicaFacts:
     zero and ``zookeeper_exception`` has the reason.
     """
 
-    def __init__(self, server: Server, definition: TableDefinition, replication: Replica) -> None:
+    def __init__(self, server: OwnerServer, definition: TableDefinition, replication: Replica) -> None:
         self._now = server.services.clock()
         self._definition = definition
         self._replication = replication
@@ -135,11 +135,11 @@ class _ReplicaFacts:
         return self._ask(lambda keeper: int(keeper.get(path)[0] or b"0"), 0)
 
 
-def _replicas(server: Server) -> Iterator[tuple[_ReplicaFacts]]:
+def _replicas(server: OwnerServer) -> Iterator[tuple[_ReplicaFacts]]:
     return ((_ReplicaFacts(server, *found),) for found in _list_replicated(server))
 
 
-def _queue(server: Server) -> Iterator[Row]:
+def _queue(server: OwnerServer) -> Iterator[Row]:
     for definition, replication in _list_replicated(server):
         for position, item in enumerate(replication.queue.entries()):
             entry = item.entry
@@ -214,7 +214,7 @@ TABLES = (
         "",
         _replicas,
     ),
-    define_server_table(
+    define_owner_table(
         "replication_queue",
         """
         database String

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.queries.context import (
+    OwnerServer,
     Row,
-    Server,
 )
 from engine.system_tables.system_table import (
-    define_server_table,
+    define_owner_table,
 )
-from engine.tables.table import Table
+from engine.tables.owned_table import OwnedTable
 from sql.definitions.definition_text import render_shown_expression
 
 
-def _indexes(server: Server) -> Iterator[Row]:
+def _indexes(server: OwnerServer) -> Iterator[Row]:
     for table in server.catalog.tables():
         definition = table.definition
         for index in definition.description.indexes:
@@ -29,7 +29,7 @@ def _indexes(server: Server) -> Iterator[Row]:
             )  # fmt: skip
 
 
-def _constraints(server: Server) -> Iterator[Row]:
+def _constraints(server: OwnerServer) -> Iterator[Row]:
     for table in server.catalog.tables():
         definition = table.definition
         for constraint in definition.description.constraints:
@@ -37,15 +37,15 @@ def _constraints(server: Server) -> Iterator[Row]:
             yield (definition.database, definition.name, constraint.name, int(constraint.is_assumed), expression)
 
 
-def _sum_sizes(table: Table, name: str) -> tuple[int, int]:
+def _sum_sizes(table: OwnedTable, name: str) -> tuple[int, int]:
     """Returns the index's bytes in the active parts, compressed and uncompressed."""
-    files = [part.skip_index_file for part in table.store.active()]
+    files = [part.skip_index_file for part in table.active_parts()]
     found = [index for file in files if file is not None for index in file if index.name == name]
     return sum(index.size for index in found), sum(index.uncompressed_bytes for index in found)
 
 
 TABLES = (
-    define_server_table(
+    define_owner_table(
         "data_skipping_indices",
         """
         database String
@@ -62,7 +62,7 @@ TABLES = (
         """,
         _indexes,
     ),
-    define_server_table(
+    define_owner_table(
         "constraints",
         """
         database String

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.queries.context import Context, Row, Server
+from engine.queries.context import Context, OwnerServer, Row, Server, require_owner
 from parts.table.table_description import Column, TableSchema
 from parts.types import parse_type
 
@@ -43,6 +43,11 @@ def define_server_table(name: str, columns: str, rows: Callable[[Server], Iterab
     return define_session_table(name, columns, lambda context: rows(context.server))
 
 
+def define_owner_table(name: str, columns: str, rows: Callable[[OwnerServer], Iterable[Row]]) -> SystemTable:
+    """Defines a table of what only the process that owns the tables knows; see :func:`define_server_table`."""
+    return define_session_table(name, columns, lambda context: rows(require_owner(context).server))
+
+
 def define_session_table(name: str, columns: str, rows: Callable[[Context], Iterable[Row]]) -> SystemTable:
     """Defines a table whose rows depend on the session or the statement."""
     schema = _parse_schema(columns)
@@ -50,11 +55,11 @@ def define_session_table(name: str, columns: str, rows: Callable[[Context], Iter
 
 
 def define_grouped_table(
-    name: str, groups: Sequence[ColumnGroup], aliases: str, items: Callable[[Server], Iterable[tuple[Any, ...]]]
+    name: str, groups: Sequence[ColumnGroup], aliases: str, items: Callable[[OwnerServer], Iterable[tuple[Any, ...]]]
 ) -> SystemTable:
     """Defines a table of many rows: one per item, computing only the groups of columns that are selected.
 
-    The columns are those of all groups, one after the other, then the aliases. See :func:`define_server_table`.
+    The columns are those of all groups, one after the other, then the aliases. See :func:`define_owner_table`.
     """
     schema = _parse_schema("\n".join([*(group.columns.strip() for group in groups), aliases.strip()]))
 
@@ -62,7 +67,7 @@ def define_grouped_table(
         wanted = [group for group in groups if not set(group.names).isdisjoint(names)]
         columns = [column for group in wanted for column in group.names]
         places = [columns.index(column) for column in names]
-        found = items(context.server)
+        found = items(require_owner(context).server)
         made: Iterable[Sequence[object]]
         if len(wanted) == 1:
             made = itertools.starmap(wanted[0].values, found)

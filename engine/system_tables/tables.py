@@ -9,15 +9,16 @@ from pathlib import Path
 from engine.catalog.database_names import TEMPORARY_DATABASE
 from engine.queries.context import (
     Context,
+    OwnerServer,
     Row,
-    Server,
+    require_owner,
 )
 from engine.system_tables.parts import count_marks
 from engine.system_tables.system_table import (
-    define_server_table,
+    define_owner_table,
     define_session_table,
 )
-from engine.tables.table import Table
+from engine.tables.owned_table import OwnedTable
 from parts.table.table_description import Key
 from parts.types import (
     BoolType,
@@ -39,14 +40,14 @@ from sql.grammar.clause_types import (
 _NO_UUID = bytes(16)
 
 
-def _databases(server: Server) -> Iterator[Row]:
+def _databases(server: OwnerServer) -> Iterator[Row]:
     for name in server.database_names():
         kind = get_database_engine(server, name)
         data = str(server.path / "data" / name)
         yield (name, kind, data, str(server.path / "metadata" / name), _NO_UUID, kind, "", 0)
 
 
-def get_database_engine(server: Server, name: str) -> str:
+def get_database_engine(server: OwnerServer, name: str) -> str:
     """Returns the engine name that clients see for a database."""
     if name in server.system_schemas:
         return "System" if name == "system" else "Memory"
@@ -55,14 +56,15 @@ def get_database_engine(server: Server, name: str) -> str:
 
 def _tables_of_session(context: Context) -> Iterator[Row]:
     """Yields the rows of all tables, with the session's temporary tables, which have no database."""
-    yield from _tables(context.server)
+    catalog = require_owner(context).server.catalog
+    yield from _tables(require_owner(context).server)
     for name, hidden in sorted(context.session.temporary_tables.items()):
-        table = context.server.catalog.find(TEMPORARY_DATABASE, hidden)
+        table = catalog.find(TEMPORARY_DATABASE, hidden)
         if table is not None:
             yield _table_row(table, "", name, (), is_temporary=1)
 
 
-def _tables(server: Server) -> Iterator[Row]:
+def _tables(server: OwnerServer) -> Iterator[Row]:
     for table in server.catalog.tables():
         database, name = table.definition.database, table.definition.name
         file = server.catalog.definition_file(database, name) if table.definition.engine.is_durable else None
@@ -106,18 +108,24 @@ def _row_without_table(database: str, name: str, engine: str, load_error: str = 
     )
 
 
-def _detached_tables(server: Server) -> Iterator[Row]:
+def _detached_tables(server: OwnerServer) -> Iterator[Row]:
     for table in server.catalog.detached_tables():
         path = table.definition.relative_to(server.path)
         yield (table.database, table.name, _NO_UUID, str(path), int(table.is_permanently))
 
 
 def _table_row(
-    table: Table, database: str, name: str, views: Sequence[Table], file: Path | None = None, *, is_temporary: int = 0
+    table: OwnedTable,
+    database: str,
+    name: str,
+    views: Sequence[OwnedTable],
+    file: Path | None = None,
+    *,
+    is_temporary: int = 0,
 ) -> Row:
     definition = table.definition
     description = definition.description
-    active, has_parts = table.store.active(), description.has_parts
+    active, has_parts = table.active_parts(), description.has_parts
     keeps_rows = definition.create.view is None and not definition.engine.is_proxy
     rows = sum(part.rows for part in active) if keeps_rows else None
     query = render_stored_query(definition.create)
@@ -142,7 +150,7 @@ def _table_row(
         rows,
         _count_bytes_on_disk(table),
         sum(part.data_uncompressed_bytes for part in active) if rows is not None else None,
-        len(table.store.list_parts()) if has_parts else None,
+        len(table.store.list_parts()) if has_parts and table.store is not None else None,
         len(active) if has_parts else None,
         sum(count_marks(definition.description.settings, part) for part in active) if has_parts else None,
         definition.create.comment,
@@ -170,7 +178,7 @@ def _render_key(key: Key) -> str:
     return ", ".join(map(render_shown_expression, key.expressions))
 
 
-def _count_bytes_on_disk(table: Table) -> int | None:
+def _count_bytes_on_disk(table: OwnedTable) -> int | None:
     """Returns the bytes of the active parts; ``None`` for views and Merge tables.
 
     For a Distributed table ClickHouse counts the rows that wait to be sent; here none wait.
@@ -178,10 +186,10 @@ def _count_bytes_on_disk(table: Table) -> int | None:
     definition = table.definition
     if definition.create.view is not None or definition.engine_name == "Merge":
         return None
-    return sum(part.bytes_on_disk for part in table.store.active())
+    return sum(part.bytes_on_disk for part in table.active_parts())
 
 
-def _columns(server: Server) -> Iterator[Row]:
+def _columns(server: OwnerServer) -> Iterator[Row]:
     for table in server.catalog.tables():
         definition = table.definition
         sizes = _sum_column_sizes(table)
@@ -234,9 +242,9 @@ def _find_precision(type_: DataType) -> tuple[int | None, int | None, int | None
     return None, None, None, None, 0 if isinstance(type_, DateTimeType | DateType) else None
 
 
-def _sum_column_sizes(table: Table) -> dict[str, tuple[int, int]]:
+def _sum_column_sizes(table: OwnedTable) -> dict[str, tuple[int, int]]:
     totals: dict[str, tuple[int, int]] = {}
-    for part in table.store.active():
+    for part in table.active_parts():
         for name, (compressed, uncompressed) in part.column_sizes().items():
             before = totals.get(name, (0, 0))
             totals[name] = (before[0] + compressed, before[1] + uncompressed)
@@ -244,7 +252,7 @@ def _sum_column_sizes(table: Table) -> dict[str, tuple[int, int]]:
 
 
 TABLES = (
-    define_server_table(
+    define_owner_table(
         "databases",
         """
         name String
@@ -303,7 +311,7 @@ TABLES = (
         """,
         _tables_of_session,
     ),
-    define_server_table(
+    define_owner_table(
         "columns",
         """
         database String
@@ -330,7 +338,7 @@ TABLES = (
         """,
         _columns,
     ),
-    define_server_table(
+    define_owner_table(
         "detached_tables",
         """
         database String
@@ -344,13 +352,13 @@ TABLES = (
 )
 
 
-def list_table_rows(server: Server) -> Iterator[dict[str, object]]:
+def list_table_rows(server: OwnerServer) -> Iterator[dict[str, object]]:
     """Yields the rows of ``system.tables`` by column name."""
     names = TABLES[1].schema.stored.names
     return (dict(zip(names, row, strict=True)) for row in _tables(server))
 
 
-def list_column_rows(server: Server) -> Iterator[dict[str, object]]:
+def list_column_rows(server: OwnerServer) -> Iterator[dict[str, object]]:
     """Yields the rows of ``system.columns`` by column name."""
     names = TABLES[2].schema.stored.names
     return (dict(zip(names, row, strict=True)) for row in _columns(server))

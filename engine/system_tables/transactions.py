@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.queries.context import (
+    OwnerServer,
     Row,
-    Server,
 )
 from engine.system_tables.system_table import (
-    define_server_table,
+    define_owner_table,
 )
 
 _STATES = {"open": 1, "committed": 2, "aborted": 3}
 
 
-def _transactions(server: Server) -> Iterator[Row]:
+def _transactions(server: OwnerServer) -> Iterator[Row]:
     for table in server.catalog.tables():
-        for known in table.transactions.known():
+        for known in table.transactions.known() if table.transactions is not None else ():
             yield (
                 table.definition.database,
                 table.definition.name,
@@ -37,7 +37,7 @@ def _transactions(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    define_server_table(
+    define_owner_table(
         "transactions",
         f"""
         database String

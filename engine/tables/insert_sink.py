@@ -25,6 +25,7 @@ from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
 from parts.format.content_hash import hash_block
 from parts.table.merge_mode import SortedRows
+from parts.table.table_description import TableDescription
 from parts.write.block_preparation import (
     PartitionBlock,
     sort_block,
@@ -90,22 +91,47 @@ class Piece:
 class InsertSink(ABC):
     """The writer of one INSERT's blocks. Not thread-safe."""
 
+    description: TableDescription
+    """The description under which the blocks are written; an ALTER may change the table's meanwhile."""
+
+    @abstractmethod
+    def write(self, block: pa.Table, token: str = "") -> None:
+        """Writes a complete block: every stored column, in storage types.
+
+        ``token``, if given, replaces the hash of its rows for deduplication.
+        """
+
+    @abstractmethod
+    def identified(self, block: pa.Table, token: str = "") -> list[Piece]:
+        """Splits a block into pieces with their final block ids, for :meth:`write_pieces`, which must follow."""
+
+    @abstractmethod
+    def write_pieces(self, block: pa.Table, pieces: Sequence[Piece]) -> None:
+        """Writes the pieces of a block, as :meth:`write` does."""
+
+    @abstractmethod
+    def commit(self) -> InsertOutcome:
+        """Makes the rows visible. After an error nothing more of this INSERT becomes visible."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Removes what is not committed."""
+
+
+class PartSink(InsertSink):
+    """Writes the blocks as parts."""
+
     def __init__(self, table: TableData, options: InsertOptions) -> None:
         self.table = table
         self.options = options
         self.description = table.description
-        """The description under which the blocks are written; an ALTER may change the table's meanwhile."""
         self._blocks = 0
         self._seen: Counter[str] = Counter()
         self._writes: list[Future[TemporaryPart | None] | TemporaryPart | None] = []
         self._in_flight: list[tuple[Future[TemporaryPart | None], int]] = []
 
     def write(self, block: pa.Table, token: str = "") -> None:
-        """Writes a complete block as one temporary part per partition.
-
-        The block has every stored column, in storage types. ``token``, if given, replaces the hash of its rows for
-        deduplication.
-        """
+        """Writes a complete block as one temporary part per partition."""
         if block.num_rows == 0:
             return
         check_constraints(block, self.description, self.table.definition.full_name)
@@ -129,7 +155,7 @@ class InsertSink(ABC):
         self._check_partitions(len(pieces))
         is_small = block.num_rows <= self.table.services.write_inline_rows
         if is_small and self._blocks == len(pieces) == 1:
-            self.announce(pieces[0].rows.partition_id)
+            self.before_only_part(pieces[0].rows.partition_id)
         for piece in pieces:
             self.options.status.check()
             index, size = self._blocks - 1, piece.rows.block.nbytes
@@ -194,17 +220,17 @@ class InsertSink(ABC):
                 self.table.store.drop_temporary(part.directory)
         self._writes.clear()
 
-    def announce(self, partition_id: str) -> None:
-        """Called when the first part of the INSERT is small, just before it is written.
+    def before_only_part(self, partition_id: str) -> None:
+        """Called when the first block is one small part, just before it is written.
 
         For sinks whose parts another process commits.
         """
         return
 
-    def expect(self, partition_id: str) -> None:
+    def allocate_block_number(self, partition_id: str) -> None:
         """Called when a part of the partition will soon be committed.
 
-        The sink may allocate the block number ahead of the commit.
+        The sink may allocate its block number ahead of the commit.
         """
         return
 

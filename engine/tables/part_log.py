@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError
+from parts.common.lru_cache import LruCache
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 from parts.table.table_description import Key
@@ -154,7 +155,7 @@ class PartLog:
                 self.read_rows[event.type] += event.read_rows
 
 
-_texts: dict[tuple[Key, str], str] = {}
+_texts: LruCache[tuple[Key, str], str] = LruCache(_MAX_TEXTS)
 """By partition key and partition id, which determine the text."""
 
 
@@ -166,13 +167,7 @@ def format_partition(key: Key, part: Part) -> str:
     """
     if not key:
         return "tuple()"
-    of_partition = (key, part.name.partition_id)
-    text = _texts.get(of_partition)
-    if text is None:
-        text = _texts[of_partition] = _written(part)
-        if len(_texts) > _MAX_TEXTS:
-            _texts.pop(next(iter(_texts)), None)
-    return text
+    return _texts.get((key, part.name.partition_id), lambda: _written(part))
 
 
 def _written(part: Part) -> str:

@@ -32,13 +32,13 @@ from coordination.transactions.transaction_nodes import Transaction, Transaction
 from engine.interserver.replication import Replication
 from engine.tables.merge_tree.kept_mutations import list_unfinished_mutations
 from engine.tables.merge_tree.local_transactions import read_application_files, read_decision_files, write_decisions
+from engine.tables.parts_table import load_parts
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.services import TableServices
-from engine.tables.table import load_parts
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UnavailableError, UserError
-from parts.format.hashed_file import sync_directory
+from parts.format.durable_files import remove_durably
 from parts.store.part_states import PartState
 from parts.store.part_store import PartStore
 from recovery.restore_replica import clear_retired
@@ -169,8 +169,7 @@ class Conversion:
             write(definition)
             logger.warning("table %s is converted to %s", definition.full_name, definition.engine_name)
         for flag in flags:
-            flag.unlink()
-            sync_directory(flag.parent)
+            remove_durably(flag)
         return definition
 
 

@@ -16,7 +16,7 @@ from coordination.inserts.block_views import MissingViews
 from engine.engine import Engine, remove_spill_directories
 from engine.front.http.status_pages import StatusPage, StatusPages
 from engine.front.session_store import SessionStore
-from engine.queries.context import Context, Row
+from engine.queries.context import OwnerContext, Row
 from engine.queries.process_list import Process
 from engine.queries.session import Session
 from engine.scan.leases import LeaseBook, ScanOpening
@@ -24,9 +24,9 @@ from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.capabilities.block_history import BlockHistory
 from engine.tables.capabilities.block_memory import BlockMemory
 from engine.tables.capabilities.replica_status import ReplicaStatus
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.insert_sink import InsertOutcome, PartSink, TemporaryPart
+from engine.tables.owned_table import OwnedTable
 from engine.tables.statement_options import InsertOptions
-from engine.tables.table import Table
 from engine.workers.catalog_publication import CatalogPublication
 from engine.workers.channel import CallStatus, Channel
 from engine.workers.replica_client import StatementAnswer, StatementRequest, statistics_to_record
@@ -39,7 +39,7 @@ from sql.settings.session_settings import make_settings
 
 logger = logging.getLogger(__name__)
 
-_CATALOG_CHANGES = ("create_scratch", "put_in_place", "drop_table")
+_CATALOG_CHANGES = ("create_unnamed_table", "replace_table", "drop_table")
 _PARTS_OF_WORKER = "tmp_insert_{}_*"
 
 
@@ -105,7 +105,7 @@ class WorkerCalls:
         for user, session_id in sessions:
             self._shared.sessions.release(user, session_id, 0.0)
         for table in self._shared.engine.catalog.tables():
-            for leftover in table.store.path.glob(_PARTS_OF_WORKER.format(self._owner)):
+            for leftover in table.definition.data_path.glob(_PARTS_OF_WORKER.format(self._owner)):
                 shutil.rmtree(leftover, ignore_errors=True)
 
     # -- statements -----------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class WorkerCalls:
     ) -> list[Row]:
         engine = self._shared.engine
         settings = make_settings(asked.session.settings, engine.config.timezone)
-        context = Context(engine, asked.session, settings, asked.query_id)
+        context = OwnerContext(engine, asked.session, settings, asked.query_id)
         return list(SYSTEM_DATABASES[database][table].rows(context, columns))
 
     def _on_zookeeper_rows(self, _: Channel, paths: list[str]) -> list[Row]:
@@ -159,9 +159,11 @@ class WorkerCalls:
     ) -> InsertOutcome:
         return self._sink(channel, uid, values).commit_parts(parts)
 
-    def _sink(self, channel: Channel, uid: int, values: Mapping[str, Any]) -> InsertSink:
+    def _sink(self, channel: Channel, uid: int, values: Mapping[str, Any]) -> PartSink:
         options = InsertOptions(**values, status=CallStatus(channel, 0.0, self._shared.engine.services.monotonic))
-        return self._table(uid).begin_insert(options)
+        sink = self._table(uid).begin_insert(options)
+        assert isinstance(sink, PartSink), "a worker writes parts for tables with parts only"
+        return sink
 
     def _on_begin_insert(
         self, channel: Channel, uid: int, partition_id: str, values: Mapping[str, Any]
@@ -170,11 +172,11 @@ class WorkerCalls:
 
         The message is received even after a refusal: otherwise it would be taken for the next call.
         """
-        sink: InsertSink | None = None
+        sink: PartSink | None = None
         refusal: Exception | None = None
         try:
             sink = self._sink(channel, uid, values)
-            sink.expect(partition_id)
+            sink.allocate_block_number(partition_id)
         except Exception as error:
             refusal = error
         try:
@@ -199,24 +201,25 @@ class WorkerCalls:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "The settings of the table changed meanwhile: repeat the INSERT")
         return memory
 
-    def _on_hold_parts(
+    def _on_pin_parts(
         self, _: Channel, uid: int, names: Sequence[str] | None, sequential_consistency: bool
     ) -> tuple[int, list[str]]:
         table = self._table(uid)
         if names is None:
             snapshot: PartsSnapshot = table.snapshot(sequential_consistency=sequential_consistency)
         else:
-            snapshot = table.hold(list(map(PartName.parse, names)))
+            snapshot = table.pin(list(map(PartName.parse, names)))
         return self._hold_resource(snapshot.release), [str(part.name) for part in snapshot.parts]
 
-    def _on_release_parts(self, _: Channel, number: int) -> None:
+    def _on_unpin_parts(self, _: Channel, number: int) -> None:
         with self._lock:
             release = self._held.pop(number, None)
         if release is not None:
             release()
 
     def _on_opened_part(self, _: Channel, uid: int, name: str) -> Part | None:
-        return self._table(uid).store.get(PartName.parse(name))
+        store = self._table(uid).store
+        return store.get(PartName.parse(name)) if store is not None else None
 
     def _on_report_corruption(self, _: Channel, uid: int, error: CorruptionError) -> None:
         self._table(uid).report_corruption(error)
@@ -227,7 +230,7 @@ class WorkerCalls:
             self._held[number] = release
         return number
 
-    def _table(self, uid: int) -> Table:
+    def _table(self, uid: int) -> OwnedTable:
         table = self._shared.publication.table(uid)
         if table is None:
             raise UserError("UNKNOWN_TABLE", "The table was dropped or renamed meanwhile")

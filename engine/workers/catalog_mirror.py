@@ -10,20 +10,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.catalog.catalog import Catalog
+from engine.catalog.database_tables import DatabaseTables
+from engine.catalog.databases import Databases
+from engine.catalog.kept_definitions import KeptDefinitions
 from engine.server.config import Config
-from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks
 from engine.tables.capabilities.block_memory import BlockMemory
-from engine.tables.capabilities.table_partitions import TablePartitions
-from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.insert_delay import delay_insert
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart, deduplicates_blocks
+from engine.tables.insert_sink import InsertOutcome, InsertSink, PartSink, TemporaryPart, deduplicates_blocks
 from engine.tables.services import TableServices
+from engine.tables.small.log import require_whole
 from engine.tables.small.null import NullInsert
-from engine.tables.small.small_table import require_whole
-from engine.tables.small.view import DatabaseTables
-from engine.tables.statement_options import InsertOptions, OptimizeOptions
-from engine.tables.stopped_actions import StoppableAction
+from engine.tables.statement_options import InsertOptions
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from engine.workers.catalog_publication import PublishedChanges, Record
@@ -33,10 +30,10 @@ from parts.common.errors import CorruptionError, UserError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part, open_part
 from parts.store.part_states import Snapshot
+from parts.store.part_store import PartStore
 from parts.table.table_description import TableDescription
 from sql.grammar.statements.statement import CreateTable
 from sql.relations import PartsSnapshot
-from sql.settings.merge_tree_settings import MergeTreeSettings, build_merge_tree_settings
 
 _LITTLE_BYTES = 4096  # some dozen changes of parts
 
@@ -105,8 +102,6 @@ class CatalogMirror:
 class WorkerTable(Table):
     """A table of the replica process. Its parts are opened when it is first read."""
 
-    owns_files = False
-
     def __init__(
         self,
         uid: int,
@@ -117,6 +112,14 @@ class WorkerTable(Table):
     ) -> None:
         super().__init__(definition, services)
         self.uid = uid
+        self.store = PartStore(
+            definition.data_path,
+            definition.description,
+            services.clock,
+            services.new_uuid,
+            monotonic=services.monotonic,
+            is_owner=False,
+        )
         self.store.owner = services.owner
         self._mirror = mirror
         self._requests = requests
@@ -129,11 +132,20 @@ class WorkerTable(Table):
         self._mirror.catch_up()
         return super().description_of(version)
 
-    def leave(self) -> None:
-        """The table stopped: its files may go."""
+    def set_definition(self, definition: TableDefinition) -> None:
+        super().set_definition(definition)
+        self.store.alter(definition.description)
+
+    def mark_removed(self) -> None:
+        """Takes note that the table stopped: its files may go."""
         self._is_gone = True
 
-    def hear(self, changes: Sequence[tuple[str, bool]]) -> None:
+    def is_cancelled(self) -> bool:
+        """Tells whether the table stopped."""
+        return self._is_gone
+
+    def add_part_changes(self, changes: Sequence[tuple[str, bool]]) -> None:
+        """Takes note of parts that became active or inactive."""
         for name, is_active in changes:
             if not is_active and self._news.get(name) and self.store.get(PartName.parse(name)) is None:
                 del self._news[name]  # it came and went before anybody looked
@@ -143,7 +155,7 @@ class WorkerTable(Table):
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
         require_whole(self.definition)
         if sequential_consistency and self.definition.is_replicated:
-            return self._held(None, sequential_consistency=True)
+            return self._pin(None, sequential_consistency=True)
         with self._opening:
             with self._mirror.lock:
                 number = self._mirror.begin_reading()
@@ -165,22 +177,22 @@ class WorkerTable(Table):
 
         return Snapshot(held.parts, release)
 
-    def hold(self, names: Sequence[PartName]) -> PartsSnapshot:
-        return self._held([str(name) for name in names])
+    def pin(self, names: Sequence[PartName]) -> PartsSnapshot:
+        return self._pin([str(name) for name in names])
 
-    def _held(self, wanted: Sequence[str] | None, *, sequential_consistency: bool = False) -> PartsSnapshot:
-        """Of what the replica process says and holds; it may have left the active parts since."""
-        number, names = self._requests.hold(self.uid, wanted, sequential_consistency=sequential_consistency)
-        return self.opened(names, lambda: self._requests.let_go(number))
+    def _pin(self, wanted: Sequence[str] | None, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        """Pins parts in the replica process; they may have left the active parts since."""
+        number, names = self._requests.pin(self.uid, wanted, sequential_consistency=sequential_consistency)
+        return self.open_pinned(names, lambda: self._requests.unpin(number))
 
-    def opened(self, names: Sequence[str], let_go: Callable[[], None]) -> PartsSnapshot:
-        """Parts that the replica process holds until ``let_go``."""
+    def open_pinned(self, names: Sequence[str], unpin: Callable[[], None]) -> PartsSnapshot:
+        """Opens parts that the replica process holds until ``unpin``."""
         try:
             parts = [self._open(PartName.parse(name)) for name in names]
         except BaseException:
-            let_go()
+            unpin()
             raise
-        return Snapshot(parts, lambda _: let_go())
+        return Snapshot(parts, lambda _: unpin())
 
     def _take(self, news: Mapping[str, bool]) -> None:
         """Opens what came and forgets what went."""
@@ -202,7 +214,7 @@ class WorkerTable(Table):
     def begin_insert(self, options: InsertOptions) -> InsertSink:
         """Starts an INSERT; most of what forbids it is found here, the rest by the commit."""
         if not self.definition.engine.keeps_rows:
-            return NullInsert(self, options)
+            return NullInsert(self)
         delay_insert(self, options, may_wait=False)
         return _Insert(self, options)
 
@@ -219,30 +231,8 @@ class WorkerTable(Table):
     def report_corruption(self, error: CorruptionError) -> None:
         self._requests.report_corruption(self.uid, error)
 
-    # What follows is asked of the replica process as a whole, and never of this.
 
-    def allow(self, action: StoppableAction, allowed: bool) -> None:
-        raise NotImplementedError
-
-    def history(self) -> BlockHistory:
-        raise NotImplementedError
-
-    def snapshot_of_blocks(self, wanted: WantedBlocks) -> PartsSnapshot:
-        raise NotImplementedError
-
-    def optimize(self, options: OptimizeOptions) -> None:
-        raise NotImplementedError
-
-    @property
-    def transactions(self) -> TableTransactions:
-        raise NotImplementedError
-
-    @property
-    def partitions(self) -> TablePartitions:
-        raise NotImplementedError
-
-
-class _Insert(InsertSink):
+class _Insert(PartSink):
     """Writes temporary parts here and has them committed there."""
 
     table: WorkerTable
@@ -251,7 +241,7 @@ class _Insert(InsertSink):
         super().__init__(table, options)
         self._begun: PendingInsert | None = None
 
-    def announce(self, partition_id: str) -> None:
+    def before_only_part(self, partition_id: str) -> None:
         """Asks for a block number while the part is written.
 
         The number blocks merges, so a slow client gets it only at the commit.
@@ -271,8 +261,8 @@ class _Insert(InsertSink):
         super().abort()
 
 
-class WorkerCatalog(Catalog):
-    """Look-ups are answered here, with the latest news."""
+class WorkerCatalog(Databases[WorkerTable]):
+    """The tables of the replica process. Look-ups are answered here, with the latest news; changes are made there."""
 
     def __init__(
         self,
@@ -283,8 +273,7 @@ class WorkerCatalog(Catalog):
         published: PublishedChanges,
         requests: ReplicaProcessCalls,
     ) -> None:
-        settings = build_merge_tree_settings(config.merge_tree, MergeTreeSettings())
-        super().__init__(config.path.absolute(), config.temporary_path, self._make, settings, config.rollups)
+        super().__init__(KeptDefinitions.of(config))
         self._services = services
         self._requests = requests
         self._by_uid: dict[int, WorkerTable] = {}
@@ -294,32 +283,26 @@ class WorkerCatalog(Catalog):
         self.mirror.catch_up()
         return super().databases()
 
-    def _database(self, name: str) -> DatabaseTables:
+    def _database(self, name: str) -> DatabaseTables[WorkerTable]:
         self.mirror.catch_up()
         return super()._database(name)
 
-    def create_table(self, database: str, create: CreateTable) -> Table | None:
+    def create_table(self, database: str, create: CreateTable) -> WorkerTable | None:
         is_new = self._requests.create_table(database, create)
         return self.table(database, create.table.table) if is_new else None
 
-    def create_scratch(self, database: str, create: CreateTable) -> str:
-        name: str = self._requests.change_catalog("create_scratch", database, create)
+    def create_unnamed_table(self, database: str, create: CreateTable) -> str:
+        name: str = self._requests.change_catalog("create_unnamed_table", database, create)
         return name
 
-    def put_in_place(self, database: str, scratch: str, name: str) -> None:
-        self._requests.change_catalog("put_in_place", database, scratch, name)
+    def replace_table(self, database: str, temporary_name: str, name: str) -> None:
+        self._requests.change_catalog("replace_table", database, temporary_name, name)
 
-    def drop_table(
-        self, database: str, name: str, *, if_exists: bool = False, detach: bool = False, permanently: bool = False
-    ) -> None:
-        assert True not in (if_exists, detach), "DROP and DETACH TABLE are carried out elsewhere"
+    def drop_table(self, database: str, name: str) -> None:
         self._requests.change_catalog("drop_table", database, name)
 
     def by_uid(self, uid: int) -> WorkerTable | None:
         return self._by_uid.get(uid)
-
-    def _make(self, _: TableDefinition) -> Table:
-        raise AssertionError("tables are made by news alone")
 
     def _apply(self, records: Sequence[Record]) -> None:
         for record in records:
@@ -332,12 +315,12 @@ class WorkerCatalog(Catalog):
                 case ("no database", name):
                     self._databases.pop(name, None)
                 case ("table", uid, database, name, create):
-                    definition = self.make_definition(database, create)
+                    definition = self.define(database, create)
                     table = WorkerTable(uid, definition, self._services, self.mirror, self._requests)
                     self._by_uid[uid] = self._databases[database][name] = table
                 case ("altered", uid, create):
                     table = self._by_uid[uid]
-                    table.set_definition(self.make_definition(table.definition.database, create))
+                    table.set_definition(self.define(table.definition.database, create))
                 case ("renamed", renamed):
                     self._rename(renamed)
                 case ("not loaded", name, failed):
@@ -345,10 +328,10 @@ class WorkerCatalog(Catalog):
                 case ("no table", uid):
                     self._forget(self._by_uid.pop(uid))
                 case ("parts", uid, changes):
-                    self._by_uid[uid].hear(changes)
+                    self._by_uid[uid].add_part_changes(changes)
 
     def _rename(self, renamed: Sequence[Record]) -> None:
-        moved = [(self._by_uid[uid], self.make_definition(database, create)) for uid, database, _, create in renamed]
+        moved = [(self._by_uid[uid], self.define(database, create)) for uid, database, _, create in renamed]
         for table, _ in moved:
             self._remove_name(table)
         for table, definition in moved:
@@ -356,7 +339,7 @@ class WorkerCatalog(Catalog):
             self._databases[definition.database][definition.name] = table
 
     def _forget(self, table: WorkerTable) -> None:
-        table.leave()
+        table.mark_removed()
         self._remove_name(table)
 
     def _remove_name(self, table: WorkerTable) -> None:

@@ -35,8 +35,8 @@ from itertools import count
 from typing import Any
 
 from engine.catalog.catalog_listener import CatalogListener
-from engine.tables.small.view import NotLoaded
-from engine.tables.table import Table
+from engine.catalog.database_tables import NotLoaded
+from engine.tables.owned_table import OwnedTable
 from engine.tables.table_definition import TableDefinition
 from engine.workers.shared_page import SharedPage
 from parts.common.part_name import PartName
@@ -69,7 +69,7 @@ class CatalogPublication(CatalogListener):
         self._tables: dict[int, tuple[Record, set[str]]] = {}
         self._uid_of: dict[int, int] = {}
         self._write([("anew",)])
-        self._objects: dict[int, Table] = {}
+        self._objects: dict[int, OwnedTable] = {}
 
     # -- changes --------------------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class CatalogPublication(CatalogListener):
             self._databases.pop(name, None)
             self._write([("no database", name)])
 
-    def on_table_started(self, table: Table) -> None:
+    def on_table_started(self, table: OwnedTable) -> None:
         """Publishes a new table with its active parts."""
         uid = next(self._uids)
         definition = table.definition
@@ -93,9 +93,12 @@ class CatalogPublication(CatalogListener):
         with self._lock:
             self._uid_of[id(table)] = uid
             self._objects[uid] = table
-        table.store.set_listener(lambda active: self._add_table(uid, record, active))
+        if table.store is not None:
+            table.store.set_listener(lambda active: self._add_table(uid, record, active))
+        else:
+            self._add_table(uid, record, ())
 
-    def on_table_altered(self, table: Table, definition: TableDefinition) -> None:
+    def on_table_altered(self, table: OwnedTable, definition: TableDefinition) -> None:
         """Publishes a new definition."""
         with self._lock:
             uid = self._uid_of.get(id(table))
@@ -105,7 +108,7 @@ class CatalogPublication(CatalogListener):
             self._tables[uid] = (record, self._tables[uid][1])
             self._write([("altered", uid, definition.create)])
 
-    def on_tables_renamed(self, renamed: Sequence[tuple[Table, TableDefinition]]) -> None:
+    def on_tables_renamed(self, renamed: Sequence[tuple[OwnedTable, TableDefinition]]) -> None:
         """Publishes new names, all at once."""
         named: list[Record] = []
         with self._lock:
@@ -123,7 +126,7 @@ class CatalogPublication(CatalogListener):
             self._databases[database] = failed
             self._write([("not loaded", database, failed)])
 
-    def on_table_removed(self, table: Table) -> None:
+    def on_table_removed(self, table: OwnedTable) -> None:
         """Publishes that a table has stopped."""
         with self._lock:
             uid = self._uid_of.pop(id(table), None)
@@ -131,7 +134,8 @@ class CatalogPublication(CatalogListener):
                 return
             del self._tables[uid], self._objects[uid]
             number = self._write([("no table", uid)])
-        table.store.mark_all_hidden(number)
+        if table.store is not None:
+            table.store.mark_all_hidden(number)
 
     def parts_changed(self, uid: int, changes: Sequence[tuple[PartName, bool]]) -> int:
         """Publishes changes of a table's active parts; returns the number of the change."""
@@ -148,11 +152,11 @@ class CatalogPublication(CatalogListener):
         """Returns the oldest change that a running query may still read."""
         return self._page.oldest_read()
 
-    def uid(self, table: Table) -> int | None:
+    def uid(self, table: OwnedTable) -> int | None:
         """Returns the number by which workers know the table."""
         return self._uid_of.get(id(table))
 
-    def table(self, uid: int) -> Table | None:
+    def table(self, uid: int) -> OwnedTable | None:
         """Returns the table of a number; ``None`` if it has stopped."""
         return self._objects.get(uid)
 

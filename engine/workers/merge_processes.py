@@ -12,23 +12,21 @@ import select
 import socket
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
-from engine.catalog.catalog import Catalog
+from engine.catalog.kept_definitions import KeptDefinitions
 from engine.server.config import Config
 from engine.tables.merges.merge_execution import run_merge
 from engine.tables.merges.mutation_execution import open_active_parts, run_mutation
 from engine.tables.services import MergeOrder, MutationOrder, MutationReadTable
-from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from engine.workers.channel import Channel
 from engine.workers.fork_server import ForkServer, set_process_name
 from parts.common.errors import CancelledError, PandoError, UnavailableError, convert_resource_error
+from parts.common.lru_cache import LruCache
 from parts.common.process_memory import configure_allocators, release_memory
 from parts.merge import MergeProgress
-from sql.settings.merge_tree_settings import MergeTreeSettings, build_merge_tree_settings
 
 _STOP = "stop"
 _PROGRESS_SECONDS = 0.25
@@ -170,20 +168,10 @@ class _Tables:
     """The compiled definitions of the tables merged last."""
 
     def __init__(self, config: Config) -> None:
-        settings = build_merge_tree_settings(config.merge_tree, MergeTreeSettings())
-        self._catalog = Catalog(config.path.absolute(), config.temporary_path, _no_table, settings, config.rollups)
-        self._known: OrderedDict[Any, TableDefinition] = OrderedDict()
+        self._definitions = KeptDefinitions.of(config)
+        self._known: LruCache[tuple[Path, str], TableDefinition] = LruCache(_TABLES_KEPT)
 
     def definition(self, order: MergeOrder | MutationOrder | MutationReadTable) -> TableDefinition:
         """Returns the order's table definition, compiled once."""
         key = (order.data_path, repr(order.create))
-        if key not in self._known:
-            self._known[key] = self._catalog.make_definition(order.database, order.create)
-        self._known.move_to_end(key)
-        while len(self._known) > _TABLES_KEPT:
-            self._known.popitem(last=False)
-        return self._known[key]
-
-
-def _no_table(_: TableDefinition) -> Table:
-    raise AssertionError("a process that merges has no tables")
+        return self._known.get(key, lambda: self._definitions.compile(order.database, order.create))

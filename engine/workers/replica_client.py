@@ -113,15 +113,15 @@ class ReplicaProcessClient:
         """Returns the table's block memory."""
         return RemoteBlockMemory(self._caller, uid)
 
-    def hold(
+    def pin(
         self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
     ) -> tuple[int, list[str]]:
-        """Holds parts of a table. Returns a number for :meth:`let_go`, and the names of the parts."""
-        return self._caller.call("hold_parts", uid, names, sequential_consistency)
+        """Pins parts of a table. Returns a number for :meth:`unpin`, and the names of the parts."""
+        return self._caller.call("pin_parts", uid, names, sequential_consistency)
 
-    def let_go(self, number: int) -> None:
-        """Releases held parts."""
-        self._caller.call("release_parts", number)
+    def unpin(self, number: int) -> None:
+        """Releases pinned parts, or those of a lease."""
+        self._caller.call("unpin_parts", number)
 
     def opened_part(self, uid: int, name: str) -> Part | None:
         """Returns the part as the replica process has it open; ``None`` if it is not there any more."""
@@ -136,7 +136,7 @@ class ReplicaProcessClient:
     def read_scan(self, uid: int, opening: ScanOpening) -> tuple[int, list[str], list[Sequence[int]], int]:
         """Holds a scan's lease.
 
-        Returns a number for :meth:`let_go`, the names of the parts, their steps and the definition's version.
+        Returns a number for :meth:`unpin`, the names of the parts, their steps and the definition's version.
         """
         return self._caller.call("read_scan", uid, opening)
 

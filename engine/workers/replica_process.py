@@ -22,10 +22,10 @@ from contextlib import ExitStack
 from functools import partial
 
 from engine.engine import Engine, remove_spill_directories
+from engine.front.http.request_entry import RequestEntry
 from engine.front.http.routes import make_status_page_application
 from engine.front.http.scan_routes import get_replica_delay_seconds
 from engine.front.http.status_pages import EngineStatusPages
-from engine.front.http.users import make_page_guard
 from engine.front.prometheus_metrics import Metrics
 from engine.front.query_counts import QueryCounts
 from engine.front.session_store import SWEEP_SECONDS, SessionStore
@@ -91,7 +91,8 @@ class ReplicaProcess:
         shared.open(engine, pages)
         services.housekeeping.add(shared.sessions.task, SWEEP_SECONDS)
         services.housekeeping.add(BackgroundTask("expire scan leases", partial(_expire, leases)), _LEASES_SECONDS)
-        application = make_status_page_application(pages, make_page_guard(self._config, services.monotonic))
+        entry = RequestEntry(self._config, services.monotonic, services.clock)
+        application = make_status_page_application(pages, entry.check_page)
         door = ConnectionDispatcher(self._listening, self._config, self._states, pool.workers, application)
         running.callback(door.stop)
         door.start()

@@ -31,12 +31,12 @@ class ReplicaProcessCalls(Protocol):
     def block_memory(self, uid: int) -> BlockMemory:
         """The memory of a table that remembers the blocks of its INSERTs."""
 
-    def hold(
+    def pin(
         self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
     ) -> tuple[int, list[str]]:
-        """Holds the named parts, or all readable ones. Returns a number for :meth:`let_go`, and what stays."""
+        """Pins the named parts, or all readable ones. Returns a number for :meth:`unpin`, and what stays."""
 
-    def let_go(self, number: int) -> None: ...
+    def unpin(self, number: int) -> None: ...
 
     def report_corruption(self, uid: int, error: CorruptionError) -> None: ...
 

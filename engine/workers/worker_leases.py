@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from engine.scan.leases import ScanOpening
 from engine.scan.slot_planning import Steps
 from engine.tables.capabilities.block_history import BlockHistory
-from engine.tables.table import Table
 from engine.workers.catalog_mirror import WorkerTable
 from engine.workers.replica_client import ReplicaProcessClient
 from parts.common.part_name import PartName
@@ -32,24 +31,21 @@ class WorkerLeases:
         self._replica = replica
 
     @contextmanager
-    def reading(self, table: Table, opening: ScanOpening) -> Iterator[RemoteLease]:
+    def reading(self, table: WorkerTable, opening: ScanOpening) -> Iterator[RemoteLease]:
         """Holds the execution's lease during one read."""
-        assert isinstance(table, WorkerTable)
         number, names, steps, version = self._replica.read_scan(table.uid, opening)
-        snapshot = table.opened(names, lambda: self._replica.let_go(number))
+        snapshot = table.open_pinned(names, lambda: self._replica.unpin(number))
         try:
             yield RemoteLease(snapshot.parts, dict(zip(map(PartName.parse, names), steps, strict=True)), version)
         finally:
             snapshot.release()
 
-    def release(self, table: Table, name: str) -> bool:
+    def release(self, table: WorkerTable, name: str) -> bool:
         """Ends a lease early."""
-        assert isinstance(table, WorkerTable)
         return self._replica.release_scan(table.uid, name)
 
-    def history(self, table: Table, max_delay_seconds: float) -> BlockHistory:
+    def history(self, table: WorkerTable, max_delay_seconds: float) -> BlockHistory:
         """Returns the table's block history."""
-        assert isinstance(table, WorkerTable)
         return self._replica.scan_history(table.uid, max_delay_seconds)
 
     def expire(self) -> None:

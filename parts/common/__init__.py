@@ -1,1 +1,1 @@
-"""Errors, names, threads and memory, which every package may import."""
+"""Errors, names, threads, memory and caches, which every package may import."""

@@ -11,10 +11,13 @@ Invariants
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict, deque
+import itertools
+from collections import deque
+from contextlib import suppress
 
 import pyarrow as pa
+
+from parts.common.lru_cache import LruCache
 
 MAX_CACHE_BYTES = 128 << 20
 MAX_CACHED_FRAME_BYTES = 4 << 20
@@ -23,31 +26,27 @@ _Key = tuple[int, int, int]
 
 
 class FrameCache:
-    """A least-recently-used cache of frames, limited by bytes."""
+    """A cache of frames, limited by bytes, which forgets the frames of a part that is closed."""
 
     def __init__(self, most_bytes: int = MAX_CACHE_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._lock = threading.Lock()
-        self._frames: OrderedDict[_Key, pa.Array] = OrderedDict()
-        self._last_owner = 0
+        self._frames: LruCache[_Key, pa.Array] = LruCache(most_size=most_bytes, size_of=_count_bytes)
+        self._owners = itertools.count(1)
         self._gone: deque[int] = deque()
-        self.held_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of all cached frames."""
+        return self._frames.held_size
 
     def add_owner(self) -> int:
         """Returns a number for a part, the first element of its keys."""
-        with self._lock:
-            self._last_owner += 1
-            return self._last_owner
+        return next(self._owners)
 
     def find(self, key: _Key) -> pa.Array | None:
         """Returns the frame, and marks it as used; ``None`` if it is not cached."""
-        with self._lock:
-            if self._gone:
-                self._forget()
-            found = self._frames.get(key)
-            if found is not None:
-                self._frames.move_to_end(key)
-            return found
+        if self._gone:
+            self._forget()
+        return self._frames.find(key)
 
     def contains(self, key: _Key) -> bool:
         """Tells whether the frame is cached now. Takes no lock and does not mark it as used."""
@@ -55,15 +54,7 @@ class FrameCache:
 
     def add(self, key: _Key, frame: pa.Array) -> None:
         """Caches a frame."""
-        size = frame.nbytes
-        with self._lock:
-            if key in self._frames or size > self._most_bytes:
-                return
-            self._frames[key] = frame
-            self.held_bytes += size
-            while self.held_bytes > self._most_bytes:
-                _, dropped = self._frames.popitem(last=False)
-                self.held_bytes -= dropped.nbytes
+        self._frames.keep(key, frame)
 
     def drop_owner(self, owner: int) -> None:
         """Drops a part's frames at the next lookup: they may keep its files open.
@@ -73,9 +64,15 @@ class FrameCache:
         self._gone.append(owner)
 
     def _forget(self) -> None:
-        gone = {self._gone.popleft() for _ in range(len(self._gone))}
-        for key in [key for key in self._frames if key[0] in gone]:
-            self.held_bytes -= self._frames.pop(key).nbytes
+        gone: set[int] = set()
+        with suppress(IndexError):  # empty: another thread takes from it too
+            while True:
+                gone.add(self._gone.popleft())
+        self._frames.drop_all(lambda key: key[0] in gone)
+
+
+def _count_bytes(_: _Key, frame: pa.Array) -> int:
+    return int(frame.nbytes)
 
 
 FRAME_CACHE = FrameCache()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from parts.common.part_name import PartName
-from parts.format.hashed_file import sync_descriptor, sync_directory
+from parts.format.durable_files import remove_durably, replace_file_durably
 
 _PREFIX = "exchange_"
 _DRAFT = "tmp_exchange_"
@@ -45,7 +45,7 @@ class ExchangeRecord:
             "departures": [str(name) for name in self.departures],
             "notes": [list(note) for note in self.notes],
         }
-        replace_file_durably(path, json.dumps(document), path.with_name(f"tmp_{path.name}"))
+        replace_file_durably(path, json.dumps(document).encode(), path.with_name(f"tmp_{path.name}"))
 
     @classmethod
     def read(cls, path: Path) -> ExchangeRecord:
@@ -72,10 +72,9 @@ class ExchangeRecord:
             path = table_path / name
             if text is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                replace_file_durably(path, text, path.with_name(f"{path.name}.new"))
+                replace_file_durably(path, text.encode())
             elif path.exists():
-                path.unlink()
-                sync_directory(path.parent)
+                remove_durably(path)
 
     def move_added_parts(self, table_path: Path) -> None:
         """Renames the directories that have not been renamed yet."""
@@ -92,19 +91,10 @@ def list_pending_records(table_path: Path) -> list[Path]:
 
 def remove_record(path: Path, *, should_sync: bool) -> None:
     """Deletes the record of an exchange."""
-    path.unlink(missing_ok=True)
     if should_sync:
-        sync_directory(path.parent)
-
-
-def replace_file_durably(path: Path, text: str, draft: Path) -> None:
-    """Writes the file atomically: after a crash it has the old or the whole new text."""
-    with open(draft, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        sync_descriptor(stream.fileno())
-    os.replace(draft, path)
-    sync_directory(path.parent)
+        remove_durably(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def remove_drafts(table_path: Path) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
+from parts.format.durable_files import replace_file_durably
 from parts.format.hashed_file import link_files, make_directories, sync_directory
 from parts.read.part_reader import Part
-from parts.store.exchange_record import replace_file_durably
 
 SHADOW = "shadow"
 _COUNTER = "increment.txt"
@@ -85,7 +85,7 @@ def _link(part: Part, home: Path) -> Path:
 def _next_number(shadow: Path) -> str:
     file = shadow / _COUNTER
     number = 1 + (int(file.read_text()) if file.exists() else 0)
-    replace_file_durably(file, str(number), shadow / f"{_COUNTER}.new")
+    replace_file_durably(file, str(number).encode())
     return str(number)
 
 

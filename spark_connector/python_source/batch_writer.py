@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from parts.common.errors import PandoError, UserError, make_error_from_code
+from spark_connector.python_source.error_lines import without_tracebacks
 from spark_connector.shared.options import Options, is_switched_off, quote_identifier
 from spark_connector.shared.transport import Transport
 from spark_connector.shared.type_mapping import TableColumn, describe_table, match_columns_to_write
@@ -101,6 +102,7 @@ def check_target(options: Options, schema: StructType) -> WriteTarget:
     return WriteTarget(options, tuple(columns), is_replicated)
 
 
+@without_tracebacks
 class BatchWriter(DataSourceArrowWriter):
     """Writes one job. It is built once in the driver, and used by every task."""
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
+from spark_connector.python_source.error_lines import without_tracebacks
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from spark_connector.shared.options import Options
 
 
+@without_tracebacks
 class PandoDataSource(DataSource):
     """``spark.read.format("pando")``, ``df.write.format("pando")``, ``CREATE TABLE … USING pando``."""
 

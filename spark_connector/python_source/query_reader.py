@@ -25,6 +25,7 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
+from spark_connector.python_source.error_lines import without_tracebacks
 from spark_connector.shared.options import Options, escape_string, quote_identifier
 from spark_connector.shared.transport import Transport
 from spark_connector.shared.type_mapping import TableColumn, check_read_schema, describe_columns
@@ -52,6 +53,7 @@ def describe_query_columns(transport: Transport) -> list[TableColumn]:
     return columns
 
 
+@without_tracebacks
 class QueryReader(DataSourceReader):
     """Reads the query of one loaded data frame."""
 

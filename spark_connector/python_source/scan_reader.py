@@ -35,6 +35,7 @@ from parts.common.errors import (
     make_error_from_code,
 )
 from parts.types import parse_type
+from spark_connector.python_source.error_lines import without_tracebacks
 from spark_connector.shared.options import Options
 from spark_connector.shared.transport import Transport
 from spark_connector.shared.type_mapping import TableColumn, check_read_schema, read_options_from_schema
@@ -71,6 +72,7 @@ class ScanPartition(InputPartition):
     shard: Shard | None = None
 
 
+@without_tracebacks
 class ScanReader(DataSourceReader):
     """Reads the table of one loaded data frame."""
 

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from parts.common.errors import UserError
+from spark_connector.python_source.error_lines import without_tracebacks
 from spark_connector.python_source.scan_reader import ScanPartition, ScanReader
 from spark_connector.shared.options import Options
 from spark_connector.shared.transport import Transport
@@ -74,6 +75,7 @@ class BlocksPartition(InputPartition):
     blocks: dict[str, Any]
 
 
+@without_tracebacks
 class BlocksReader(ScanReader):
     """Reads some blocks of a table, as batch reads do all of it."""
 
@@ -86,6 +88,7 @@ class BlocksReader(ScanReader):
         return {**super()._what_to_read(), "blocks": self._blocks}
 
 
+@without_tracebacks
 class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream.
 

@@ -21,6 +21,7 @@ from spark_connector.python_source.batch_writer import (
     log_commit,
     write_blocks,
 )
+from spark_connector.python_source.error_lines import without_tracebacks
 from spark_connector.shared.options import Options
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@without_tracebacks
 class PandoStreamWriter(DataSourceStreamArrowWriter):
     """Writes the micro-batches of a stream.
 

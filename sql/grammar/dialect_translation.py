@@ -20,11 +20,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from parts.common.errors import UserError
+from parts.common.lru_cache import LruCache
 from sql.grammar.queries.query_parser import parse_query
 from sql.grammar.query_limits import too_deep_recursion
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import Explain, SelectQuery, SetSettings, Statement, Use
-from sql.grammar.text_cache import TextCache
+from sql.grammar.text_cache import TextKey, make_text_cache
 from sql.settings.setting_values import CLICKHOUSE_DIALECT
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _EXPLAINED = re.compile(rf"{_SPACE}EXPLAIN\b[\w\s=,]*?(?=\bSELECT\b|\bWITH\b|\bF
 _FORMAT = re.compile(r"\sFORMAT\s+(\w+)[\s;]*\Z", re.IGNORECASE)
 _QUERIES = ("SELECT", "WITH", "FROM", "(", "EXPLAIN")
 _OWN_GRAMMAR = ("", "SET", "USE")
-_recent_translations: TextCache[str] = TextCache(1000, len)
+_recent_translations: LruCache[TextKey, str] = make_text_cache(1000, len)
 
 
 def translate_to_clickhouse(text: str, settings: Settings) -> str:

@@ -8,7 +8,8 @@ The bodies of INSERT are never tokenised: see :func:`parse_insert_head` for a st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from parts.common.errors import UserError
 from parts.common.query_status import QueryStatus
@@ -20,19 +21,13 @@ from sql.grammar.statements import (
     drop_table,
     insert,
     mutate_table,
+    select,
     show,
     system_statements,
     transactions,
 )
-from sql.grammar.statements.statement import (
-    DescribeQuery,
-    Explain,
-    Insert,
-    OnCluster,
-    ParsedStatement,
-    SelectQuery,
-    Statement,
-)
+from sql.grammar.statements.statement import Explain, Insert, OnCluster, ParsedStatement
+from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.tokens import TokenStream, not_implemented
 
 MAX_STATEMENTS = 100_000
@@ -103,25 +98,17 @@ def parse_insert_head(prefix: bytes, *, complete: bool = False) -> tuple[Insert 
 
 
 def _statement(stream: TokenStream) -> ParsedStatement:
-    keyword = stream.peek().upper
-    if keyword == "INSERT":
-        return insert.parse_insert(stream)
-    if keyword in ("SELECT", "WITH", "FROM", "("):
-        return _select(stream)
-    if keyword == "EXPLAIN":
-        return _explain(stream)
-    handler = _HANDLERS.get(keyword)
-    if handler is None:
-        if keyword in _UNSUPPORTED and stream.peek().kind == "word":
-            raise not_implemented(f"{keyword} {stream.peek(1).upper}".strip())
-        stream.fail(
-            "SELECT", "WITH", "INSERT", "CREATE", "DROP", "ATTACH", "DETACH", "RENAME", "TRUNCATE", "EXISTS", "SHOW",
-            "DESCRIBE", "USE", "SET", "ALTER", "OPTIMIZE", "CHECK", "SYSTEM", "EXPLAIN", "KILL",
-        )  # fmt: skip
-    start = stream.peek().start
+    first = stream.peek()
+    syntax = _SYNTAX.get(first.upper)
+    if syntax is None:
+        if first.upper in _UNSUPPORTED and first.kind == "word":
+            raise not_implemented(f"{first.upper} {stream.peek(1).upper}".strip())
+        stream.fail(*filter(str.isalpha, _SYNTAX))
     stream.on_cluster = None
-    statement = handler(stream)
-    on_cluster = _distributed(stream, start)
+    statement = syntax.parse(stream)
+    if isinstance(statement, ParsedStatement):
+        return statement
+    on_cluster = _distributed(stream, first.start)
     clauses = parse_output_clauses(stream)
     return ParsedStatement(statement, clauses.format, clauses.outfile, clauses.settings, on_cluster)
 
@@ -135,12 +122,6 @@ def _distributed(stream: TokenStream, start: int) -> OnCluster | None:
     return OnCluster(clause.name, (before + behind.lstrip()).strip())
 
 
-def _select(stream: TokenStream) -> ParsedStatement:
-    query = slice_query(stream)
-    clauses = parse_output_clauses(stream)
-    return ParsedStatement(SelectQuery(query, clauses.settings), clauses.format, clauses.outfile)
-
-
 def _explain(stream: TokenStream) -> ParsedStatement:
     stream.expect("EXPLAIN")
     kind = "PLAN"
@@ -150,7 +131,7 @@ def _explain(stream: TokenStream) -> ParsedStatement:
             break
     options = parse_settings_clause(stream) if stream.peek(1).text == "=" else {}
     if not (stream.at("SELECT") or stream.at("WITH") or stream.at("(") or stream.at("FROM")):
-        if stream.peek().kind == "word" and stream.peek().upper in (*_HANDLERS, "INSERT"):
+        if stream.peek().kind == "word" and stream.peek().upper in _SYNTAX and not stream.at("EXPLAIN"):
             raise not_implemented(f"EXPLAIN of {stream.peek().upper}")
         stream.fail("SELECT", "WITH", "(")
     query = slice_query(stream)
@@ -160,39 +141,11 @@ def _explain(stream: TokenStream) -> ParsedStatement:
     return ParsedStatement(Explain(kind, options, query), clauses.format, clauses.outfile)
 
 
-def _describe(stream: TokenStream) -> Statement:
-    stream.next()
-    stream.accept("TABLE")
-    if stream.at("SELECT") or stream.at("WITH"):
-        return DescribeQuery(slice_query(stream))
-    if stream.at("("):
-        text = slice_query(stream)
-        return DescribeQuery(text[1:-1].strip() if text.endswith(")") else text)
-    return drop_table.parse_describe_table(stream)
-
-
-_HANDLERS: dict[str, Callable[[TokenStream], Statement]] = {
-    "CREATE": create_table.parse_create,
-    "ATTACH": create_table.parse_attach,
-    "DROP": drop_table.parse_drop,
-    "DETACH": drop_table.parse_drop,
-    "RENAME": drop_table.parse_rename,
-    "EXCHANGE": drop_table.parse_exchange,
-    "REPLACE": create_table.parse_replace,
-    "TRUNCATE": drop_table.parse_truncate,
-    "EXISTS": drop_table.parse_exists,
-    "SHOW": show.parse_show,
-    "DESCRIBE": _describe,
-    "DESC": _describe,
-    "USE": drop_table.parse_use,
-    "SET": drop_table.parse_set,
-    "ALTER": alter.parse_alter,
-    "DELETE": mutate_table.parse_delete,
-    "UPDATE": mutate_table.parse_update,
-    "OPTIMIZE": system_statements.parse_optimize,
-    "CHECK": drop_table.parse_check_table,
-    "SYSTEM": system_statements.parse_system,
-    "KILL": drop_table.parse_kill,
-    "COMMIT": transactions.parse_commit,
-    "ROLLBACK": transactions.parse_rollback,
-}
+_MODULES = (
+    select, insert, create_table, drop_table, show, alter, mutate_table, system_statements, transactions,
+)  # fmt: skip
+_SYNTAX: Mapping[str, StatementSyntax] = MappingProxyType(
+    {keyword: syntax for module in _MODULES for syntax in module.SYNTAX for keyword in syntax.keywords}
+    | {"EXPLAIN": StatementSyntax(("EXPLAIN",), _explain)}
+)
+"""The syntax of every statement, by the keyword that begins it."""

@@ -8,12 +8,11 @@ definitions of its tables and views: no clock, no data. Every query looks up the
 from __future__ import annotations
 
 import copy
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from parts.common.lru_cache import LruCache
 from parts.table.table_description import TableDescription
 from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, StringType
 from sql.compile.compiled_query import CompiledQuery, Scan
@@ -242,23 +241,18 @@ class PlanCache:
     """Plans by text; the least recently used is dropped first. Any thread may use it."""
 
     def __init__(self, most: int = _MOST_PLANS) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._plans: OrderedDict[tuple[str, ...], Plan] = OrderedDict()
+        self._plans: LruCache[tuple[str, ...], Plan] = LruCache(most)
 
     def find(self, key: tuple[str, ...], catalog: RelationCatalog) -> Plan | None:
         """Returns the plan over the tables as they are now. Raises the catalog's error when one is gone."""
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is None:
-                return None
-            self._plans.move_to_end(key)
+        plan = self._plans.find(key)
+        if plan is None:
+            return None
         relations: dict[tuple[str, str], Any] = {}
         for name, definition in plan.tables:
             relation = catalog.relation(*name)
             if find_cacheable_definition(relation) != definition:
-                with self._lock:
-                    self._plans.pop(key, None)
+                self._plans.drop(key)
                 return None
             relations[name[0] or key[1], name[1]] = relation
         scans = [
@@ -274,10 +268,7 @@ class PlanCache:
         tables = lookups.definitions()
         if tables is None or len({(name[0] or key[1], name[1]) for name in tables}) < len(tables):
             return  # a table of the session and a stored one of the same name
-        with self._lock:
-            self._plans[key] = plan.without_tables(tables)
-            if len(self._plans) > self._most:
-                self._plans.popitem(last=False)
+        self._plans.keep(key, plan.without_tables(tables))
 
 
 def make_plan_key(

@@ -171,7 +171,7 @@ def test_what_was_read_first_does_not_come_last(make_servers: MakeServers) -> No
     one, two = make_servers().servers
     one.sql(ALTER)
     definitions = two.table.definitions
-    redefine = definitions._redefine
+    change_definition = definitions._change_definition
     done: list[object] = []
 
     def late(change: object) -> bool:
@@ -180,9 +180,9 @@ def test_what_was_read_first_does_not_come_last(make_servers: MakeServers) -> No
             one.sql("ALTER TABLE t ADD COLUMN d UInt8")
             two.sql("ALTER TABLE t MODIFY SETTING parts_to_throw_insert = 77")
             definitions.adopt(two.keeper)
-        return redefine(change)  # type: ignore[arg-type]
+        return change_definition(change)  # type: ignore[arg-type]
 
-    definitions._redefine = late  # type: ignore[method-assign]
+    definitions._change_definition = late  # type: ignore[method-assign]
     definitions.adopt(two.keeper)
     assert done
     assert defined(two) == defined(one)
@@ -193,8 +193,8 @@ def test_what_was_read_first_does_not_come_last(make_servers: MakeServers) -> No
 def test_an_alter_waits_while_another_statement_changes_the_servers_tables(make_servers: MakeServers) -> None:
     one, two = make_servers().servers
     definitions = one.table.definitions
-    redefine, tries = definitions._redefine, iter([False, False, False])
-    definitions._redefine = lambda change: next(tries, None) is None and redefine(change)  # type: ignore[method-assign]
+    change_definition, tries = definitions._change_definition, iter([False, False, False])
+    definitions._change_definition = lambda change: next(tries, None) is None and change_definition(change)  # type: ignore[method-assign]
     one.sql(f"{ALTER} SETTINGS alter_sync = 2")
     assert defined(one) == defined(two)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.tables.merge_tree.merge_tree_table import MergeTreeTable
+from engine.scan.leases import LeaseBook, ScanOpening
+from engine.tables.merge_tree.local_table import LocalTable
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import PandoError
 from tests.definitions.conftest import Both
@@ -131,7 +132,8 @@ def test_order_outlives_merges(local: Local) -> None:
             local.run(f"INSERT INTO t_{engine} SELECT number + {first} FROM numbers({size})")
             first += size
         table = local.engine.catalog.table("default", f"t_{engine}")
-        MergeTreeTable.optimize(table, OptimizeOptions(final=True))  # type: ignore[arg-type]
+        assert isinstance(table, LocalTable)
+        table._merges.optimize(OptimizeOptions(final=True))
         assert [row for (row,) in local.run(f"SELECT n FROM t_{engine}")] == list(range(first))
         table.clean_up_step()
         assert [part.name for part, _ in table.store.list_parts()] == [part.name for part in table.store.active()]
@@ -204,3 +206,30 @@ def test_nothing_expires(both: Both, engine: str) -> None:
         EXISTS TABLE t
         """
     )
+
+
+def test_tables_without_parts_take_no_transactions_and_leave_no_files(local: Local) -> None:
+    local.run("CREATE TABLE source (a Int32) ENGINE = Memory")
+    for create in ("VIEW v AS SELECT a FROM source", "TABLE m (a Int32) ENGINE = Merge(default, 's.*')"):
+        local.run(f"CREATE {create}")
+    local.run("CREATE TABLE n (a Int32) ENGINE = Null")
+    for name in "vmn":
+        table = local.engine.catalog.table("default", name)
+        assert table.store is None
+        assert table.definition.data_path.exists() is (name == "n")
+        with pytest.raises(PandoError, match="doesn't support transactions") as raised:
+            local.run(f"COMMIT TRANSACTION 'x' ON {name}")
+        assert raised.value.code == 48
+    assert local.run("SELECT * FROM system.transactions") == []
+    path = local.engine.catalog.table("default", "n").definition.data_path
+    local.run("DROP TABLE n")
+    assert not path.exists()
+
+
+def test_all_reads_of_a_scan_of_null_agree(local: Local) -> None:
+    local.run("CREATE TABLE n (a Int32) ENGINE = Null")
+    table, book = local.engine.catalog.table("default", "n"), LeaseBook(local.engine.services.monotonic)
+    for _ in range(2):  # the second read finds the record of the first
+        with book.reading(table, ScanOpening("scan")) as lease:
+            assert list(lease.parts) == []
+        assert book.release(table, "scan")

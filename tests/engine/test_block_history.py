@@ -9,7 +9,7 @@ import pytest
 from engine.queries.session import Session
 from engine.scan.stream_batches import find_batch_end
 from engine.tables.capabilities.block_history import WantedBlocks
-from engine.tables.table import Table
+from engine.tables.merge_tree.merge_tree_table import MergeTreeTable
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 
@@ -17,8 +17,10 @@ CREATE = """CREATE TABLE t (p UInt8, k UInt32) ENGINE = MergeTree PARTITION BY p
 SETTINGS enable_block_number_column = 1, old_parts_lifetime = 0"""
 
 
-def table_of(local: Local) -> Table:
-    return local.engine.catalog.table("default", "t")
+def table_of(local: Local) -> MergeTreeTable:
+    table = local.engine.catalog.table("default", "t")
+    assert isinstance(table, MergeTreeTable)
+    return table
 
 
 def test_a_number_that_is_not_committed_holds_the_position(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:

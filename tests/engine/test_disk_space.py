@@ -37,7 +37,7 @@ def test_a_merge_that_does_not_fit(full: Local) -> None:
         full.run("OPTIMIZE TABLE t FINAL")
     assert refused.value.code == 243
     assert full.run("SELECT name FROM system.parts WHERE active ORDER BY 1") == parts
-    assert not full.engine.catalog.table("default", "t")._merge_selected()  # type: ignore[attr-defined]
+    assert not full.engine.catalog.table("default", "t")._merges._merge_selected()  # type: ignore[attr-defined]
     assert not list(full.path.rglob("tmp_*"))
     assert full.value("SELECT count() FROM t") == 2000
     full.engine.services.disk = DiskReservations()

@@ -93,7 +93,7 @@ def test_a_clean_up_before_the_table_knows_its_numbers_does_nothing(tmp_path: Pa
     local = Local(tmp_path / "data")
     try:
         table = _table(local, 1)
-        del table._last_block_number
+        table.numbers.restart_above(0)
         table._mutations.clean_up()
     finally:
         local.engine.stop()

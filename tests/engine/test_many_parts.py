@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from engine.queries.context import Context
+from engine.queries.context import OwnerContext
 from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
 from sql.settings.supported_settings import DEFAULT_SETTINGS
@@ -32,7 +32,7 @@ def _make(local: Local, parts: int, table: str = "t") -> None:
 
 def _read(local: Local, *columns: str) -> Counter[str]:
     """The functions that run when these columns of system.parts are read; DuckDB's threads could not be counted."""
-    context = Context(local.engine, local.session, DEFAULT_SETTINGS, "")
+    context = OwnerContext(local.engine, local.session, DEFAULT_SETTINGS, "")
     relation = SystemRelation(SYSTEM_DATABASES["system"]["parts"], context)
     return calls_of(lambda: relation.read(columns))
 

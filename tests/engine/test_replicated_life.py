@@ -114,7 +114,7 @@ def test_a_drop_whose_last_fsync_failed_is_done(server: Server, monkeypatch: pyt
         raise OSError(errno.EIO, f"Input/output error: {path}")
 
     with monkeypatch.context() as patch:
-        patch.setattr("engine.tables.table.sync_directory", fail)
+        patch.setattr("engine.tables.owned_table.sync_directory", fail)
         server.run("DROP TABLE t")  # its definition says durably that it is dropped
         assert server.value("EXISTS TABLE t") == 0
     server.run(create("t"))

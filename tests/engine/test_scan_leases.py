@@ -81,7 +81,7 @@ class FakeTable:
     def snapshot(self, *, sequential_consistency: bool = False) -> FakeSnapshot:
         return self._taken(list(self.here.values()))
 
-    def hold(self, names: Sequence[PartName]) -> FakeSnapshot:
+    def pin(self, names: Sequence[PartName]) -> FakeSnapshot:
         if any(name not in self.here for name in names):
             raise UserError("NO_SUCH_DATA_PART", "it is not here")
         return self._taken([self.here[name] for name in names])

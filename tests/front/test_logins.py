@@ -14,7 +14,12 @@ from parts.common.errors import UserError
 from tests.front.asking import code_of
 from tests.front.conftest import RunningServer, started
 
-USERS = {"default": {"password": "right"}, "other": {"password": "other"}}
+USERS = {
+    "default": {"password": "right"},
+    "other": {"password": "other"},
+    "second": {"password": "right"},
+    "third": {"password": "right"},
+}
 
 
 class Attempts:
@@ -111,3 +116,14 @@ def test_pages_that_ask_for_a_user(http: httpx.Client, page: str) -> None:
 def test_pages_are_open_unless_they_are_to_ask(tmp_path: Path) -> None:
     with started(tmp_path / "data", users=USERS) as server:
         assert httpx.get(f"http://127.0.0.1:{server.http.port}/metrics").status_code == 200
+
+
+@pytest.mark.parametrize("door", ["/metrics", "/scan/plan"])
+def test_failures_at_one_door_count_at_all(server: RunningServer, http: httpx.Client, door: str) -> None:
+    """``second`` and ``third`` are asked for at no other door than these."""
+    user = {"/metrics": "second", "/scan/plan": "third"}[door]
+    wrong = {"X-ClickHouse-User": user, "X-ClickHouse-Key": "wrong"}
+    for _ in range(12):
+        http.request("POST" if door.startswith("/scan") else "GET", door, headers=wrong)
+    refused = http.get("/", params={"query": "SELECT 1", "user": user, "password": "right"})
+    assert "too many failed attempts" in refused.text

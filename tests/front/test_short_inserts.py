@@ -16,7 +16,7 @@ from engine.cluster.os_processes import wait_until
 from engine.front.http import connection as protocol
 from engine.front.http.insert_request import RunningInsert
 from engine.front.http.query_exchange import QueryExchange
-from engine.tables.insert_sink import InsertSink
+from engine.tables.insert_sink import PartSink
 from tests.front.conftest import RunningServer
 from tests.worker_count import WORKERS
 
@@ -147,15 +147,15 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, Cal
     if WORKERS:
         pytest.skip("it runs in another process")
     here, free = threading.Event(), threading.Event()
-    real = InsertSink.commit
+    real = PartSink.commit
 
-    def commit(self: InsertSink) -> object:
+    def commit(self: PartSink) -> object:
         here.set()
         while not free.wait(0.01):
             self.options.status.check()
         return real(self)
 
-    monkeypatch.setattr(InsertSink, "commit", commit)
+    monkeypatch.setattr(PartSink, "commit", commit)
     yield here, free.set
     free.set()
 

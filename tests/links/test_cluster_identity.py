@@ -10,7 +10,7 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
 from coordination.links.cluster_identity import CLUSTER_PATH, ClusterIdentity, claim_cluster_identity
-from engine.links.cluster_membership import ClusterMembership
+from engine.remote.cluster_membership import ClusterMembership
 from parts.common.errors import CorruptionError, PandoError, UserError
 
 

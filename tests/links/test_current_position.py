@@ -12,7 +12,7 @@ from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.links.cluster_identity import ClusterIdentity, claim_cluster_identity
 from coordination.links.table_position import read_current_position
 from coordination.nodes.paths import TablePaths
-from engine.links.cluster_membership import ClusterMembership
+from engine.remote.cluster_membership import ClusterMembership
 from engine.simulator.statement_costs import CountedTable, counted_table
 from parts.common.errors import PandoError
 

@@ -16,8 +16,8 @@ from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
+from engine.tables.owned_table import OwnedTable
 from engine.tables.replicated.replicated_table import ReplicatedTable
-from engine.tables.table import Table
 from parts.common.errors import PandoError
 from parts.common.thread_pool import run_jobs_inline
 
@@ -46,7 +46,7 @@ class PlainServer(SimulatedServer):
         return self.other_keeper
 
     @property
-    def any_table(self) -> Table:
+    def any_table(self) -> OwnedTable:
         return self.engine.catalog.table("default", "t")
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:

@@ -27,7 +27,7 @@ class Stream:
 
     def look(self, node: SimulatedNode, max_rows: int | None = None) -> dict[str, int]:
         """Where its next batch ends."""
-        history = node.call(lambda table: table.history())
+        history = node.call(lambda table: table.blocks.history())
         assert isinstance(history, BlockHistory)
         self.identity = self.identity or history.identity
         with node.table.snapshot() as snapshot:
@@ -36,7 +36,7 @@ class Stream:
     def read(self, node: SimulatedNode, end: Mapping[str, int], *, may_lack_rows: bool = False) -> list[int]:
         ranges = tuple((name, self.blocks.get(name, -1), number) for name, number in end.items())
         wanted = WantedBlocks(self.identity, ranges, may_lack_rows)
-        with node.acting(), node.table.snapshot_of_blocks(wanted) as snapshot:
+        with node.acting(), node.table.blocks.snapshot_of_blocks(wanted) as snapshot:
             keys = []
             for part in snapshot.parts:
                 if wanted.overlaps(part.name):

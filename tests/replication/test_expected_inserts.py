@@ -10,7 +10,7 @@ import pytest
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_table import SCHEMA
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.insert_sink import InsertOutcome, PartSink, TemporaryPart
 from engine.tables.statement_options import InsertOptions
 
 MakeColony = Callable[..., SimulatedCluster]
@@ -22,10 +22,10 @@ class Worker:
     def __init__(self, node: SimulatedNode) -> None:
         self.node = node
 
-    def expecting(self, partition: int = 1, **options: object) -> InsertSink:
+    def expecting(self, partition: int = 1, **options: object) -> PartSink:
         with self.node.acting():
             sink = self.node.table.begin_insert(InsertOptions(**options))  # type: ignore[arg-type]
-            sink.expect(str(partition))
+            sink.allocate_block_number(str(partition))
         return sink
 
     def written(self, keys: list[int], partition: int = 1) -> list[TemporaryPart]:
@@ -37,7 +37,7 @@ class Worker:
             sink.write(block)
             return [part for part in sink._writes if isinstance(part, TemporaryPart)]
 
-    def commit(self, sink: InsertSink, parts: list[TemporaryPart]) -> InsertOutcome:
+    def commit(self, sink: PartSink, parts: list[TemporaryPart]) -> InsertOutcome:
         with self.node.acting():
             try:
                 return sink.commit_parts(parts)

@@ -57,7 +57,7 @@ class Server:
             writers=self.writers,
         )
         self.replication = Replication(self.keeper, InterserverClient(None), ReplicaAddress("127.0.0.1", 0), {})
-        self.interserver = InterserverServer("127.0.0.1", 0, None, self.replication.lend_part)
+        self.interserver = InterserverServer("127.0.0.1", 0, None, self.replication.pin_part)
         self.interserver.start()
         self.replication.address = ReplicaAddress("127.0.0.1", self.interserver.port)
         create = CreateTable(

@@ -384,7 +384,7 @@ def test_a_staged_part_with_other_content_than_was_committed_is_not_taken(make_c
 
     def lend_another(transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
         sent.append(place)
-        return one.table.lend_part(PartName("1", 0, 0, 0)) if len(sent) == 1 else lend(transaction, place, name)
+        return one.table.pin_part(PartName("1", 0, 0, 0)) if len(sent) == 1 else lend(transaction, place, name)
 
     one.table.open_staged_part = lend_another  # type: ignore[method-assign]
     commit(one)

@@ -56,7 +56,7 @@ class Replica:
     def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
         self.keeper = self._ensemble.connect()
         replication = Replication(self.keeper, InterserverClient(None, failpoint), ReplicaAddress("", 0), config.macros)
-        server = InterserverServer("127.0.0.1", 0, None, replication.lend_part, replication.before_sending)
+        server = InterserverServer("127.0.0.1", 0, None, replication.pin_part, replication.before_sending)
         server.start()
         replication.address = ReplicaAddress("127.0.0.1", server.port)
         replication._stops.insert(0, server.stop)

@@ -165,3 +165,16 @@ def test_only_what_is_behind_a_signed_insert_may_be_anything(url: str) -> None:
 def test_scans_of_spark_take_no_proof(url: str) -> None:
     answer = httpx.post(f"{url}scan/plan", json={}, headers={"Authorization": _header()}, trust_env=False)
     assert (answer.status_code, answer.headers["x-clickhouse-exception-code"]) == (403, "516")
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/metrics"), ("POST", "/scan/plan")])
+def test_a_proof_opens_no_other_door(tmp_path: Path, method: str, path: str) -> None:
+    """It signs a statement, which only the door of queries compares with the body."""
+    clusters = {"shared": {"secret": _SECRET, "shard": [{"replica": {"host": "127.0.0.1", "port": 1}}]}}
+    with started(tmp_path / "data", users=_USERS, pages_need_user=True, remote_servers=clusters) as server:
+        proof = make_authorization(_SECRET, "shared", "ann", {}, b"", now=time.time(), number="1")
+        url = f"http://127.0.0.1:{server.http.port}"
+        assert httpx.post(url, headers={"Authorization": proof}).status_code == 400  # let in, with an empty query
+        refused = httpx.request(method, url + path, headers={"Authorization": proof})
+        assert (refused.status_code, refused.headers["X-ClickHouse-Exception-Code"]) == (403, "516")
+        assert "password is incorrect" in refused.text

@@ -167,3 +167,8 @@ def load(spark: SparkSession, options: dict[str, str]) -> DataFrame:
 
 def save(frame: DataFrame, options: dict[str, str], mode: str = "append") -> None:
     frame.write.format("pando").options(**options).mode(mode).save()
+
+
+def first_line(error: BaseException) -> str:
+    """What a user reads first of an error."""
+    return str(error).splitlines()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -12,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.spark.conftest import Pando, load
+from tests.spark.conftest import Pando, first_line, load
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
 
@@ -92,8 +93,9 @@ def test_a_schema_that_does_not_fit(
     pando: Pando, spark: SparkSession, every_type: str, schema: str, message: str
 ) -> None:
     frame = spark.read.format("pando").options(**pando.options(every_type)).schema(schema).load()
-    with pytest.raises(Exception, match=message):
+    with pytest.raises(Exception, match=message) as refused:
         frame.collect()
+    assert re.search(message, first_line(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -112,8 +114,9 @@ def test_a_schema_that_does_not_fit(
 def test_wrong_options_are_named(
     pando: Pando, spark: SparkSession, every_type: str, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(Exception, match=message):
+    with pytest.raises(Exception, match=message) as refused:
         load(spark, {**pando.options(every_type), **options})
+    assert re.search(message, first_line(refused.value)), "what to do is said at once, not below a traceback"
 
 
 def test_tasks_are_balanced_over_parts(pando: Pando, spark: SparkSession, numbers: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from parts.common.lru_cache import LruCache
 from sql.grammar.queries.query_parser import parse_expression, parse_expression_list
-from sql.grammar.text_cache import MAX_CACHE_CHARACTERS, MAX_CACHED_TEXT_CHARACTERS, TextCache
+from sql.grammar.text_cache import MAX_CACHE_CHARACTERS, MAX_CACHED_TEXT_CHARACTERS, TextKey, make_text_cache
 
 
 def test_a_value_is_made_once() -> None:
     made: list[str] = []
-    kept: TextCache[int] = TextCache(most=10)
+    kept: LruCache[TextKey, int] = make_text_cache(10)
     for text in ("a", "b", "a"):
         assert kept.get((text, None), lambda text=text: made.append(text) or 1) == 1  # type: ignore[misc]
     assert made == ["a", "b"]
@@ -22,7 +23,7 @@ def test_a_value_is_made_once() -> None:
 )
 def test_the_longest_unused_goes(most: int, length: int, survivors: int) -> None:
     """By their number, by their characters together, and at once when one has too many."""
-    kept: TextCache[str] = TextCache(most)
+    kept: LruCache[TextKey, str] = make_text_cache(most)
     for number in range(300):
         kept.get(("x" * length, number), lambda: "old")
     found = [kept.get(("x" * length, number), lambda: "new") for number in reversed(range(300))]
@@ -31,7 +32,7 @@ def test_the_longest_unused_goes(most: int, length: int, survivors: int) -> None
 
 
 def test_large_values_count() -> None:
-    kept: TextCache[str] = TextCache(10, len)
+    kept: LruCache[TextKey, str] = make_text_cache(10, len)
     kept.get(("a", None), lambda: "v" * MAX_CACHED_TEXT_CHARACTERS)
     assert kept.get(("a", None), lambda: "new") == "new"
 

@@ -43,6 +43,10 @@ _CASES = [
         for format, data in (("CSV", f"2020-10-25 {time}\n"), ("TSV", f"2020-1-5T{time}\n"))
     ),
     *((f"a {type_}", "Values", f"('{value} ')") for type_, value in (("Int8", 2), ("Date", "2020-01-01"))),
+    *(
+        ("a Int8, b String", "CSV", text)
+        for text in ("1,2,\n3,4,\n", '1,"a",\n', "1,2,,\n", "1,2,x\n", "1,2,\\N\n", '1,2,""\n', "1,2,\r\n3,4,\r\n")
+    ),
     ("a Float64, b Int8", "TSVWithNames", "a\tb\\\n1\t2\n"),
     *(
         ("a Float64", "Values", text)

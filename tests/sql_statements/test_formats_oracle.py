@@ -142,6 +142,11 @@ def test_json_settings(
         ("JSONCompactEachRow", "a Array(UInt8), b Map(String, UInt8)", '[[1,\n2],{"k":5}]\n\n[[],{}]'),
         ("JSONCompactEachRow", "a UInt8", "[1],[2],\n[3]"),
         ("JSONCompactStringsEachRow", "a UInt8, b Nullable(String)", '["1","x"],["2","NULL"]\n["3","ᴺᵁᴸᴸ"]'),
+        (
+            "JSONStringsEachRow",
+            "a UInt8, b Nullable(String)",
+            '{"a":"1","b":"null"}\n{"a":"2","b":"nUll"}\n{"a":"3","b":" null"}',
+        ),
         ("JSONStringsEachRow", "a UInt8, b Array(UInt8)", '{"a":"1","b":"[1,2]"}'),
         ("JSONCompactEachRowWithNames", "a UInt8, b String", '["b", "a"]\n["x",1]\n'),
         ("JSONCompactEachRowWithNames", "a UInt8, b String", '["b","zz"]\n["x",1]\n'),

@@ -83,8 +83,8 @@ def test_nothing_is_merged_before_it_is_time(local: Local) -> None:
     table = local.engine.catalog.table("default", "t")
     before = parts(local)
     for _ in range(3):
-        assert not table._merge_selected()  # type: ignore[attr-defined]
-        assert not table._drop_gone()  # type: ignore[attr-defined]
+        assert not table._merges._merge_selected()  # type: ignore[attr-defined]
+        assert not table._merges._drop_gone()  # type: ignore[attr-defined]
     assert parts(local) == before
     assert len(keys(local)) == 10
 
@@ -100,7 +100,7 @@ def test_merges_by_ttl_rest(local: Local) -> None:
                 until(lambda: 2 not in keys(local, name))  # noqa: B023
     assert keys(local, "short").count(4) == 2
     table = local.engine.catalog.table("default", "long")
-    resting = table._expiring._resting("TTLDelete")  # type: ignore[attr-defined]
+    resting = table._merges._ttl_merges._resting("TTLDelete")  # type: ignore[attr-defined]
     assert resting == {"0"}
 
 
@@ -112,7 +112,7 @@ def test_only_whole_parts(local: Local) -> None:
     local.run("INSERT INTO t VALUES (1, now() - 100), (2, now() + 3600)")
     table = local.engine.catalog.table("default", "t")
     for _ in range(3):
-        assert not table._merge_selected()  # type: ignore[attr-defined]
+        assert not table._merges._merge_selected()  # type: ignore[attr-defined]
     local.run("INSERT INTO t VALUES (3, now() - 100)")
     until(lambda: 3 not in keys(local))
     assert 2 in keys(local)
@@ -147,7 +147,7 @@ def test_recompression(local: Local, kind: str) -> None:
     assert local.run("SELECT count(), sum(k), sum(k * toUInt64(s)) FROM t") == digest
     name = parts(local)
     table = local.engine.catalog.table("default", "t")
-    assert not table._merge_selected()  # type: ignore[attr-defined]
+    assert not table._merges._merge_selected()  # type: ignore[attr-defined]
     assert parts(local) == name
     local.run("OPTIMIZE TABLE t FINAL")
     assert parts(local, "default_compression_codec") == [("ZSTD(9)",)]
@@ -269,7 +269,7 @@ def test_times_of_a_column_that_has_the_name_no_more(local: Local) -> None:
             local.run("ALTER TABLE t MODIFY TTL d SETTINGS materialize_ttl_after_modify = 0")
         assert local.run("SELECT k, toString(d) FROM t") == [(1, "2090-01-01")]
         local.run("SYSTEM START TTL MERGES t")
-        local.engine.catalog.table("default", "t")._drop_gone()  # type: ignore[attr-defined]
+        local.engine.catalog.table("default", "t")._merges._drop_gone()  # type: ignore[attr-defined]
         local.run("OPTIMIZE TABLE t FINAL")
         assert keys(local) == [1]
         local.run("DROP TABLE t")

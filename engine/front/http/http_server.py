@@ -16,10 +16,10 @@ import uvicorn
 from engine.front.http.connection import HttpConnection
 from engine.front.http.listener import ConnectionOpener, Listener, get_max_connections
 from engine.front.http.query_endpoint import QueryEndpoint
+from engine.front.http.request_entry import RequestEntry
 from engine.front.http.routes import Application, make_application
 from engine.front.http.scan_routes import ScanEndpoints
 from engine.front.http.status_pages import EngineStatusPages, StatusPages
-from engine.front.http.users import make_page_guard
 from engine.front.prometheus_metrics import Metrics
 from engine.front.session_store import Sessions
 from engine.scan.leases import Leases
@@ -81,10 +81,11 @@ class HttpServer:
         Pages, metrics, sessions and scan leases are this engine's own unless given.
         """
         metrics = metrics or Metrics(engine)
-        self._queries = QueryEndpoint(engine, metrics, sessions)
-        guard = make_page_guard(engine.config, engine.services.monotonic)
+        entry = RequestEntry(engine.config, engine.services.monotonic, engine.services.clock)
+        self._queries = QueryEndpoint(engine, entry, metrics, sessions)
         pages = pages or EngineStatusPages(engine, metrics)
-        app = make_application(engine.config, self._queries, pages, ScanEndpoints(engine, leases), guard)
+        scans = ScanEndpoints(engine, entry, leases)
+        app = make_application(engine.config, self._queries, pages, scans, entry.check_page)
         logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
         config = make_uvicorn_config(self._config, app, self._connection, self._queries)
         self._server = _Server(config, self._make_source or self._make_listening_source)

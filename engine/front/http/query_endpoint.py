@@ -29,11 +29,10 @@ from engine.front.http.insert_request import Reply
 from engine.front.http.query_exchange import QueryExchange
 from engine.front.http.query_request import QueryRequest, parse_request
 from engine.front.http.request_body import BodyPipe
+from engine.front.http.request_entry import RequestEntry
 from engine.front.http.short_answers import ShortAnswers
-from engine.front.http.users import Users
 from engine.front.prometheus_metrics import Metrics
 from engine.front.session_store import SWEEP_SECONDS, Sessions, SessionStore
-from engine.server.cluster_secret import check_proof
 from parts.common.errors import CancelledError, PandoError, UserError
 from parts.format.hashed_file import make_directories
 from sql.grammar.statement_parser import parse_insert_head
@@ -58,14 +57,12 @@ Headers = list[tuple[bytes, bytes]]
 class QueryEndpoint:
     """An ASGI application for ``/`` with a query."""
 
-    def __init__(self, engine: StatementRunner, metrics: Metrics, sessions: Sessions | None = None) -> None:
+    def __init__(
+        self, engine: StatementRunner, entry: RequestEntry, metrics: Metrics, sessions: Sessions | None = None
+    ) -> None:
         self._engine = engine
         self._metrics = metrics
-        self._users = Users(
-            engine.config.users,
-            engine.services.monotonic,
-            lambda proof: check_proof(proof, engine.config.cluster_secrets, engine.services.clock()),
-        )
+        self._entry = entry
         self._sessions: Sessions = sessions or _make_sessions(engine)
         self._limit = engine.config.max_concurrent_queries
         self._with_slot: set[QueryExchange] = set()
@@ -77,7 +74,7 @@ class QueryEndpoint:
         self._exchanges: set[QueryExchange] = set()
         self._profile = make_settings(engine.config.profile("default"), engine.config.timezone)
         self.short_answer = ShortAnswers(
-            engine, self._users, metrics, lambda: len(self._with_slot) < self._limit, self._make_common_headers(None)
+            engine, entry, metrics, lambda: len(self._with_slot) < self._limit, self._make_common_headers(None)
         ).answer
         """Answers short queries; called by connections on the event loop before anything else."""
 
@@ -94,7 +91,7 @@ class QueryEndpoint:
         request: QueryRequest | None = None
         try:
             request = parse_request(scope)
-            user = self._users.authenticate(request.credentials, scope)
+            user = self._entry.authenticate(request.credentials, scope, accepts_proof=True)
             timeout_seconds = self._get_timeout(request, "http_receive_timeout")
             connection: HttpConnection = scope["state"]["connection"]
             connection.send_timeout = self._get_timeout(request, "http_send_timeout")
@@ -133,7 +130,7 @@ class QueryEndpoint:
             request = parse_request(scope)
             if request.credentials.proof is not None:
                 return None
-            user = self._users.authenticate(request.credentials, scope, is_last=False)
+            user = self._entry.authenticate(request.credentials, scope, is_last=False)
             insert, _ = parse_insert_head(f"{request.query}\n".encode() + body, complete=True) or (None, 0)
             if (
                 insert is None

@@ -27,15 +27,14 @@ from engine.front.http.connection import HttpConnection
 from engine.front.http.multipart_forms import MAX_FORM_BYTES, Form, make_external_tables, read_form
 from engine.front.http.query_request import QueryRequest
 from engine.front.http.request_body import join_head, open_decompressed, read_some, read_up_to
+from engine.front.http.request_entry import AuthenticatedUser
 from engine.front.http.response_compression import choose_compressor
 from engine.front.session_store import Sessions
 from engine.interpreter.data_definition import resolve_setting_changes
 from engine.queries.process_list import Process
 from engine.queries.result_output import encode_result, resolve_output_settings
 from engine.queries.session import QueryResult, Session
-from engine.queries.settings_constraints import check_settings_change
 from engine.server.cluster_secret import read_signed_statement
-from engine.server.config import UserConfig
 from parts.common.errors import CancelledError, UserError
 from parts.common.query_status import Witness
 from sql.formats.registry import content_type, find_format
@@ -67,7 +66,7 @@ class QueryExchange:
         sessions: Sessions,
         space: SpillSpace,
         request: QueryRequest,
-        user: UserConfig,
+        user: AuthenticatedUser,
         body: BinaryIO,
         connection: HttpConnection,
     ) -> None:
@@ -256,18 +255,12 @@ class QueryExchange:
         request = self._request
         if request.session_id:
             self._stored_session = self._sessions.acquire(
-                request.credentials.user, request.session_id, self._new_session, must_exist=request.session_check
+                request.credentials.user, request.session_id, self._user.open_session, must_exist=request.session_check
             )
-        kept = self._entered = self._stored_session or self._new_session()
-        profile = self._engine.config.profile(request.profile) if request.profile else {}
-        changes = {**profile, **request.settings}
-        if request.credentials.proof is None:  # otherwise the asking server has checked them
-            check_settings_change(kept.settings, changes, self._engine.config.default_settings)
+        kept = self._entered = self._stored_session or self._user.open_session()
+        settings = self._user.resolve_settings(kept.settings, request)
         if request.database and request.database not in self._engine.database_names():
             raise unknown_database(request.database, self._engine.database_names())
-        settings = {**kept.settings, **changes, **request.own_settings}
-        if request.is_read_only and not settings.get("readonly"):
-            settings["readonly"] = 2
         return Session(
             database=request.database or kept.database,
             settings=settings,
@@ -285,12 +278,6 @@ class QueryExchange:
         elif self._stored_session is not None and isinstance(statement, SetSettings):
             self._stored_session.apply(resolve_setting_changes(statement, self._engine.config))
             self._stored_session.parameters.update(statement.parameters)
-
-    def _new_session(self) -> Session:
-        settings = self._engine.config.profile(self._user.profile)
-        if self._user.readonly and settings.get("readonly") != 1:
-            settings["readonly"] = self._user.readonly
-        return Session(user=self._request.credentials.user, settings=settings, profile=self._user.profile)
 
     def _parse_statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
         """Parses URL and body as one text; the data of an INSERT stay a stream."""

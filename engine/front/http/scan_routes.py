@@ -52,6 +52,7 @@ from engine.front.http.error_responses import (
     get_http_status,
 )
 from engine.front.http.query_request import parse_request
+from engine.front.http.request_entry import RequestEntry
 from engine.front.http.scan_parameters import (
     MAX_SECONDS,
     Body,
@@ -69,7 +70,6 @@ from engine.front.http.scan_parameters import (
     parse_wanted_blocks,
 )
 from engine.front.http.scan_response import ScanResponse
-from engine.front.http.users import Users
 from engine.queries.session import Session
 from engine.scan.arrow_stream import encode_stream, read_batches
 from engine.scan.block_filter import estimate_rows
@@ -123,9 +123,9 @@ class _Slot:
 class ScanEndpoints:
     """The endpoints of scans, with the background step that expires leases."""
 
-    def __init__(self, engine: StatementRunner, leases: Leases | None = None) -> None:
+    def __init__(self, engine: StatementRunner, entry: RequestEntry, leases: Leases | None = None) -> None:
         self._engine = engine
-        self._users = Users(engine.config.users, engine.services.monotonic)
+        self._entry = entry
         self._clock = engine.services.monotonic
         self._files = engine.config.user_files
         self._leases: Leases = leases or LeaseBook(
@@ -198,11 +198,8 @@ class ScanEndpoints:
     async def _answer(self, request: Request, function: _Work, *, writes: bool = False) -> Response:
         try:
             credentials = parse_request(request.scope).credentials
-            user = self._users.authenticate(credentials, request.scope)
-            session = Session(
-                user=credentials.user, settings=self._engine.config.profile(user.profile), profile=user.profile
-            )
-            if writes and (user.readonly or make_settings(session.settings).readonly):
+            session = self._entry.authenticate(credentials, request.scope).open_session()
+            if writes and make_settings(session.settings).readonly:
                 raise UserError("READONLY", "Cannot write files in readonly mode")
             body = await _read_json_body(request, self._receive_seconds)
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, body, session)

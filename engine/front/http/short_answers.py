@@ -11,18 +11,17 @@ Its limits of time and memory are checked before it runs.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.front.http.query_request import QueryRequest, parse_request
+from engine.front.http.request_entry import AuthenticatedUser, RequestEntry
 from engine.front.http.response_compression import choose_compressor
-from engine.front.http.users import Users
 from engine.front.prometheus_metrics import Metrics
 from engine.queries.session import Session
-from engine.queries.settings_constraints import check_settings_change
 from parts.common.errors import PandoError
+from parts.common.lru_cache import LruCache
 from sql.formats.format_options import FormatOptions
 from sql.formats.registry import find_format
 from sql.settings.session_settings import (
@@ -63,18 +62,18 @@ class ShortAnswers:
     def __init__(
         self,
         engine: StatementRunner,
-        users: Users,
+        entry: RequestEntry,
         metrics: Metrics,
         has_free_slot: Callable[[], bool],
         common_headers: Sequence[tuple[bytes, bytes]],
     ) -> None:
         """``has_free_slot`` returns whether another query may run; ``common_headers`` are those of every response."""
         self._engine = engine
-        self._users = users
+        self._entry = entry
         self._metrics = metrics
         self._has_free_slot = has_free_slot
         self._common_head = b"".join(name + b": " + value + b"\r\n" for name, value in common_headers)
-        self._cached_sessions: OrderedDict[tuple[object, ...], _CachedSession | None] = OrderedDict()
+        self._cached_sessions: LruCache[tuple[object, ...], _CachedSession | None] = LruCache(_MOST_KNOWN)
 
     def answer(self, scope: Mapping[str, Any], body: bytes) -> tuple[bytes, bytes] | None:
         """Returns header lines and body of a 200, or ``None`` if the request must take the normal way."""
@@ -90,8 +89,8 @@ class ShortAnswers:
         request = parse_request(scope)
         if not _is_simple(request) or not self._has_free_slot():
             return None
-        user = self._users.authenticate(request.credentials, scope, is_last=False)
-        cached = self._get_cached_session(request, user.profile, user.readonly)
+        user = self._entry.authenticate(request.credentials, scope, is_last=False)
+        cached = self._get_cached_session(request, user)
         if cached is None:
             return None
         text = request.query
@@ -136,7 +135,7 @@ class ShortAnswers:
         head += f"content-type: {format.content_type}\r\ncontent-length: {len(data)}\r\n"
         return self._common_head + head.encode("latin-1", "replace"), data
 
-    def _get_cached_session(self, request: QueryRequest, profile: str, readonly: int) -> _CachedSession | None:
+    def _get_cached_session(self, request: QueryRequest, user: AuthenticatedUser) -> _CachedSession | None:
         given = tuple(
             (name, type(value), value)
             for settings in (request.settings, request.own_settings)
@@ -144,30 +143,12 @@ class ShortAnswers:
         )
         version = request.client_protocol_version
         key = (request.credentials.user, request.profile, request.is_read_only, version, given)
-        if key in self._cached_sessions:
-            self._cached_sessions.move_to_end(key)
-            return self._cached_sessions[key]
-        cached = self._make_cached_session(request, profile, readonly)
-        self._cached_sessions[key] = cached
-        if len(self._cached_sessions) > _MOST_KNOWN:
-            self._cached_sessions.popitem(last=False)
-        return cached
+        return self._cached_sessions.get(key, lambda: self._make_cached_session(request, user))
 
-    def _make_cached_session(self, request: QueryRequest, profile: str, readonly: int) -> _CachedSession | None:
-        """Builds the session's settings as ``engine.front.http.query_exchange`` does.
-
-        Returns ``None`` if such requests are not answered here.
-        """
-        config = self._engine.config
-        kept = config.profile(profile)
-        if readonly and kept.get("readonly") != 1:
-            kept["readonly"] = readonly
-        changes = {**(config.profile(request.profile) if request.profile else {}), **request.settings}
-        check_settings_change(kept, changes, config.default_settings)
-        settings = {**kept, **changes, **request.own_settings}
-        if request.is_read_only and not settings.get("readonly"):
-            settings["readonly"] = 2
-        output = make_settings(settings, config.timezone)
+    def _make_cached_session(self, request: QueryRequest, user: AuthenticatedUser) -> _CachedSession | None:
+        """Builds the session's settings; ``None`` if such requests are not answered here."""
+        settings = user.resolve_settings(user.open_session().settings, request)
+        output = make_settings(settings, self._engine.config.timezone)
         if output.send_progress_in_http_headers or output.max_block_size != DEFAULT_SETTINGS.max_block_size:
             return None
         options = replace(FormatOptions.of(output), client_protocol_version=request.client_protocol_version)

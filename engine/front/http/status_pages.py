@@ -70,7 +70,7 @@ class EngineStatusPages:
         keeper = self._engine.replication.keeper
         if keeper is not None and keeper.state is not SessionState.CONNECTED:
             return StatusPage(f"The ZooKeeper session is {keeper.state.value}\n".encode(), 503)
-        replicas = [replica for table in self._engine.catalog.tables() if (replica := table.replication) is not None]
+        replicas = self._engine.replicas_status()
         if starting := sum(replica.is_starting for replica in replicas):
             return StatusPage(f"{starting} of {len(replicas)} replicated tables are starting\n".encode(), 503)
         return OK_PAGE

@@ -40,11 +40,6 @@ class AlterationWork(TransactionWork):
         if block.token or not self._has_altered:
             super()._insert(block)
 
-    def _idle(self) -> SimulatedServer | None:
-        """Returns a server that is up and in the middle of nothing."""
-        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.cluster.stack]
-        return self.random.choice(servers) if servers else None
-
     def _do_alter(self) -> None:
         server = self._idle()
         if server is None or not server.has_table:

@@ -7,17 +7,13 @@ rows end with one more plus, in whichever table they are.
 
 from __future__ import annotations
 
-import errno
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
-from engine.simulator.simulation import Simulation
 from engine.simulator.simulation_model import Block, Expectation, Weights
-from engine.simulator.step_pool import Crash
+from engine.simulator.work.server_work import ServerWork
 
 _SECOND = """
 CREATE TABLE u (p UInt8, k UInt64, v String)
@@ -51,7 +47,7 @@ class MoveWeights(Weights):
 
 
 @dataclass
-class MovePartitionWork(Simulation):
+class MovePartitionWork(ServerWork):
     """Random moves of partitions; the nodes are servers."""
 
     fault_rate: float = 0.002
@@ -65,29 +61,6 @@ class MovePartitionWork(Simulation):
         for server in cast(SimulatedServers, self.cluster).servers:
             server.sql(_SECOND)
         self.cluster.settle()
-
-    def begin_faults(self) -> None:
-        """Installs the fault hooks, those of fsyncs too."""
-        super().begin_faults()
-        cast(SimulatedServers, self.cluster).on_sync = self._perhaps_fail_sync
-
-    def _perhaps_fail_sync(self, server: SimulatedServer) -> None:
-        if self.random.random() < self.crash_rate:
-            self.counts[f"{server.crash()} at an fsync"] += 1
-            raise Crash(server.name)
-        if self.random.random() < self.fault_rate:
-            self.counts["fsync failed"] += 1
-            raise OSError(self.random.choice([errno.EIO, errno.ENOSPC]), "fsync failed")
-
-    def _guarded(self, node: SimulatedNode, action: Callable[[], object]) -> str:
-        try:
-            return super()._guarded(node, action)
-        except OSError:  # from a start or a stop; statements raise PandoError
-            return "failed"
-
-    def _idle(self) -> SimulatedServer | None:
-        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.cluster.stack]
-        return self.random.choice(servers) if servers else None
 
     def _of(self, partition: int) -> list[MovingBlock]:
         return [cast(MovingBlock, block) for block in self.blocks if block.partition == partition]

@@ -72,9 +72,6 @@ class MutationWork(TransactionWork):
 
         ensemble.run = watched  # type: ignore[method-assign]
 
-    def _idle(self) -> SimulatedServer | None:
-        raise NotImplementedError
-
     def _record_mutation(self, entry: MutationEntry) -> None:
         command = entry.text.splitlines()[-1]
         seen = self._seen[entry.mutation_id] = SeenMutation(entry.mutation_id, dict(entry.numbers))

@@ -19,9 +19,6 @@ from parts.store.detached_parts import DETACHED, list_detached_by_users
 class PartitionWork(TransactionWork):
     """Random partition commands; the nodes are servers."""
 
-    def _idle(self) -> SimulatedServer | None:
-        raise NotImplementedError
-
     def _do_drop_partition(self) -> None:
         if server := self._idle():
             self._drop_partition(server, self.random.randint(1, 2))

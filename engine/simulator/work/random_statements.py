@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -12,7 +10,6 @@ from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulated_table import TABLE
 from engine.simulator.simulation_model import Expectation, Weights
-from engine.simulator.step_pool import Crash
 from engine.simulator.work.random_indexes import IndexWork
 from engine.simulator.work.random_partitions import PartitionWork
 from engine.simulator.work.random_ttl import TtlWork
@@ -58,26 +55,6 @@ class StatementWork(TtlWork, IndexWork, PartitionWork):
         self._dropped: SimulatedServer | None = None
         self._must_drop = False
         self._rotten: SimulatedServer | None = None
-
-    def begin_faults(self) -> None:
-        """Installs the fault hooks, those of fsyncs too."""
-        super().begin_faults()
-        servers = cast(SimulatedServers, self.cluster)
-        servers.on_sync = self._perhaps_fail_sync
-
-    def _perhaps_fail_sync(self, server: SimulatedServer) -> None:
-        if self.random.random() < self.crash_rate:
-            self.counts[f"{server.crash()} at an fsync"] += 1
-            raise Crash(server.name)
-        if self.random.random() < self.fault_rate:
-            self.counts["fsync failed"] += 1
-            raise OSError(self.random.choice([errno.EIO, errno.ENOSPC]), "fsync failed")
-
-    def _guarded(self, node: SimulatedNode, action: Callable[[], object]) -> str:
-        try:
-            return super()._guarded(node, action)
-        except OSError:  # from a start or a stop; statements raise PandoError
-            return "failed"
 
     def _do_step_clock(self) -> None:
         """Sets the wall clock of a machine, right or wrong."""

@@ -17,8 +17,8 @@ from coordination.transactions.transaction_commit import CommitVerdict
 from coordination.transactions.transaction_nodes import transaction_node_name
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
-from engine.simulator.simulation import Simulation
 from engine.simulator.simulation_model import Block, Expectation
+from engine.simulator.work.server_work import ServerWork
 from parts.common.errors import PandoError
 
 _INVALID_TRANSACTION = 649
@@ -66,7 +66,7 @@ class SimulatedTransaction:
             block.expected = Expectation.NEVER
 
 
-class TransactionWork(Simulation):
+class TransactionWork(ServerWork):
     """Random transactions; the nodes are servers."""
 
     def __post_init__(self) -> None:

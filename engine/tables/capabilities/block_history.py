@@ -7,18 +7,19 @@ merges keep, so nothing has to be stored for a reader. Rows can be missed only i
 from __future__ import annotations
 
 import json
-import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
-from parts.format.hashed_file import HashedFile, sync_directory, sync_files
+from parts.format.durable_files import replace_file_durably
+from sql.relations import PartsSnapshot
 
 _FILE = "block_history.json"
 _VERSION = 1
@@ -59,6 +60,19 @@ class WantedBlocks:
         """Tells whether the part may hold wanted blocks, judged by its name."""
         after, until = self.of(part.partition_id)
         return part.min_block <= until and part.max_block > after
+
+
+class TableBlocks(Protocol):
+    """The blocks of one table in their order, as streams read them."""
+
+    def history(self) -> BlockHistory:
+        """Returns which blocks can be read."""
+
+    def snapshot_of_blocks(self, wanted: WantedBlocks) -> PartsSnapshot:
+        """Returns active parts that contain all wanted blocks, held until released.
+
+        Raises 33 (CANNOT_READ_ALL_DATA).
+        """
 
 
 def require_block_numbers(definition: TableDefinition) -> None:
@@ -120,12 +134,18 @@ class MergeTreeBlockHistory:
         found = self._found()
         return found.dropped if found is not None else {}
 
-    def note_dropped(self, dropped: Mapping[str, int]) -> None:
-        """Records dropped block numbers; they are durable when this returns."""
+    def record_dropped(self, names: Iterable[PartName]) -> None:
+        """Records that the parts are dropped, before they go; it is durable when this returns."""
+        last: dict[str, int] = {}
+        for name in names:
+            last[name.partition_id] = max(name.max_block, last.get(name.partition_id, 0))
+        if not last:
+            return
         known = self.read()
-        last = {partition: max(number, known.dropped.get(partition, -1)) for partition, number in dropped.items()}
+        for partition_id, number in known.dropped.items():
+            last[partition_id] = max(number, last.get(partition_id, -1))
         with self._lock:
-            self._write(BlockHistory(known.identity, dropped={**known.dropped, **last}))
+            self._write(BlockHistory(known.identity, dropped=last))
 
     def _found(self) -> BlockHistory | None:
         try:
@@ -136,12 +156,5 @@ class MergeTreeBlockHistory:
 
     def _write(self, history: BlockHistory) -> BlockHistory:
         document = {"version": _VERSION, "identity": history.identity, "dropped": dict(history.dropped)}
-        temporary = self._directory / f"{_FILE}.new"
-        temporary.unlink(missing_ok=True)
-        file = HashedFile(temporary)
-        file.write([json.dumps(document, separators=(",", ":")).encode()])
-        sync_files([file])
-        file.close()
-        os.replace(temporary, self._directory / _FILE)
-        sync_directory(self._directory)
+        replace_file_durably(self._directory / _FILE, json.dumps(document, separators=(",", ":")).encode())
         return history

@@ -11,6 +11,7 @@ class ReplicaStatus:
 
     ``problem`` keeps this replica from working; ``warning`` is other advice to the operator. ``has_started``: the
     replica has compared itself with ZooKeeper since the start, so ``delay_seconds`` is known.
+    ``is_starting``: it has not tried to begin its ZooKeeper session since.
     """
 
     table: str
@@ -18,3 +19,4 @@ class ReplicaStatus:
     problem: str | None
     warning: str
     has_started: bool = True
+    is_starting: bool = False

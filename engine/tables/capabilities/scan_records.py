@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.tables.file_ages import UnchangedFiles
-from parts.format.hashed_file import HashedFile, sync_directory, sync_files
+from parts.format.durable_files import create_file_durably
 
 _UNUSED_SECONDS = 86_400.0
 
@@ -48,19 +48,8 @@ class FileScanRecords:
     def record(self, name: str, content: bytes) -> bytes:
         """Links the content under its name durably, unless there is a file already."""
         self._directory.mkdir(exist_ok=True)
-        temporary = self._directory / f"tmp_{self._new_uuid().hex}"
-        file = HashedFile(temporary)
-        file.write([content])
-        sync_files([file])
-        file.close()
-        try:
-            os.link(temporary, self._directory / name)
-        except FileExistsError:
-            return (self._directory / name).read_bytes()
-        finally:
-            temporary.unlink()
-        sync_directory(self._directory)
-        return content
+        file, draft = self._directory / name, self._directory / f"tmp_{self._new_uuid().hex}"
+        return content if create_file_durably(file, content, draft) else file.read_bytes()
 
     def touch(self, name: str) -> None:
         """Sets the file's time to now."""

@@ -10,6 +10,7 @@ from engine.tables.capabilities.attach_parts import PartAttacher
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import Part
+from parts.store.part_store import PartStore
 
 AttachParts = Callable[[Sequence[Part], Sequence[Op]], None]
 """Attaches the parts to another table; the operations become part of that commit."""
@@ -20,6 +21,10 @@ class TablePartitions(Protocol):
 
     May be called from any thread. ``status`` can cancel what waits.
     """
+
+    @property
+    def store(self) -> PartStore:
+        """The parts, detached ones too."""
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Drops the rows that the partition (``None``:

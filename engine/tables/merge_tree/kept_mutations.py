@@ -15,7 +15,7 @@ from engine.tables.capabilities.table_mutations import MutationFailure
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
 from parts.common.part_name import PartName
-from parts.store.exchange_record import replace_file_durably
+from parts.format.durable_files import replace_file_durably
 from parts.store.part_states import Snapshot
 from sql.mutations.mutation import Mutation
 from sql.relations import PartsSnapshot
@@ -62,7 +62,7 @@ class StoredMutation:
         path = directory / self.id
         draft = path.with_name(f"tmp_{self.id}")
         try:
-            replace_file_durably(path, f"{_TIME}{self.create_time}\n{self.mutation.encode()}", draft)
+            replace_file_durably(path, f"{_TIME}{self.create_time}\n{self.mutation.encode()}".encode(), draft)
         except BaseException:
             for file in (path, draft):
                 file.unlink(missing_ok=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from coordination.inserts.block_views import BlockNode
 from engine.tables.capabilities.table_transactions import TableTransactions
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.insert_sink import InsertOutcome, PartSink, TemporaryPart
+from engine.tables.merge_tree.block_numbers import BlockNumbers
 from engine.tables.merge_tree.deduplication_log import RecentBlocks
 from engine.tables.part_log import PartEventType
 from engine.tables.statement_options import InsertOptions
@@ -17,8 +17,10 @@ from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 
 
-class BlockNumbers(TableData, Protocol):
+class LocalInsertTable(TableData, Protocol):
     """A table that counts its blocks itself and remembers the last ones."""
+
+    numbers: BlockNumbers
 
     @property
     def transactions(self) -> TableTransactions:
@@ -28,19 +30,16 @@ class BlockNumbers(TableData, Protocol):
     def recent_blocks(self) -> RecentBlocks:
         """The blocks that it deduplicates."""
 
-    def numbers(self, count: int) -> AbstractContextManager[range]:
-        """Allocates block numbers for parts that become active, or are given up, within the block."""
-
     def wake_merges(self) -> None:
         """Makes the table look for merges soon."""
 
 
-class MergeTreeInsert(InsertSink):
+class MergeTreeInsert(PartSink):
     """An INSERT that commits all its parts at once in memory. Each is on disk under its final name before."""
 
-    table: BlockNumbers
+    table: LocalInsertTable
 
-    def __init__(self, table: BlockNumbers, options: InsertOptions) -> None:
+    def __init__(self, table: LocalInsertTable, options: InsertOptions) -> None:
         super().__init__(table, options)
         self._outcome = InsertOutcome()
 
@@ -50,7 +49,7 @@ class MergeTreeInsert(InsertSink):
             return self.table.transactions.stage(parts, self.options)
         with self.table.recent_blocks.deduplicating():
             wanted = self._select_new(parts)
-            with self.table.numbers(len(wanted)) as numbers:
+            with self.table.numbers.allocate(len(wanted)) as numbers:
                 named = self._add_preactive_parts(wanted, numbers)
                 with self.table.store.lock:
                     for stored in named:

@@ -21,7 +21,6 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -31,7 +30,9 @@ from engine.tables.capabilities.table_mutations import (
     MutationSummary,
     format_unfinished_message,
 )
+from engine.tables.merge_tree.block_numbers import BlockNumbers
 from engine.tables.merge_tree.kept_mutations import StoredMutation, TableSnapshot, load_mutations, select_pending
+from engine.tables.merge_tree.part_replacement import PartReservations, replace_parts
 from engine.tables.merges.mutation_execution import FindTable, mutate_to_temporary
 from engine.tables.stopped_actions import StoppableAction, StoppedActions
 from engine.tables.table_data import TableData
@@ -57,26 +58,11 @@ _POLL_SECONDS = 0.1
 _FIRST_RETRY_SECONDS = 0.5
 
 
-class BlockNumbers(TableData, Protocol):
-    """A table that counts its blocks itself."""
+class MutatedTable(TableData, Protocol):
+    """A table whose work can be stopped."""
 
     is_stopping: threading.Event
     stopped: StoppedActions
-
-    def numbers(self, count: int) -> AbstractContextManager[range]:
-        """Allocates numbers of blocks that become active, or are given up, within the block."""
-
-    def first_pending(self) -> int:
-        """Returns a number smaller than those of all blocks that are being committed or will come."""
-
-    def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
-        """Keeps the parts from being merged within the block.
-
-        Raises ``ConflictError`` if one is being merged already.
-        """
-
-    def commit_instead(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
-        """Replaces the parts by the one in ``directory``. Raises ``ConflictError`` if one of them is gone."""
 
     def report_corruption(self, error: CorruptionError) -> None:
         """Detaches the broken part."""
@@ -88,8 +74,17 @@ class MergeTreeMutations:
     ``wake`` makes :meth:`step` run soon. Implements ``engine.tables.capabilities.table_mutations.TableMutations``.
     """
 
-    def __init__(self, table: BlockNumbers, find_table: FindTable, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        table: MutatedTable,
+        numbers: BlockNumbers,
+        reservations: PartReservations,
+        find_table: FindTable,
+        wake: Callable[[], None],
+    ) -> None:
         self._table = table
+        self._numbers = numbers
+        self._reservations = reservations
         self._find_table = find_table
         self._wake = wake
         self._lock = threading.Lock()
@@ -121,7 +116,7 @@ class MergeTreeMutations:
                 f"Too many unfinished mutations in table {table.definition.full_name}, "
                 f"number_of_mutations_to_throw = {most}; wait, or kill those that fail",
             )
-        with table.numbers(1) as numbers:
+        with self._numbers.allocate(1) as numbers:
             kept = StoredMutation(numbers[0], mutation, table.services.clock())
             kept.write(table.store.path)
             table.services.failpoint("mutation.after_file")
@@ -234,7 +229,7 @@ class MergeTreeMutations:
                 delay = min(delay or waiting[0].retry_at - now, waiting[0].retry_at - now)
                 continue
             try:
-                with self._table.kept_from_merges([name]):
+                with self._reservations.reserve([name]):
                     self._mutate(name, waiting)
                 return 0.0
             except ConflictError as conflict:  # the part is being merged, or was dropped
@@ -286,7 +281,7 @@ class MergeTreeMutations:
             if any(kept.is_killed for kept in mutations):
                 self._table.store.drop_temporary(directory)
                 raise CancelledError(f"Mutation of part {name} was killed")
-            self._table.commit_instead(directory, result, [name])
+            replace_parts(self._table.store, directory, result, [name])
 
     def _run_mutations(self, source: Part, mutations: Sequence[StoredMutation], result: PartName) -> Path:
         table = self._table
@@ -352,7 +347,7 @@ class MergeTreeMutations:
 
         Pending blocks are read first, so that a block is either pending or among the parts.
         """
-        first_pending, store = self._table.first_pending(), self._table.store
+        first_pending, store = self._numbers.first_pending(), self._table.store
         least: dict[str, int] = {}
         for part in (*store.active(), *store.preactive()):
             partition, version = part.name.partition_id, part.name.data_version

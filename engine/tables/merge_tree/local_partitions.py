@@ -7,14 +7,17 @@ ones.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from engine.tables.capabilities.attach_parts import PartAttacher
+from engine.tables.capabilities.block_history import MergeTreeBlockHistory
 from engine.tables.capabilities.table_partitions import AttachParts
 from engine.tables.capabilities.table_transactions import TableTransactions
+from engine.tables.merge_tree.block_numbers import BlockNumbers
 from engine.tables.merge_tree.deduplication_log import RecentBlocks
+from engine.tables.merge_tree.part_replacement import PartReservations
 from engine.tables.table_data import TableData
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, UserError
@@ -26,26 +29,10 @@ from parts.store.drop_markers import CoveringNames
 _MERGE_POLL_SECONDS = 0.02
 
 
-class BlockNumbers(TableData, Protocol):
-    """A table that counts its blocks itself and remembers the last ones."""
+class StoppableTable(TableData, Protocol):
+    """A table that can be stopped."""
 
     is_stopping: threading.Event
-
-    @property
-    def recent_blocks(self) -> RecentBlocks:
-        """The blocks that it deduplicates."""
-
-    def wait_for_pending(self, status: QueryStatus) -> None:
-        """Waits for INSERTs that have numbers, so that later rows have larger numbers than the dropped ones."""
-
-    def note_dropped(self, names: Iterable[PartName]) -> None:
-        """Records that the parts are dropped; called before they are removed."""
-
-    def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
-        """Keeps the parts from being merged within the block.
-
-        Raises ``ConflictError`` if one is being merged already.
-        """
 
 
 class MergeTreePartitions:
@@ -54,9 +41,21 @@ class MergeTreePartitions:
     Implements ``engine.tables.capabilities.table_partitions.TablePartitions``.
     """
 
-    def __init__(self, table: BlockNumbers, transactions: TableTransactions) -> None:
+    def __init__(
+        self,
+        table: StoppableTable,
+        numbers: BlockNumbers,
+        reservations: PartReservations,
+        block_history: MergeTreeBlockHistory,
+        recent_blocks: RecentBlocks,
+        transactions: TableTransactions,
+    ) -> None:
         self._table = table
-        self._store = table.store
+        self._numbers = numbers
+        self._reservations = reservations
+        self._block_history = block_history
+        self._recent_blocks = recent_blocks
+        self.store = table.store
         self.attaching = PartAttacher(table, transactions)
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
@@ -65,32 +64,32 @@ class MergeTreePartitions:
         def is_meant(name: PartName) -> bool:
             return partition_id in (None, name.partition_id)
 
-        with self._table.recent_blocks.deduplicating():
-            self._table.wait_for_pending(status or QueryStatus())
-            with self._store.lock:
-                self._drop([part.name for part in self._store.active() if is_meant(part.name)], detach)
-            self._table.recent_blocks.forget(is_meant)
+        with self._recent_blocks.deduplicating():
+            self._numbers.wait_for_pending(status or QueryStatus())
+            with self.store.lock:
+                self._drop([part.name for part in self.store.active() if is_meant(part.name)], detach)
+            self._recent_blocks.forget(is_meant)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Drops or detaches one part. Raises 232 (NO_SUCH_DATA_PART)."""
-        with self._table.recent_blocks.deduplicating():
-            with self._store.lock:
-                if self._store.get_active(name) is None:
+        with self._recent_blocks.deduplicating():
+            with self.store.lock:
+                if self.store.get_active(name) is None:
                     raise UserError("NO_SUCH_DATA_PART", f"No part {name} in committed state")
                 self._drop([name], detach)
-            self._table.recent_blocks.forget(name.covers)
+            self._recent_blocks.forget(name.covers)
 
     def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
         """Attaches the partition's parts to another table, then drops them here."""
-        self._table.wait_for_pending(status)
+        self._numbers.wait_for_pending(status)
         with self._quiesced_parts(partition_id, status) as parts:
             attach(parts, ())
             names = [part.name for part in parts]
-            with report_as_unfinished("The rows are in the other table"), self._table.recent_blocks.deduplicating():
-                with self._store.lock:
+            with report_as_unfinished("The rows are in the other table"), self._recent_blocks.deduplicating():
+                with self.store.lock:
                     self._drop(names, detach=False)
                 covers = CoveringNames(names)
-                self._table.recent_blocks.forget(lambda gone: any(covers.find_covering(gone)))
+                self._recent_blocks.forget(lambda gone: any(covers.find_covering(gone)))
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
         """Raises 48: a table of one server has no replicas."""
@@ -98,7 +97,7 @@ class MergeTreePartitions:
 
     def forget(self, partition_id: str, status: QueryStatus) -> None:
         """Raises 716 for a partition that is not empty, otherwise 48."""
-        if any(part.name.partition_id == partition_id for part in self._store.active()):
+        if any(part.name.partition_id == partition_id for part in self.store.active()):
             raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is not empty.")
         raise UserError("NOT_IMPLEMENTED", "FORGET PARTITION is for replicated tables: others keep nothing of one")
 
@@ -107,15 +106,15 @@ class MergeTreePartitions:
         """Yields the parts of a partition, kept from merges. Waits for running merges first."""
         while True:
             status.check()
-            names = {part.name for part in self._store.active() if part.name.partition_id == partition_id}
+            names = {part.name for part in self.store.active() if part.name.partition_id == partition_id}
             with ExitStack() as stack:
                 try:
-                    stack.enter_context(self._table.kept_from_merges(list(names)))
+                    stack.enter_context(self._reservations.reserve(names))
                 except ConflictError:
                     if self._table.services.wait(self._table.is_stopping, _MERGE_POLL_SECONDS):
                         raise
                     continue
-                held = stack.enter_context(self._store.snapshot())
+                held = stack.enter_context(self.store.snapshot())
                 parts = [part for part in held.parts if part.name in names]
                 if len(parts) == len(names):
                     yield parts
@@ -125,6 +124,6 @@ class MergeTreePartitions:
         """Drops the parts. After an error nothing is dropped, but copies of some may be in ``detached/``."""
         if detach:
             chosen = set(names)
-            self._store.link_to_detached([part for part in self._store.active() if part.name in chosen])
-        self._table.note_dropped(names)
-        self._store.drop_active(names)
+            self.store.link_to_detached([part for part in self.store.active() if part.name in chosen])
+        self._block_history.record_dropped(names)
+        self.store.drop_active(names)

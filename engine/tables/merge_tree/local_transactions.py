@@ -16,9 +16,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
 
 from coordination.transactions.application_versions import ApplicationVersion
 from coordination.transactions.transaction_commit import (
@@ -39,43 +37,22 @@ from coordination.transactions.transaction_nodes import (
     staged_key,
     transaction_node_name,
 )
+from engine.tables.capabilities.block_history import MergeTreeBlockHistory
 from engine.tables.capabilities.table_transactions import TransactionSummary
 from engine.tables.file_ages import UnchangedFiles
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
+from engine.tables.merge_tree.block_numbers import BlockNumbers
 from engine.tables.part_log import PartEventType
-from engine.tables.services import TableServices
 from engine.tables.statement_options import CommitOptions, InsertOptions
-from engine.tables.table_definition import TableDefinition
+from engine.tables.table_data import TableData
 from parts.common.errors import ConflictError
 from parts.common.part_name import PartName
-from parts.common.query_status import QueryStatus
+from parts.format.durable_files import replace_file_durably
 from parts.format.hashed_file import sync_directory
 from parts.read.part_reader import open_part
-from parts.store.exchange_record import replace_file_durably
-from parts.store.part_store import PartStore
 
 _DECISIONS, _APPLICATIONS = "transactions", "applications"
 _MAX_APPLICATIONS = 10_000
-
-
-class BlockNumbers(Protocol):
-    """A table that counts its blocks itself."""
-
-    definition: TableDefinition
-    store: PartStore
-    services: TableServices
-
-    def numbers(self, count: int) -> AbstractContextManager[range]:
-        """Allocates block numbers for parts that become active, or are given up, within the block."""
-
-    def wait_for_pending(self, status: QueryStatus) -> None:
-        """Waits for INSERTs that have numbers, so that later rows have larger numbers than the dropped ones."""
-
-    def note_dropped(self, names: Iterable[PartName]) -> None:
-        """Records that the parts are dropped; called before they are removed."""
-
-    def wake_merges(self) -> None:
-        """Makes the table look for merges soon."""
 
 
 class MergeTreeTransactions:
@@ -84,9 +61,19 @@ class MergeTreeTransactions:
     Implements ``engine.tables.capabilities.table_transactions.TableTransactions``.
     """
 
-    def __init__(self, table: BlockNumbers, forget_blocks: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        table: TableData,
+        numbers: BlockNumbers,
+        block_history: MergeTreeBlockHistory,
+        forget_blocks: Callable[[], None],
+        wake_merges: Callable[[], None],
+    ) -> None:
         """``forget_blocks`` is called after an overwrite, so that its dropped rows may be inserted again."""
         self._table = table
+        self._numbers = numbers
+        self._block_history = block_history
+        self._wake_merges = wake_merges
         self._store = table.store
         self._forget_blocks = forget_blocks
         self._lock = threading.Lock()
@@ -152,7 +139,7 @@ class MergeTreeTransactions:
             for group in self._store.staged.list_places(name):
                 staged |= self._staged(name, group)
             if request.overwrite is not Overwrite.NOTHING:
-                self._table.wait_for_pending(options.status)
+                self._numbers.wait_for_pending(options.status)
             return self._exchange(name, request, select_staged_parts(request, staged))
 
     def _exchange(self, name: str, request: CommitRequest, staged: dict[str, StagedRecord]) -> CommitOutcome:
@@ -163,7 +150,7 @@ class MergeTreeTransactions:
         if request.application:
             notes[_application_file(request.application)] = json.dumps({"committed": request.version, "rows": rows})
         partition_ids = {record.partition_id for record in staged.values()}
-        with self._table.numbers(max(1, len(staged))) as numbers:
+        with self._numbers.allocate(max(1, len(staged))) as numbers:
             arrivals = {
                 PartName(record.partition_id, number, number, 0): store.staged.path(name, record.place)
                 for number, record in zip(numbers, staged.values(), strict=False)
@@ -176,7 +163,7 @@ class MergeTreeTransactions:
 
             self._table.services.failpoint("transaction.before_exchange")
             with store.lock:
-                self._table.note_dropped(part.name for part in store.active() if is_leaving(part.name))
+                self._block_history.record_dropped(part.name for part in store.active() if is_leaving(part.name))
                 store.exchange(arrivals, is_leaving, notes)
         if request.overwrite is not Overwrite.NOTHING:
             self._forget_blocks()
@@ -184,7 +171,7 @@ class MergeTreeTransactions:
         for part in filter(None, map(store.get_active, arrivals)):
             services.part_log.note(PartEventType.NEW, self._table.definition, part, services.clock())
         store.staged.remove(name)
-        self._table.wake_merges()
+        self._wake_merges()
         return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(arrivals))
 
     def settle(self, name: str) -> bool | None:
@@ -255,7 +242,7 @@ class MergeTreeTransactions:
     def _write(self, name: str, text: str) -> None:
         file = self._path / _decision_file(name)
         file.parent.mkdir(exist_ok=True)
-        replace_file_durably(file, text, file.with_name(f"{file.name}.new"))
+        replace_file_durably(file, text.encode())
 
     def _text(self, name: str, transaction_id: str, state: TransactionState, *, rows: int = 0, reason: str = "") -> str:
         """Returns the text of the decision file, with the id and creation time of the former file."""
@@ -340,7 +327,7 @@ def write_decisions(
     for place, text in texts.items():
         file = directory / place
         file.parent.mkdir(exist_ok=True)
-        replace_file_durably(file, text, file.with_name(f"{file.name}.new"))
+        replace_file_durably(file, text.encode())
 
 
 def _text_of(id: str, state: TransactionState, rows: int, reason: str, created: float) -> str:

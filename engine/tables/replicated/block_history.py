@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.02
 
 
 class ReplicatedBlockHistory:
-    """The block history of one replica."""
+    """The block history of one replica. Implements ``engine.tables.capabilities.block_history.TableBlocks``."""
 
     def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None], wake_execution: Callable[[], None]) -> None:
         """``pull`` reads the log into the queue."""
@@ -31,7 +31,7 @@ class ReplicatedBlockHistory:
         self._pull = pull
         self._wake_execution = wake_execution
 
-    def read(self) -> BlockHistory:
+    def history(self) -> BlockHistory:
         """Returns the block history. Raises 242, 999."""
         state = self._state
         with state.hold_write_access() as (keeper, _):
@@ -44,7 +44,7 @@ class ReplicatedBlockHistory:
             )
             return self._history(keeper, decided)
 
-    def snapshot(self, wanted: WantedBlocks) -> FilteredSnapshot:
+    def snapshot_of_blocks(self, wanted: WantedBlocks) -> FilteredSnapshot:
         """Returns a snapshot with all wanted blocks; waits for those still to be fetched.
 
         Raises 33, 242, 369, 999.

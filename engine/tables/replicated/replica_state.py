@@ -11,7 +11,6 @@ Invariants:
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -37,7 +36,8 @@ from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UnavailableError, UnknownOutcomeError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
-from parts.format.hashed_file import make_directories, sync_descriptor, sync_directory
+from parts.format.durable_files import replace_file_durably
+from parts.format.hashed_file import make_directories
 from parts.read.part_reader import Part
 from parts.store.part_states import PartState
 from parts.store.part_store import PartStore
@@ -144,12 +144,7 @@ class ReplicaState:
         if not file.exists():
             make_directories(path)
             draft = path / f"tmp_replica_identity_{self.services.new_uuid().hex}"
-            with open(draft, "w", encoding="utf-8") as stream:
-                stream.write(str(self.services.new_uuid()))
-                stream.flush()
-                sync_descriptor(stream.fileno())
-            os.replace(draft, file)
-            sync_directory(path)
+            replace_file_durably(file, str(self.services.new_uuid()).encode(), draft)
         return f"{file.read_text()} {socket.gethostname()}:{path}"
 
     def make_first_epoch(self) -> str:

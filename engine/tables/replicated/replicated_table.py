@@ -16,19 +16,15 @@ from coordination.log.replication_queue import ReplicationQueue
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.reads.scan_records import KeeperScanRecords
 from engine.interserver.replication import Replication
-from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks
 from engine.tables.capabilities.block_memory import BlockMemory
 from engine.tables.capabilities.scan_records import ScanRecords
-from engine.tables.capabilities.table_mutations import TableMutations
-from engine.tables.capabilities.table_partitions import TablePartitions
-from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.insert_delay import delay_insert
-from engine.tables.insert_sink import InsertSink
+from engine.tables.parts_table import PartsTable
 from engine.tables.replicated.block_history import ReplicatedBlockHistory
 from engine.tables.replicated.decide.merge_selection import MergeSelector
 from engine.tables.replicated.decide.replicated_mutations import ReplicatedMutations
 from engine.tables.replicated.decide.replicated_partitions import ReplicatedPartitions
-from engine.tables.replicated.follow.cloned_parts import OwnCopies
+from engine.tables.replicated.follow.cloned_parts import ClonedParts
 from engine.tables.replicated.follow.log_pull import LogPull
 from engine.tables.replicated.follow.mutate_part import MutatePartExecutor
 from engine.tables.replicated.follow.part_fetcher import PartFetcher
@@ -42,7 +38,7 @@ from engine.tables.replicated.repair.failed_quorums import FailedQuorums
 from engine.tables.replicated.repair.lost_parts import LostParts
 from engine.tables.replicated.repair.lost_transactions import LostTransactions
 from engine.tables.replicated.repair.part_checks import PartChecks
-from engine.tables.replicated.repair.restore_replica import Restoring
+from engine.tables.replicated.repair.restore_replica import ReplicaRestore
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.replicated.sequential_snapshot import FilteredSnapshot, take_sequential_snapshot
 from engine.tables.replicated.write.fetch_partition import PartitionFetcher
@@ -52,7 +48,6 @@ from engine.tables.replicated.write.replicated_transactions import ReplicatedTra
 from engine.tables.services import TableServices
 from engine.tables.statement_options import AlterOptions, InsertOptions, OptimizeOptions, SyncMode
 from engine.tables.stopped_actions import StoppableAction
-from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -72,8 +67,14 @@ _WOKEN_SECONDS = 60.0
 """For tasks that are woken when the table is writable."""
 
 
-class ReplicatedTable(Table):
+class ReplicatedTable(PartsTable):
     """One replica: a :class:`Replica` for statements, a :class:`PartProvider` for other servers."""
+
+    replication: ReplicatedTable
+    partitions: ReplicatedPartitions
+    mutations: ReplicatedMutations
+    transactions: ReplicatedTransactions
+    blocks: ReplicatedBlockHistory
 
     def __init__(self, definition: TableDefinition, services: TableServices, replication: Replication) -> None:
         super().__init__(definition, services)
@@ -82,50 +83,51 @@ class ReplicatedTable(Table):
         )
         self.state = state
         self._told_refusal = ""
+        self.replication, self.checked_store = self, self.store
         self.log_pull = LogPull(state, self.wake_execution, self._note_logged)
         fetcher = PartFetcher(state)
         self._send_throttle = services.throttle(lambda: self.definition.settings.max_replicated_sends_network_bandwidth)
-        self.block_history = ReplicatedBlockHistory(state, self.log_pull.pull, self.wake_execution)
+        self.blocks = ReplicatedBlockHistory(state, self.log_pull.pull, self.wake_execution)
         self.part_checks = PartChecks(state, fetcher.fetch)
         self.failed_quorums = FailedQuorums(state, self.log_pull.pull)
         give_up = LostParts(state, self.log_pull.pull).give_up
         exchanges = ReplaceRangeExecutor(state, fetcher, LostTransactions(state, self.log_pull.pull))
         mutated_parts = MutatePartExecutor(
-            state, lambda database, name: self.home.find(database, name), lambda: self._mutations.note_made()
+            state, lambda database, name: self.home.find(database, name), lambda: self.mutations.note_made()
         )
         self.queue_steps = QueueExecutor(
-            state, fetcher, exchanges, mutated_parts, OwnCopies(state), give_up, self.part_checks.report_corruption
-        )
+            state,
+            fetcher,
+            exchanges,
+            mutated_parts,
+            ClonedParts(self.store),
+            give_up,
+            self.part_checks.report_corruption,
+        )  # fmt: skip
         self.definitions = DefinitionChanges(
             state,
             lambda create: self.home.define(self.definition.database, create),
-            lambda change: self.home.redefine(self, change),
+            lambda change: self.home.change_definition(self, change),
             self.wake_execution,
             self.log_pull.sync,
         )
         self.gate_control = GateControl(state)
-        self._transactions = ReplicatedTransactions(
+        self.transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
         )
-        self.housekeeping = LogCleanup(state, self._transactions.clean_up)
+        self.housekeeping = LogCleanup(state, self.transactions.clean_up)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
         self.queue.on_ready, self.queue.on_finish = self.wake_execution, self.merge_steps.note_change
-        self._mutations = ReplicatedMutations(
-            state, self.log_pull, self.definitions, mutated_parts, self.wake_execution
-        )
+        self.mutations = ReplicatedMutations(state, self.log_pull, self.definitions, mutated_parts, self.wake_execution)
         self._block_views = ReplicatedBlockViews(state)
-        self._partitions = ReplicatedPartitions(
-            state, self.log_pull, self._transactions, PartitionFetcher(state, fetcher)
+        self.partitions = ReplicatedPartitions(
+            state, self.log_pull, self.transactions, PartitionFetcher(self.store, services, self.is_stopping, fetcher)
         )
-        self._restoring = Restoring(state, self.definitions, self.restart)
+        self._restore = ReplicaRestore(state, self.definitions, self.restart)
         self.session = ReplicaSession(
-            state, self.definitions, self._restoring, self.failed_quorums.take_back,
-            self._transactions.check_disk, self.log_pull.begin, self._on_writable,
+            state, self.definitions, self._restore, self.failed_quorums.take_back,
+            self.transactions.check_disk, self.log_pull.begin, self._on_writable,
         )  # fmt: skip
-
-    @property
-    def replication(self) -> ReplicatedTable:
-        return self
 
     @property
     def paths(self) -> TablePaths:
@@ -172,7 +174,7 @@ class ReplicatedTable(Table):
         housekeeping = self.services.housekeeping
         idle = _WOKEN_SECONDS if shared.are_sessions_begun_later else 0.0
         first_pause = idle or min(self.session.step(), _FIRST_LOOK_SECONDS)
-        satellites = (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self._mutations)
+        satellites = (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self.mutations)
         for satellite in (*satellites, self.gate_control):
             self.run_in_background(housekeeping, satellite.task, idle)
         for task in (self.part_checks.task, *self.queue_steps.tasks):
@@ -234,7 +236,7 @@ class ReplicatedTable(Table):
         self.session.request_restart()
 
     def restore(self, timeout_seconds: float, status: QueryStatus) -> None:
-        self._restoring.restore(timeout_seconds, status)
+        self._restore.restore(timeout_seconds, status)
 
     def begin_session(self) -> None:
         self.session.task.wake()
@@ -248,7 +250,7 @@ class ReplicatedTable(Table):
         return self.state.is_cancelled()
 
     def _wake_all(self) -> None:
-        satellites = (self.log_pull, self.part_checks, self.failed_quorums, self.definitions, self._mutations)
+        satellites = (self.log_pull, self.part_checks, self.failed_quorums, self.definitions, self.mutations)
         for task in (*(each.task for each in satellites), self.gate_control.task, *self.queue_steps.tasks):
             task.wake()
         self.merge_steps.note_change()
@@ -260,7 +262,7 @@ class ReplicatedTable(Table):
 
     def _on_writable(self) -> None:
         """Also in the session of before: what was known of its mutations is forgotten."""
-        self._mutations.note_news()
+        self.mutations.note_news()
         self._wake_all()
 
     def wake_execution(self) -> None:
@@ -268,27 +270,15 @@ class ReplicatedTable(Table):
 
     # -- reading and writing ------------------------------------------------------------------------------------
 
-    def begin_insert(self, options: InsertOptions) -> InsertSink:
+    def begin_insert(self, options: InsertOptions) -> ReplicatedInsert:
         delay_insert(self, options)
         if options.transaction:
             self.housekeeping.note_work()  # of what is staged the log does not tell
-        return ReplicatedInsert(self.state, options, self._transactions.stage)
+        return ReplicatedInsert(self.state, options, self.transactions.stage)
 
     @property
     def block_memory(self) -> BlockMemory:
         return self._block_views
-
-    @property
-    def transactions(self) -> TableTransactions:
-        return self._transactions
-
-    @property
-    def partitions(self) -> TablePartitions:
-        return self._partitions
-
-    @property
-    def mutations(self) -> TableMutations:
-        return self._mutations
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
         self._tell_of_refusal()
@@ -301,12 +291,6 @@ class ReplicatedTable(Table):
             if self._told_refusal:
                 name = self.definition.full_name
                 logger.warning("a SELECT reads table %s, which may lack rows: %s", name, self._told_refusal)
-
-    def history(self) -> BlockHistory:
-        return self.block_history.read()
-
-    def snapshot_of_blocks(self, wanted: WantedBlocks) -> FilteredSnapshot:
-        return self.block_history.snapshot(wanted)
 
     def scan_records(self, *, is_alone: bool) -> ScanRecords:
         """Raises 225 when there is no ZooKeeper to agree in."""
@@ -321,7 +305,7 @@ class ReplicatedTable(Table):
         found = {name: self.store.get_active(name) for name in names}
         return {name: part.content_hash for name, part in found.items() if part is not None}
 
-    def lend_part(self, name: PartName) -> tuple[Snapshot, Path]:
+    def pin_part(self, name: PartName) -> tuple[Snapshot, Path]:
         """Outdated parts too: another replica may still need them."""
         self._check_sends()
         snapshot = self.store.hold([name])
@@ -335,7 +319,7 @@ class ReplicatedTable(Table):
             raise UnavailableError("ABORTED", f"An exchange of parts is not settled: {error}") from error
         directory = self.store.staged.path(transaction, place) if is_plain_file_name(place) else None
         if directory is None or not is_plain_file_name(transaction) or not directory.exists():
-            return self.lend_part(name)
+            return self.pin_part(name)
         return Snapshot([], lambda _: None), directory
 
     def before_sending(self, size: int) -> None:
@@ -354,6 +338,9 @@ class ReplicatedTable(Table):
 
     def optimize(self, options: OptimizeOptions) -> None:
         self.merge_steps.optimize(options)
+
+    def truncate(self, status: QueryStatus | None = None) -> None:
+        self.partitions.drop(None, status=status)
 
     def stopped_changed(self) -> None:
         self._wake_all()

@@ -6,18 +6,24 @@ the system's cache, so that all processes of the server read the same copy, and 
 
 from __future__ import annotations
 
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.merge_tree.local_insert import MergeTreeInsert
-from engine.tables.small.small_table import SmallTable
+from engine.tables.merge_tree.local_table import LocalTable
 from engine.tables.statement_options import InsertOptions
 from parts.common.part_name import PartName
 from sql.definitions.engines.small_engines import SmallTableSettings
 
 
-class MemoryTable(SmallTable):
-    lacks = frozenset({"partitioning", "optimize", "check"})
+class MemoryTable(LocalTable):
+    """A ``Memory`` table."""
 
-    def begin_insert(self, options: InsertOptions) -> InsertSink:
+    def start(self) -> None:
+        """Starts background work."""
+        super().start()
+        self.mutations = self._mutations
+
+    def begin_insert(self, options: InsertOptions) -> MergeTreeInsert:
+        """Starts one INSERT, whose commit drops the blocks that are too many."""
         return _MemoryInsert(self, options)
 
     @property
@@ -26,11 +32,13 @@ class MemoryTable(SmallTable):
         assert isinstance(settings, SmallTableSettings)
         return settings
 
-    def _merge_selected(self) -> bool:
-        return not self._limits.limits and super()._merge_selected()  # else the oldest block goes whole
+    @property
+    def merges_in_background(self) -> bool:
+        """Tells whether parts are merged: not where the oldest block goes whole."""
+        return not self._limits.limits
 
     def drop_surplus(self) -> None:
-        """The oldest blocks, as long as there is more than the most to keep, and no less than the least stays."""
+        """Drops the oldest blocks while there is more than the most to keep, if no less than the least stays."""
         limits = self._limits
         if not limits.limits:
             return

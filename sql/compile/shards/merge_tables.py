@@ -14,7 +14,7 @@ from parts.table.table_description import Column, TableSchema
 from parts.types import LowCardinalityType
 from sql.compile.compiler_interfaces import StatementContext
 from sql.compile.expressions.expressions import ExpressionCompiler
-from sql.compile.names.scope import Scope, Source, SourceColumn, collect_aliases, column_sql
+from sql.compile.names.scope import Scope
 from sql.compile.shards.shard_expressions import ShardExpressionWriter
 from sql.compile.shards.sharded_relation import ResolvedTable
 from sql.grammar.syntax_tree import (
@@ -86,15 +86,8 @@ def with_pushed_conditions(
 
     Conditions that a table cannot check by itself are left out.
     """
-    columns = {
-        column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
-        for column in [*tables.schema.columns, *tables.hidden]
-    }
-    source = Source(0, named.alias, columns, named.database, named.table)
-    roots: list[Node] = [*select.with_aliases, *select.expressions]
-    roots += [node for node in (select.prewhere, select.where, select.having) if node is not None]
-    roots += [*select.group_by, *(item.expression for item in select.order_by)]
-    names = ShardExpressionWriter(Scope([source], aliases=collect_aliases(roots)), source, statement.environment)
+    columns = [*tables.schema.columns, *tables.hidden]
+    names = ShardExpressionWriter.of_table(columns, named, select, statement.environment)
     terms = [term for node in (select.prewhere, select.where) for term in conjuncts(node)]
     found = [names.expression(term) for term in terms]
     where = tuple(term for term in found if term is not None and not any(isinstance(p, Lambda) for p in walk(term)))

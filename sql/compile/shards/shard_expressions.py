@@ -6,13 +6,15 @@ form.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from parts.table.table_description import Column
 from sql.aggregates.combinators import is_aggregate_call
-from sql.compile.names.scope import Scope, Source, SourceColumn
+from sql.compile.names.scope import Scope, Source, SourceColumn, collect_aliases, column_sql
+from sql.compile.shards.sharded_relation import ResolvedTable
 from sql.functions.registry import Environment, canonical_function_name, find_rule
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import (
@@ -24,6 +26,7 @@ from sql.grammar.syntax_tree import (
     LiteralList,
     Node,
     OrderItem,
+    Select,
     StarColumn,
 )
 
@@ -39,6 +42,7 @@ _SERVER_FUNCTIONS = frozenset(
 )  # fmt: skip
 """Functions that depend on the server or on chance, do not give one value a row, or have side effects."""
 
+_NO_ALIASES: Mapping[str, Node] = {}
 _MAX_NODES = 100_000
 """Nodes that may be rewritten for one SELECT."""
 
@@ -58,6 +62,29 @@ class ShardExpressionWriter:
         self._left = _MAX_NODES
         self.parameters: list[Sequence[str]] = []
         """The parameters of the surrounding lambdas."""
+
+    @classmethod
+    def of_table(
+        cls,
+        columns: Sequence[Column],
+        named: ResolvedTable,
+        select: Select,
+        environment: Environment,
+        inherited: Mapping[str, Node] = _NO_ALIASES,
+    ) -> ShardExpressionWriter:
+        """Makes the writer of conditions and keys of a SELECT over one table's columns.
+
+        ``inherited`` are the aliases of the surrounding query.
+        """
+        of_source = {
+            column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
+            for column in columns
+        }
+        source = Source(0, named.alias, of_source, named.database, named.table)
+        roots: list[Node] = [*select.with_aliases, *select.expressions]
+        roots += [node for node in (select.prewhere, select.where, select.having) if node is not None]
+        roots += [*select.group_by, *(item.expression for item in select.order_by)]
+        return cls(Scope([source], aliases={**inherited, **collect_aliases(roots)}), source, environment)
 
     def expression(self, node: Node) -> Node | None:
         """Returns the rewritten expression, or ``None`` if there is no such form."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from parts.common.errors import UserError
 from parts.table.table_description import Column
 from sql.compile.compiler_interfaces import StatementContext
-from sql.compile.names.scope import Scope, Source, SourceColumn, collect_aliases, column_sql
+from sql.compile.names.scope import Scope
 from sql.compile.shards.merge_tables import MergedTables, with_pushed_conditions
 from sql.compile.shards.remote_table_functions import parse_remote_function
 from sql.compile.shards.shard_aggregation import find_aggregates, split_aggregation
@@ -192,18 +192,10 @@ class _ShardedSelect:
 
     def _expression_writer(self) -> ShardExpressionWriter:
         """Returns the writer of conditions and keys over the table's columns."""
-        relation, named, select = self.relation, self.named, self.select
-        columns = {
-            column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
-            for column in [*relation.schema.columns, *relation.hidden]
-        }
-        source = Source(0, named.alias, columns, named.database, named.table)
-        roots: list[Node] = [*select.with_aliases, *select.expressions]
-        roots += [node for node in (select.prewhere, select.where, select.having) if node is not None]
-        roots += [*select.group_by, *(item.expression for item in select.order_by)]
-        inherited = self.scope.inherited
-        own = Scope([source], aliases={**inherited, **collect_aliases(roots)})
-        return ShardExpressionWriter(own, source, self.statement.environment)
+        columns = [*self.relation.schema.columns, *self.relation.hidden]
+        return ShardExpressionWriter.of_table(
+            columns, self.named, self.select, self.statement.environment, self.scope.inherited
+        )
 
     # WHERE ------------------------------------------------------------------------------------------------------------
 

@@ -36,11 +36,11 @@ from parts.types import (
 from sql.formats.converters.arrow_type_mapping import (
     decode_utf8,
     enum_names,
-    first_invalid_row,
     from_arrow_file,
     in_unit,
     list_parts,
 )
+from sql.formats.converters.invalid_rows import first_invalid_row
 from sql.formats.converters.literal_parsing import parse_literals
 from sql.formats.converters.text_parsing import pad_fixed, parse_texts
 from sql.formats.converters.text_rendering import render_plain

@@ -28,6 +28,7 @@ from parts.types import (
     NullableType,
     TupleType,
 )
+from sql.formats.converters.invalid_rows import first_invalid_row
 from sql.formats.converters.text_parsing import pad_fixed, parse_texts
 from sql.formats.converters.time_parsing import truncate_fraction, wall_clocks_to_utc
 from sql.formats.format_options import BadValueError, FormatOptions, range_error
@@ -277,19 +278,6 @@ def describe_value(array: pa.Array, index: int) -> str:
         return str(array[index].as_py())
     except (OverflowError, ValueError):
         return str(array.slice(index, 1).view(pa.int64())[0].as_py())
-
-
-def first_invalid_row(array: pa.Array, target: pa.DataType) -> int:
-    """Returns the first row that cannot be cast to ``target``, found by halving."""
-    low, high = 0, len(array)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            pc.cast(array.slice(low, middle - low), target)
-            low = middle
-        except pa.ArrowInvalid:
-            high = middle
-    return low
 
 
 _DAYS = {DateType: (0, 65535), Date32Type: (-25567, 120529)}

@@ -38,6 +38,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.formats.converters import time_parsing
+from sql.formats.converters.invalid_rows import first_invalid_row
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error, range_error
 from sql.grammar.text_escapes import may_contain, shorten_for_message, view_as_text
 from sql.typing.texts.ip_address_texts import parse_hexadecimal_ipv6
@@ -156,7 +157,7 @@ def _decimals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
     try:
         return pc.cast(numbers, type_.arrow)
     except pa.ArrowInvalid:
-        index = _first_failing(numbers, type_.arrow)
+        index = first_invalid_row(numbers, type_.arrow)
         text = texts[index].as_py()
         raise BadValueError(
             "ARGUMENT_OUT_OF_BOUND",
@@ -164,19 +165,6 @@ def _decimals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
             text,
             f"Too many digits in decimal value {shorten_for_message(text)} for {type_}",
         ) from None
-
-
-def _first_failing(texts: pa.Array, target: pa.DataType) -> int:
-    """Returns the first row that cannot be cast, found by halving."""
-    low, high = 0, len(texts)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            pc.cast(texts.slice(low, middle - low), target)
-            low = middle
-        except pa.ArrowInvalid:
-            high = middle
-    return low
 
 
 def _booleans(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:

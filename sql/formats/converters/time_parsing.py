@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType
+from sql.formats.converters.invalid_rows import first_invalid_row
 from sql.formats.converters.wall_clocks import to_utc
 from sql.formats.format_options import FormatOptions, parse_error, range_error
 
@@ -138,15 +139,8 @@ def _cast_or_name(clean: pa.Array, texts: pa.Array, target: pa.DataType, type_: 
     try:
         return pc.cast(clean, target)
     except pa.ArrowInvalid:
-        low, high = 0, len(clean)
-        while high - low > 1:
-            middle = (low + high) // 2
-            try:
-                pc.cast(clean.slice(low, middle - low), target)
-                low = middle
-            except pa.ArrowInvalid:
-                high = middle
-        raise parse_error(low, texts[low].as_py(), type_, name) from None
+        index = first_invalid_row(clean, target)
+        raise parse_error(index, texts[index].as_py(), type_, name) from None
 
 
 def _check_range(numbers: pa.Array, low: int, high: int, texts: pa.Array, type_: DataType) -> None:

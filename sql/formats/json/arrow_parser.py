@@ -41,7 +41,7 @@ from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.json.line_rewriting import has_other_case
 from sql.grammar.text_escapes import is_valid_utf8
 
-NULL_TEXTS = ("ᴺᵁᴸᴸ", "NULL")
+_NULL_TEXT = "^(?:ᴺᵁᴸᴸ|(?i:null))$"
 """Texts for null where all values are strings."""
 _NUMBERED = (DateTimeType, DateTime64Type, EnumType)
 """Types that may stand as a number in JSON, instead of as text."""
@@ -100,12 +100,17 @@ def parse_string_lines(
             if not is_valid_utf8(texts):
                 return None
             if column.type.is_nullable or strip_nullable(column.type) != StringType():
-                texts = pc.if_else(pc.is_in(texts, pa.array(NULL_TEXTS)), None, texts)
+                texts = read_null_texts(texts)
             refuse_blanks(texts, column.type)
             arrays.append(parse_field(texts, column.type, options))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, BadValueError, UserError):
         return None
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def read_null_texts(texts: pa.Array) -> pa.Array:
+    """Makes the texts null that mean NULL in formats whose values are all strings."""
+    return pc.if_else(pc.match_substring_regex(texts, _NULL_TEXT), None, texts)
 
 
 def _read(chunk: bytes, asked: dict[str, pa.DataType], options: FormatOptions, is_header_read: bool) -> pa.Table:

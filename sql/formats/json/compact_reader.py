@@ -19,7 +19,7 @@ from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.converters.literal_parsing import parse_field
 from sql.formats.converters.text_parsing import refuse_blanks
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error
-from sql.formats.json.arrow_parser import NULL_TEXTS, has_arrow_form, parse_lines, parse_string_lines
+from sql.formats.json.arrow_parser import has_arrow_form, parse_lines, parse_string_lines, read_null_texts
 from sql.formats.json.line_rewriting import rewrite_as_objects
 from sql.formats.json.object_reader import decode_utf8, object_chunks, object_rows
 from sql.formats.json.value_decoding import (
@@ -176,6 +176,6 @@ def _convert_strings(values: list[Any], type_: DataType, options: FormatOptions)
         if isinstance(value, (list, dict, bool)):
             raise parse_error(index, json.dumps(value, ensure_ascii=False), type_)
     is_text = strip_nullable(type_) == StringType() and not type_.is_nullable
-    texts = string_array(values if is_text else [None if v in NULL_TEXTS else v for v in values])
+    texts = string_array(values) if is_text else read_null_texts(string_array(values))
     refuse_blanks(texts, type_)
     return parse_field(texts, type_, options)

@@ -59,6 +59,7 @@ from sql.grammar.text_escapes import (
 
 _COLUMN_BYTES, _MOST_CHUNK_BYTES = 4 << 10, 16 << 20
 """Bytes of a chunk for each column, and at most: a column has a fixed cost for each chunk."""
+_LAST = "\0last"
 
 
 @dataclass(frozen=True)
@@ -307,18 +308,41 @@ def _split_fields(
         newlines_in_values=dialect.quote is not False and b'"' in chunk,
         ignore_empty_lines=False,
     )
-    convert_options = csv.ConvertOptions(
+    null_values = ["\\N"] if dialect.escaped else [""] if only_empty else ["\\N", ""]
+    try:
+        return _parse_fields(chunk, names, parse, null_values)
+    except pa.ArrowInvalid as error:
+        shorter = None if dialect.escaped else _parse_without_last(chunk, names, parse, null_values)
+        if shorter is not None:
+            return shorter
+        raise _shape_error(chunk, names, first_row, dialect, parse, null_values, error) from None
+
+
+def _parse_fields(
+    chunk: bytes, names: list[str], parse: csv.ParseOptions, null_values: list[str], more_bytes: int = 1
+) -> pa.Table:
+    convert = csv.ConvertOptions(
         column_types={name: pa.binary() for name in names},
-        null_values=["\\N"] if dialect.escaped else [""] if only_empty else ["\\N", ""],
+        null_values=null_values,
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
     # One block and one thread: different chunks are read at the same time.
-    read = csv.ReadOptions(column_names=names, block_size=len(chunk) + 1, use_threads=False)
+    read = csv.ReadOptions(column_names=names, block_size=len(chunk) + more_bytes, use_threads=False)
+    return csv.read_csv(pa.BufferReader(chunk), read, parse, convert)
+
+
+def _parse_without_last(
+    chunk: bytes, names: list[str], parse: csv.ParseOptions, null_values: list[str]
+) -> pa.Table | None:
+    """Reads CSV whose rows all end in one delimiter more, as spreadsheets write it; ``None`` if they do not."""
+    if b"\\N\n" in chunk or not chunk.rstrip(b"\r\n").endswith(parse.delimiter.encode()):
+        return None
     try:
-        return csv.read_csv(pa.BufferReader(chunk), read, parse, convert_options)
-    except pa.ArrowInvalid as error:
-        raise _shape_error(chunk, names, first_row, dialect, parse, convert_options, error) from None
+        wider = _parse_fields(chunk, [*names, _LAST], parse, null_values)
+    except pa.ArrowInvalid:
+        return None
+    return wider.drop_columns(_LAST) if wider.column(_LAST).null_count == wider.num_rows else None
 
 
 def _shape_error(
@@ -327,7 +351,7 @@ def _shape_error(
     first_row: int,
     dialect: _Dialect,
     parse: csv.ParseOptions,
-    convert_options: csv.ConvertOptions,
+    null_values: list[str],
     error: pa.ArrowInvalid,
 ) -> UserError:
     """Reads the chunk again on one thread to find the row with too few or too many fields."""
@@ -339,9 +363,8 @@ def _shape_error(
 
     parse.invalid_row_handler = remember
     chunk = chunk.decode("utf-8", "replace").encode()  # the handler is given texts
-    read = csv.ReadOptions(column_names=names, block_size=len(chunk) + (1 << 20), use_threads=False)
     try:
-        csv.read_csv(pa.BufferReader(chunk), read, parse, convert_options)
+        _parse_fields(chunk, names, parse, null_values, more_bytes=1 << 20)
     except pa.ArrowInvalid:
         bad = []
     if not bad:

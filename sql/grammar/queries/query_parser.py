@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parts.common.errors import UserError
+from parts.common.lru_cache import LruCache
 from sql.grammar.common_clauses import parse_settings_clause
 from sql.grammar.queries.expressions import ExpressionParser
 from sql.grammar.queries.from_clause import parse_from
@@ -27,13 +28,13 @@ from sql.grammar.syntax_tree import (
     WindowSpec,
     walk,
 )
-from sql.grammar.text_cache import TextCache
+from sql.grammar.text_cache import TextKey, make_text_cache
 from sql.grammar.tokens import TokenStream, not_implemented
 from sql.settings.session_settings import check_inner_settings
 
-_queries: TextCache[Query] = TextCache(most=256)
-_expressions: TextCache[Node] = TextCache(most=1024)
-_lists: TextCache[tuple[Node, ...]] = TextCache(most=256)
+_queries: LruCache[TextKey, Query] = make_text_cache(256)
+_expressions: LruCache[TextKey, Node] = make_text_cache(1024)
+_lists: LruCache[TextKey, tuple[Node, ...]] = make_text_cache(256)
 
 
 def _make_parser(stream: TokenStream) -> ExpressionParser:

@@ -48,6 +48,7 @@ from sql.grammar.statements.alter_commands import (
 )
 from sql.grammar.statements.mutate_table import parse_in_partition, parse_mutation_command
 from sql.grammar.statements.statement import AlterTable, Statement
+from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.table_elements.columns import parse_column, parse_column_name, parse_column_properties
 from sql.grammar.table_elements.constraints import parse_constraint
 from sql.grammar.table_elements.indexes import parse_index
@@ -327,3 +328,6 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "FREEZE": _freeze,
     "UNFREEZE": _unfreeze,
 }
+
+
+SYNTAX = (StatementSyntax(("ALTER",), parse_alter),)

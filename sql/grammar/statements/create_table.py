@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 
 from parts.common.errors import UserError
 from parts.types import parse_type
-from sql.grammar.clause_types import (
-    ColumnClause,
-    ConstraintClause,
-    IndexClause,
-    SettingLiteral,
-    TableRef,
-)
+from sql.grammar.clause_types import ColumnClause, ConstraintClause, IndexClause, SettingLiteral, TableRef
 from sql.grammar.common_clauses import (
     accept_if_not_exists,
     on_cluster,
@@ -32,6 +26,7 @@ from sql.grammar.statements.statement import (
     Statement,
     ViewClause,
 )
+from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.table_elements.columns import parse_column
 from sql.grammar.table_elements.constraints import parse_constraint
 from sql.grammar.table_elements.indexes import parse_index
@@ -395,3 +390,10 @@ def _as(stream: TokenStream, clauses: _Clauses) -> None:
         stream.skip_group()
         clauses.as_table = None
         clauses.as_select = f"SELECT * FROM {stream.text[start : stream.position]}"
+
+
+SYNTAX = (
+    StatementSyntax(("CREATE",), parse_create),
+    StatementSyntax(("ATTACH",), parse_attach),
+    StatementSyntax(("REPLACE",), parse_replace),
+)

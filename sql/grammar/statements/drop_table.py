@@ -1,4 +1,4 @@
-"""Parses the short statements: DROP, RENAME, EXCHANGE, TRUNCATE, EXISTS, USE, SET, CHECK, KILL."""
+"""Parses the short statements: DROP, RENAME, EXCHANGE, TRUNCATE, EXISTS, DESCRIBE, USE, SET, CHECK, KILL."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sql.grammar.common_clauses import (
     parse_parameter_value,
     parse_setting_literal,
     parse_table_name,
+    slice_query,
 )
 from sql.grammar.statements.create_index import parse_drop_index
 from sql.grammar.statements.statement import (
@@ -32,6 +33,7 @@ from sql.grammar.statements.statement import (
     TruncateTable,
     Use,
 )
+from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.statements.system_statements import parse_partition_clause
 from sql.grammar.tokens import TokenStream, not_implemented
 
@@ -169,8 +171,15 @@ def parse_exists(stream: TokenStream) -> Statement:
     return ExistsTable(parse_table_name(stream), is_temporary, is_view)
 
 
-def parse_describe_table(stream: TokenStream) -> Statement:
-    """Parses what follows DESCRIBE TABLE: a table or a table function."""
+def parse_describe(stream: TokenStream) -> Statement:
+    """Parses DESCRIBE of a query, a table or a table function."""
+    stream.next()
+    stream.accept("TABLE")
+    if stream.at("SELECT") or stream.at("WITH"):
+        return DescribeQuery(slice_query(stream))
+    if stream.at("("):
+        text = slice_query(stream)
+        return DescribeQuery(text[1:-1].strip() if text.endswith(")") else text)
     start = stream.peek().start
     table = parse_table_name(stream)
     if not stream.at("("):
@@ -257,3 +266,17 @@ def _parse_kill_mutation(stream: TokenStream) -> Statement:
 def _kill_ends(stream: TokenStream) -> bool:
     token = stream.peek()
     return token.kind == "word" and token.upper in ("SYNC", "ASYNC", "TEST", "FORMAT", "SETTINGS")
+
+
+SYNTAX = (
+    StatementSyntax(("DROP", "DETACH"), parse_drop),
+    StatementSyntax(("RENAME",), parse_rename),
+    StatementSyntax(("EXCHANGE",), parse_exchange),
+    StatementSyntax(("TRUNCATE",), parse_truncate),
+    StatementSyntax(("EXISTS",), parse_exists),
+    StatementSyntax(("DESCRIBE", "DESC"), parse_describe),
+    StatementSyntax(("USE",), parse_use),
+    StatementSyntax(("SET",), parse_set),
+    StatementSyntax(("CHECK",), parse_check_table),
+    StatementSyntax(("KILL",), parse_kill),
+)

@@ -28,6 +28,7 @@ from sql.grammar.statements.statement import (
     Insert,
     ParsedStatement,
 )
+from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.tokens import TokenStream, not_implemented, skip_space
 
 _VALUES_DATA = re.compile(r"(?:[^';]++|'(?:[^'\\]++|\\.|'')*+')*+", re.DOTALL)
@@ -231,3 +232,6 @@ def _may_change(text: str, stream: TokenStream, start: int) -> bool:
         return True
     after = text[skip_space(text, stream.position) :][:512]
     return "SETTINGS".startswith(after[:8].upper()) and len(after) < 512
+
+
+SYNTAX = (StatementSyntax(("INSERT",), parse_insert),)

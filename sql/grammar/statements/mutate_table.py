@@ -26,6 +26,7 @@ from sql.grammar.statements.alter_commands import (
     UpdateRows,
 )
 from sql.grammar.statements.statement import MutateTable
+from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.table_elements.columns import parse_column_name
 from sql.grammar.tokens import TokenStream, quote_identifier_if_needed, quote_string
 
@@ -214,3 +215,9 @@ def _format_partition(partition: PartitionRef | None) -> str:
         return ""
     value = f"ID {quote_string(partition.id)}" if partition.id is not None else partition.value
     return f" IN PARTITION {value}"
+
+
+SYNTAX = (
+    StatementSyntax(("DELETE",), parse_delete),
+    StatementSyntax(("UPDATE",), parse_update),
+)

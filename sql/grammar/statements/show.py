@@ -16,6 +16,7 @@ from sql.grammar.statements.statement import (
     ShowTables,
     Statement,
 )
+from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.tokens import TokenStream, not_implemented, quote_string
 
 _INDEXES = ("INDEX", "INDEXES", "INDICES", "KEYS")
@@ -182,3 +183,6 @@ def _parse_like(stream: TokenStream) -> tuple[str | None, bool]:
         stream.expect("LIKE")
         return stream.string("pattern"), negated
     return None, False
+
+
+SYNTAX = (StatementSyntax(("SHOW",), parse_show),)

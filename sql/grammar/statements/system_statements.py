@@ -5,6 +5,7 @@ from __future__ import annotations
 from sql.grammar.clause_types import ColumnMatcher
 from sql.grammar.common_clauses import on_cluster, parse_identifier_list, parse_table_name
 from sql.grammar.statements.statement import DropReplica, OptimizeTable, Statement, SystemCommand
+from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.tokens import TokenStream, not_implemented
 
 STOPPABLE_ACTIONS = (
@@ -140,3 +141,9 @@ def _parse_column_matcher(stream: TokenStream) -> ColumnMatcher:
         else:
             excluded = (stream.identifier("column name"),)
     return ColumnMatcher(names, pattern, excluded)
+
+
+SYNTAX = (
+    StatementSyntax(("SYSTEM",), parse_system),
+    StatementSyntax(("OPTIMIZE",), parse_optimize),
+)

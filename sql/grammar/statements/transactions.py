@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from sql.grammar.common_clauses import parse_table_name
 from sql.grammar.statements.statement import CommitTransaction, RollbackTransaction, Statement
+from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.tokens import TokenStream, not_implemented
 
 _MOST_DIGITS = 20
@@ -67,3 +68,9 @@ def _parse_number(stream: TokenStream, what: str) -> int:
     if token.kind != "number" or not token.text.isdecimal() or len(token.text) > _MOST_DIGITS:
         stream.fail(what)
     return int(stream.next().text)
+
+
+SYNTAX = (
+    StatementSyntax(("COMMIT",), parse_commit),
+    StatementSyntax(("ROLLBACK",), parse_rollback),
+)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from parts.common.lru_cache import LruCache
 from sql.compile.macros_and_kernels import check_macro_weight
-from sql.grammar.text_cache import MAX_CACHED_TEXT_CHARACTERS, TextCache
+from sql.grammar.text_cache import MAX_CACHED_TEXT_CHARACTERS, TextKey, make_text_cache
 from sql.run.duckdb import database
 from sql.typing.typed_expressions import Typed
 
@@ -24,7 +25,7 @@ def _constant_size(value: object) -> int:
     return MAX_CACHED_TEXT_CHARACTERS + 1 if isinstance(value, (list, tuple, dict)) else 0
 
 
-_constants: TextCache[object] = TextCache(2048, _constant_size)
+_constants: LruCache[TextKey, object] = make_text_cache(2048, _constant_size)
 
 
 def _compute_constant(sql: str) -> object:

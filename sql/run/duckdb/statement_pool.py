@@ -7,6 +7,9 @@ Invariants
 - A statement serves one query at a time, and holds nothing of a query when it is idle.
 - Only a statement whose result was read to its end is kept. One whose query failed, was cancelled or was abandoned is
   closed.
+
+It is no :class:`parts.common.lru_cache.LruCache`: a query takes its statement out, and a dropped one
+must be closed.
 """
 
 from __future__ import annotations

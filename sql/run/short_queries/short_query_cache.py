@@ -15,13 +15,11 @@ Invariants
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 from parts.common.errors import PandoError
+from parts.common.lru_cache import LruCache
 from sql.compile.passes.pipeline import run_passes
 from sql.grammar.queries.query_parser import parse_query
 from sql.grammar.query_limits import QueryGuard
@@ -49,6 +47,8 @@ from sql.settings.supported_settings import (
 _MOST_TEXTS = 512
 _MOST_PLANS_OF_SHAPE = 64
 _MAX_EXAMINATIONS = 32
+_Key = tuple[object, ...]
+"""Text or shape, database, identity of the settings."""
 
 
 @dataclass(slots=True)
@@ -76,37 +76,9 @@ class _KnownShape:
     """The plans of a shape, by its literals that are not bound."""
 
     fixed: tuple[int, ...] = ()
-    plans: _Recent[_Known] = field(default_factory=lambda: _Recent(_MOST_PLANS_OF_SHAPE))
+    plans: LruCache[tuple[str, ...], _Known] = field(default_factory=lambda: LruCache(_MOST_PLANS_OF_SHAPE))
     times_examined: int = -1
     """How often a text of it was examined since one was short. The first time it is only noted."""
-
-
-Value = TypeVar("Value")
-_Key = tuple[object, ...]
-
-
-class _Recent(Generic[Value]):
-    """A bounded cache that drops the least recently used value. Any thread may use it."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._values: OrderedDict[_Key, Value] = OrderedDict()
-
-    def find(self, key: _Key) -> Value | None:
-        """Returns the value of the key, if there is one."""
-        with self._lock:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
-
-    def keep(self, key: _Key, value: Value) -> None:
-        """Keeps a value."""
-        with self._lock:
-            self._values[key] = value
-            if len(self._values) > self._most:
-                self._values.popitem(last=False)
 
 
 class ShortQueryCache:
@@ -114,8 +86,8 @@ class ShortQueryCache:
 
     def __init__(self, engine: QueryEngine) -> None:
         self._engine = engine
-        self._texts: _Recent[_Known] = _Recent(_MOST_TEXTS)
-        self._shapes: _Recent[_KnownShape] = _Recent(_MOST_TEXTS)
+        self._texts: LruCache[_Key, _Known] = LruCache(_MOST_TEXTS)
+        self._shapes: LruCache[_Key, _KnownShape] = LruCache(_MOST_TEXTS)
 
     def answer(
         self,

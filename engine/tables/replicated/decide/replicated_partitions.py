@@ -47,6 +47,7 @@ class ReplicatedPartitions:
         self._departures = PartitionMover(state, log)
         self._foreign = foreign
         self.attaching = PartAttacher(state, transactions)
+        self.store = state.store
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Logs the drop of a partition or of all, and waits for it."""

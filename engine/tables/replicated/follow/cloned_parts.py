@@ -10,12 +10,12 @@ import logging
 from pathlib import Path
 
 from coordination.log.log_entry import LogEntry
-from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.format.hashed_file import link_files
 from parts.read.part_reader import Part, open_part
 from parts.store.detached_parts import DETACHED, parse_detached_name
+from parts.store.part_store import PartStore
 
 logger = logging.getLogger(__name__)
 
@@ -23,14 +23,14 @@ CLONED = "clone"
 """The reason in the names of such directories."""
 
 
-class OwnCopies:
-    """The copies in ``detached/`` of one table.
+class ClonedParts:
+    """The cloned parts in ``detached/`` of one table.
 
     After a crash the directory is in ``detached/``, or the part is active, or both.
     """
 
-    def __init__(self, state: ReplicaState) -> None:
-        self._state = state
+    def __init__(self, store: PartStore) -> None:
+        self._store = store
         self._hashes: dict[str, str] = {}
         """By directory in ``detached/``, the content hash of a part that may be reused, or ``""``."""
 
@@ -38,7 +38,7 @@ class OwnCopies:
         """Links the entry's part into a temporary directory; returns ``None`` if it is not here."""
         if not entry.is_restored or entry.new_part is None or not entry.content_hash:
             return None
-        store = self._state.store
+        store = self._store
         name = self._find(entry.content_hash)
         if name is None or not self._is_same(name, entry.new_part, entry.content_hash):
             return None
@@ -56,10 +56,10 @@ class OwnCopies:
         """Removes the copy in ``detached/`` once the part is active under its new name."""
         name = self._find(entry.content_hash)
         if name is not None:
-            self._state.store.detached_parts.delete(name)
+            self._store.detached_parts.delete(name)
 
     def _find(self, content_hash: str) -> str | None:
-        directories = [name for name in self._state.store.detached() if parse_detached_name(name)[0] == CLONED]
+        directories = [name for name in self._store.detached() if parse_detached_name(name)[0] == CLONED]
         for directory in directories:
             if directory not in self._hashes:
                 part = self._open(directory, parse_detached_name(directory)[1])
@@ -68,11 +68,11 @@ class OwnCopies:
         return next((name for name in directories if self._hashes[name] == content_hash), None)
 
     def _open(self, directory: str, name: PartName | None) -> Part | None:
-        store = self._state.store
+        store = self._store
         try:
             return open_part(store.path / DETACHED / directory, name=name, table_schema=store.description.schema)
         except PandoError as error:
-            logger.info("detached part %s of %s is left: %s", directory, self._state.definition.full_name, error)
+            logger.info("detached part %s in %s is left: %s", directory, store.path, error)
             return None
 
     def _is_same(self, directory: str, name: PartName, content_hash: str) -> bool:

@@ -20,7 +20,7 @@ from engine.server.background_pool import wake_one_task
 from engine.tables.merges.merge_execution import merge_to_temporary
 from engine.tables.merges.ttl_merges import TTL_MERGE_TYPES
 from engine.tables.part_log import PartEventType
-from engine.tables.replicated.follow.cloned_parts import OwnCopies
+from engine.tables.replicated.follow.cloned_parts import ClonedParts
 from engine.tables.replicated.follow.grouped_fetches import MAX_PARTS_PER_GROUP, GroupedFetches
 from engine.tables.replicated.follow.local_parts import ReplicaLocalParts
 from engine.tables.replicated.follow.mutate_part import MutatePartExecutor
@@ -48,7 +48,7 @@ class QueueExecutor:
         fetcher: PartFetcher,
         exchanges: ReplaceRangeExecutor,
         mutated_parts: MutatePartExecutor,
-        own_copies: OwnCopies,
+        cloned_parts: ClonedParts,
         give_up: Callable[[Keeper, str, LogEntry], bool],
         report_corruption: Callable[[CorruptionError], None],
     ) -> None:
@@ -57,7 +57,7 @@ class QueueExecutor:
         self._fetcher = fetcher
         self._replace_ranges = exchanges
         self._mutated_parts = mutated_parts
-        self._own_copies = own_copies
+        self._cloned_parts = cloned_parts
         self._grouped_fetches = GroupedFetches(
             state,
             fetcher,
@@ -240,10 +240,10 @@ class QueueExecutor:
 
     def _fetch(self, keeper: Keeper, action: Action, name: PartName) -> None:
         """Fetches the part or, if nobody has it any more, a future part that covers it."""
-        if (copy := self._own_copies.link(action.entry)) is not None:
+        if (copy := self._cloned_parts.link(action.entry)) is not None:
             self._commit(keeper, action, name, copy)
             if self._state.store.get_active(name) is not None:
-                self._own_copies.drop(action.entry)
+                self._cloned_parts.drop(action.entry)
             return
         failure: PandoError | None = None
         for wanted, sources in self._find_sources(keeper, action.entry, name):

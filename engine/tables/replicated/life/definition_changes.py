@@ -40,6 +40,7 @@ from coordination.nodes.replica_activation import (
 )
 from engine.tables.replicated.life.shared_definition import make_shared_definition, parse_altered_columns
 from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.replicated.watched_step import WatchedStep
 from engine.tables.statement_options import AlterOptions, SyncMode
 from engine.tables.table_definition import TableDefinition
 from engine.tables.unfinished_errors import report_as_unfinished
@@ -55,9 +56,6 @@ from sql.mutations.mutation import Mutation
 
 logger = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 600.0
-"""The pause without news; a watch wakes the step earlier."""
-_RETRY_SECONDS = 1.0
 _POLL_SECONDS = 0.02
 _ATTEMPTS = 20
 _RESOLVE_SECONDS = 10.0
@@ -83,45 +81,25 @@ class DefinitionChanges:
         self,
         state: ReplicaState,
         define: Callable[[CreateTable], TableDefinition],
-        redefine: Callable[[Callable[[TableDefinition], CreateTable | None]], bool],
+        change_definition: Callable[[Callable[[TableDefinition], CreateTable | None]], bool],
         on_change: Callable[[], None],
         sync: Callable[[float, QueryStatus, SyncMode], None],
     ) -> None:
-        """``redefine``:
+        """``change_definition``: see :meth:`engine.tables.owned_table.TableCatalog.change_definition`.
 
-        see :meth:`engine.tables.table.TableCatalog.redefine`. ``on_change`` is called after it. ``sync`` waits until
+        ``on_change`` is called after it. ``sync`` waits until
         the queue has executed what is in the log.
         """
         self._state = state
         self._define = define
-        self._redefine = redefine
+        self._change_definition = change_definition
         self._on_change = on_change
         self._sync = sync
-        self.task = state.make_task("take over the definition", self.step)
+        self._following = WatchedStep(state, "take over the definition", "changed columns", self.adopt_and_report)
+        self.task = self._following.task
         self._writing = threading.Lock()
-        self._may_have_changed = threading.Event()
-        self._may_have_changed.set()
 
     # -- following ----------------------------------------------------------------------------------------------
-
-    def step(self) -> float:
-        """Adopts a new definition; returns the seconds until the next look."""
-        state = self._state
-        if state.activation is None or state.is_session_expired or not self._may_have_changed.is_set():
-            return _IDLE_SECONDS
-        try:
-            with state.hold_write_access() as (keeper, _):
-                self._may_have_changed.clear()
-                self.adopt_and_report(keeper, self._on_columns_changed)
-        except (PandoError, OSError) as error:
-            logger.info("the definition of %s is looked at later: %s", state.definition.full_name, error)
-            self._may_have_changed.set()
-            return _RETRY_SECONDS
-        return _IDLE_SECONDS
-
-    def _on_columns_changed(self, _: str) -> None:
-        self._may_have_changed.set()
-        self.task.wake()
 
     def adopt_and_report(self, keeper: Keeper, watch: Watch | None = None) -> None:
         """Adopts ZooKeeper's definition and records its version there.
@@ -155,7 +133,7 @@ class DefinitionChanges:
                 return None  # another thread has adopted this version, or a later one
             return found.over(now.create)
 
-        if not self._redefine(change):
+        if not self._change_definition(change):
             raise UnavailableError("TIMEOUT_EXCEEDED", "Another statement changes the tables of this server; later")
         logger.info("table %s has version %s of its definition", state.definition.full_name, version)
         self._on_change()
@@ -332,7 +310,7 @@ class DefinitionChanges:
             except (PandoError, OSError) as error:
                 is_busy = isinstance(error, PandoError) and error.name == "TIMEOUT_EXCEEDED"
                 if not is_busy or state.services.monotonic() >= deadline or state.is_stopping.is_set():
-                    self._on_columns_changed("")
+                    self._following.look_again()
                     raise UnknownOutcomeError(
                         "UNFINISHED", f"The table is altered, and this replica has not followed yet; it will ({error})"
                     ) from error

@@ -42,8 +42,8 @@ class SharedDefinitions(Protocol):
         """Writes this replica's definition to ZooKeeper if it is newer."""
 
 
-class Restoring:
-    """The restoring of one replica."""
+class ReplicaRestore:
+    """SYSTEM RESTORE REPLICA of one replica."""
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ there.
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,11 +16,12 @@ from coordination.keeper.interface import Keeper
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import find_part_holders, read_addresses
 from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
-from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.services import TableServices
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName, select_not_covered
 from parts.common.query_status import QueryStatus
 from parts.store.detached_parts import list_detached_by_users
+from parts.store.part_store import PartStore
 
 _ATTEMPTS = 5
 _POLL_SECONDS = 0.02
@@ -28,8 +30,12 @@ _POLL_SECONDS = 0.02
 class PartitionFetcher:
     """The fetches of partitions into one table."""
 
-    def __init__(self, state: ReplicaState, fetcher: PartFetcher) -> None:
-        self._state = state
+    def __init__(
+        self, store: PartStore, services: TableServices, is_stopping: threading.Event, fetcher: PartFetcher
+    ) -> None:
+        self._store = store
+        self._services = services
+        self._is_stopping = is_stopping
         self._fetcher = fetcher
 
     def fetch(self, keeper: Keeper, path: str, wanted: PartName | str, status: QueryStatus) -> None:
@@ -49,7 +55,7 @@ class PartitionFetcher:
 
     def _require_absent(self, wanted: PartName | str) -> None:
         """Raises an error if ``detached/`` has the part or partition already."""
-        names = list_detached_by_users(self._state.store.detached())
+        names = list_detached_by_users(self._store.detached())
         if isinstance(wanted, PartName):
             if wanted in names:
                 raise UserError("DUPLICATE_DATA_PART", f"Detached part {wanted} already exists")
@@ -59,7 +65,7 @@ class PartitionFetcher:
     def _fetch_all(
         self, keeper: Keeper, table: TablePaths, names: list[PartName], wanted: PartName | str, status: QueryStatus
     ) -> None:
-        store = self._state.store
+        store = self._store
         with ExitStack() as stack:
             fetched: list[tuple[PartName, Path]] = []
             for name in names:
@@ -67,7 +73,7 @@ class PartitionFetcher:
                 directory = self._fetch_one(keeper, table, name, status)
                 stack.callback(store.drop_temporary, directory)
                 fetched.append((name, directory))
-            self._state.services.failpoint("fetch_partition.after_fetch")
+            self._services.failpoint("fetch_partition.after_fetch")
             with store.lock:
                 self._require_absent(wanted)
                 for name, directory in fetched:
@@ -76,7 +82,7 @@ class PartitionFetcher:
 
     def _fetch_one(self, keeper: Keeper, table: TablePaths, name: PartName, status: QueryStatus) -> Path:
         holders = find_part_holders(keeper, table, str(name))
-        self._state.services.random.shuffle(holders)
+        self._services.random.shuffle(holders)
         known = read_addresses(keeper, table, holders)
         sources = [
             FetchSource(replica, known[replica].interserver_url, root=table.replica(replica).root)
@@ -88,14 +94,14 @@ class PartitionFetcher:
 
         def is_cancelled() -> bool:
             status.check()
-            return self._state.is_stopping.is_set()
+            return self._is_stopping.is_set()
 
         while True:
-            with self._state.services.fetches.try_take() as is_taken:
+            with self._services.fetches.try_take() as is_taken:
                 if is_taken:
                     return self._fetcher.fetch_from(name, sources, is_cancelled)[0]
             status.check()
-            self._state.sleep(_POLL_SECONDS)
+            self._services.wait(self._is_stopping, _POLL_SECONDS)
 
 
 def _parts_of(keeper: Keeper, table: TablePaths, partition_id: str) -> list[PartName]:

@@ -25,7 +25,7 @@ from coordination.inserts.quorum_wait import wait_for_quorum
 from coordination.keeper.interface import Keeper
 from coordination.nodes.gate import CommitKind, GateBarred
 from coordination.nodes.replica_activation import Activation
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.insert_sink import InsertOutcome, PartSink, TemporaryPart
 from engine.tables.part_log import PartEventType
 from engine.tables.replicated.replica_state import ReplicaState, make_part_record
 from engine.tables.statement_options import InsertOptions
@@ -57,7 +57,7 @@ class _Committed:
     missing: MissingViews = NOTHING_MISSING
 
 
-class ReplicatedInsert(InsertSink):
+class ReplicatedInsert(PartSink):
     """An INSERT into one replica."""
 
     def __init__(
@@ -74,7 +74,7 @@ class ReplicatedInsert(InsertSink):
         state.pass_gate(CommitKind.ROWS, lambda: None, options.status)
         self._plan_quorum()  # refuses an impossible quorum before any work
 
-    def expect(self, partition_id: str) -> None:
+    def allocate_block_number(self, partition_id: str) -> None:
         """Takes the block number ahead of the commit, which later finds whether the block is new."""
         with self._state.hold_write_access() as (keeper, activation), self._state.restart_on_leaked_number():
             taken = self._allocate_number(keeper, partition_id, "", None)

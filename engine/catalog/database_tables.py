@@ -1,22 +1,14 @@
-"""``View``, and ``MaterializedView`` without its rows: names and columns, and a query that others run.
-
-Who reads a view gets its query (``engine.interpreter.session_relations``); who writes to the table that a materialized
-one reads runs it (``engine.interpreter.materialized_view_insert``).
-"""
+"""The tables of one database by name: loaded ones, materialized views, and those that could not be loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from engine.tables.small.small_table import SmallTable
 from engine.tables.table import Table
 from parts.common.errors import UnavailableError
 from sql.grammar.tokens import quote_identifier
-
-
-class ViewTable(SmallTable):
-    lacks = frozenset({"partitioning", "mutations", "optimize", "truncate", "check"})
 
 
 @dataclass(frozen=True)
@@ -40,15 +32,18 @@ class NotLoaded:
         )
 
 
-class DatabaseTables(dict[str, Table]):
+T = TypeVar("T", bound=Table)
+
+
+class DatabaseTables(dict[str, T]):
     """The tables of a database by name, and its materialized views, which every INSERT asks for."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.materialized: dict[str, Table] = {}
+        self.materialized: dict[str, T] = {}
         self.not_loaded: dict[str, NotLoaded] = {}
 
-    def __setitem__(self, name: str, table: Table) -> None:
+    def __setitem__(self, name: str, table: T) -> None:
         super().__setitem__(name, table)
         self.not_loaded.pop(name, None)
         self.materialized.pop(name, None)
@@ -60,7 +55,7 @@ class DatabaseTables(dict[str, Table]):
         self.materialized.pop(name, None)
 
 
-def find_dependent_views(databases: Iterable[DatabaseTables], table: Table) -> list[Table]:
+def find_dependent_views(databases: Iterable[DatabaseTables[T]], table: Table) -> list[T]:
     """Returns the views of a table in the order of their names, in which they commit.
 
     Views that are still to replace others are left out.

@@ -1,30 +1,17 @@
-"""``Log``, ``TinyLog`` and ``StripeLog``, and what the other small tables share with them.
+"""``Log``, ``TinyLog`` and ``StripeLog``.
 
-A small table keeps its rows as a MergeTree without keys does: an INSERT becomes immutable parts, whose block numbers
-say in which order they are read, and merges put neighbours together. What its kind does not have is refused as
-ClickHouse does.
+They keep their rows as a MergeTree without keys does: an INSERT becomes immutable parts, whose block numbers say in
+which order they are read, and merges put neighbours together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from engine.tables.merge_tree.merge_tree_table import MergeTreeTable
-from engine.tables.statement_options import OptimizeOptions
+from engine.tables.merge_tree.local_table import LocalTable
 from engine.tables.table_definition import TableDefinition
-from parts.common.errors import CorruptionError, UserError
+from parts.common.errors import CorruptionError
 from parts.common.query_status import QueryStatus
 from parts.store.detached_parts import DETACHED
 from sql.relations import PartsSnapshot
-
-_REFUSALS: Mapping[str, str] = {
-    "partitioning": "Table engine {} doesn't support partitioning",
-    "mutations": "Table engine {} doesn't support mutations",
-    "optimize": "Method optimize is not supported by storage {}",
-    "truncate": "Truncate is not supported by storage {}",
-    "check": "Check query is not supported for {} storage",
-}
-
 
 _LOGS = ("Log", "TinyLog", "StripeLog")
 _BROKEN = "broken-on-start"
@@ -51,22 +38,21 @@ def require_whole(definition: TableDefinition) -> None:
             )
 
 
-class SmallTable(MergeTreeTable):
-    lacks: frozenset[str] = frozenset({"partitioning", "mutations", "optimize"})
+class LogTable(LocalTable):
+    """A table of the Log family."""
+
+    def start(self) -> None:
+        """Loads the parts and starts background work."""
+        super().start()
+        self.checked_store = self.store
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        """Returns the active parts. Raises 246 (CORRUPTED_DATA) if one is missing."""
         require_whole(self.definition)
         return super().snapshot(sequential_consistency=sequential_consistency)
 
-    def require(self, ability: str) -> None:
-        if ability in self.lacks:
-            raise UserError("NOT_IMPLEMENTED", _REFUSALS[ability].format(self.definition.engine_name))
-
-    def optimize(self, options: OptimizeOptions) -> None:
-        self.require("optimize")
-
     def truncate(self, status: QueryStatus | None = None) -> None:
-        self.require("truncate")
+        """Removes all rows, those of broken parts too."""
         super().truncate(status)
         for broken in (self.definition.data_path / DETACHED).glob(f"{_BROKEN}_*"):
-            self.store.move_to_detached(broken, "truncated")  # its rows too are not wanted any more
+            self.store.move_to_detached(broken, "truncated")
