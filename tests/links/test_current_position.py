@@ -10,6 +10,7 @@ import pytest
 
 from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.links.cluster_identity import ClusterIdentity, claim_cluster_identity
+from coordination.links.positions import Position
 from coordination.links.table_position import read_current_position
 from coordination.nodes.paths import TablePaths
 from engine.remote.cluster_membership import ClusterMembership
@@ -31,6 +32,7 @@ def parsed(table: CountedTable, replica: int = 0) -> tuple[str, str, str, int]:
     (text,) = table.servers.servers[replica].sql("SELECT currentPosition('default.costs')")[1][0]
     found = POSITION.fullmatch(str(text))
     assert found is not None, text
+    assert str(Position.parse(str(text))) == text
     return found[1], found[2], found[3], int(found[4])
 
 
