@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from coordination.links.table_position import read_current_position
 from engine.background_check import BackgroundCheck
 from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
@@ -19,6 +20,7 @@ from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
+from engine.remote.cluster_membership import ClusterMembership
 from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
@@ -28,6 +30,7 @@ from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.owned_table import OwnedTable
 from engine.tables.replica_conversion import Conversion
 from engine.tables.table_definition import TableDefinition
+from parts.common.errors import UserError
 from parts.common.process_memory import configure_allocators, without_collections
 from parts.format.hashed_file import make_directories
 from sql.run.duckdb import database
@@ -59,6 +62,7 @@ class Engine(StatementRunner):
         self.list_worker_rows: Callable[[], list[Row]] = list
         self.query_totals: Callable[[], QueryTotals] = EmptyQueryTotals
         """Of ``system.workers``."""
+        self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
         self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
 
@@ -85,6 +89,7 @@ class Engine(StatementRunner):
             self.replication = self.world.connect(self.config, self.path, self.services.failpoint)
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)
+            self.cluster_membership.join(self.replication.keeper)
             self.catalog.conversion = Conversion(self.replication, self.services)
             self.replication.are_sessions_begun_later = in_background
             with without_collections():
@@ -126,6 +131,19 @@ class Engine(StatementRunner):
 
     def _make_table(self, definition: TableDefinition) -> OwnedTable:
         return make_table(definition, self.services, self.replication)
+
+    def current_position(self, database: str, table: str) -> str:
+        """Returns the position behind the newest commit of a replicated table.
+
+        Raises 36 (BAD_ARGUMENTS) for another table, and without ``cluster_name``.
+        """
+        found = self.catalog.table(database, table)
+        replica = found.replication
+        if replica is None:
+            name = found.definition.full_name
+            raise UserError("BAD_ARGUMENTS", f"Only Replicated tables have positions, and {name} is none")
+        identity = self.cluster_membership.get_identity(self.replication.require_keeper())
+        return read_current_position(replica.require_keeper(), replica.paths, identity.uuid)
 
     # -- what there is ------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from engine.queries.process_list import Process, ProcessList
 from engine.queries.session import QueryResult, QueryStatistics, Session
 from engine.queries.settings_constraints import check_settings_change
 from engine.queries.watchdog import Watchdog
+from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
 from engine.server.config import Config
 from engine.system_tables import zookeeper
@@ -86,6 +87,7 @@ class StatementRunner(ABC):
         self.config = config
         self.services = services
         self.remote = RemoteServers(config, services.monotonic, services.clock)
+        self.linked_clusters = LinkedClusters(config)
         self._processes = ProcessList(
             services.monotonic,
             MemoryTracker("total", config.memory_limit_bytes),
@@ -118,6 +120,10 @@ class StatementRunner(ABC):
         Raises 225 (NO_ZOOKEEPER) without ZooKeeper, 999 (KEEPER_EXCEPTION) for a node that does not exist.
         """
         return zookeeper.list_children(lambda name: self.replication.connect_to(name).require_keeper(), paths)
+
+    @abstractmethod
+    def current_position(self, database: str, table: str) -> str:
+        """Returns the position behind the newest commit of a replicated table."""
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         return execute_statement(parsed, context)

@@ -121,6 +121,12 @@ class RelationCatalog(Protocol):
         See ``sql.compile.shards.remote_table_functions``. Raises 701, 519, 636.
         """
 
+    def current_position(self, name: str) -> str:
+        """Returns the position behind the newest commit of a replicated table: ``currentPosition('db.t')``.
+
+        Raises 36, 48, 60, 225, 999.
+        """
+
 
 def is_parts_relation(relation: object) -> TypeGuard[PartsRelation]:
     """Returns whether the relation is a MergeTree table.

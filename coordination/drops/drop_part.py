@@ -25,8 +25,10 @@ from coordination.keeper.interface import (
 )
 from coordination.keeper.request_limits import MAX_MULTI_BYTES
 from coordination.log.log_entry import EntryType, LogEntry
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import FEATURE_DROP_PART, require_feature
+from coordination.nodes.table_gate import TableGate
 from coordination.reads.dropped_blocks import record_drop_ops
 from parts.common.part_name import PartName
 
@@ -38,12 +40,14 @@ def log_drop_part(
     part: PartName,
     log_version: int,
     *,
+    gate: TableGate | None,
     detach: bool = False,
     clock: Callable[[], float],
 ) -> bool:
-    """Logs the drop. Returns ``False`` if others changed the log: build a new predicate.
+    """Logs the drop. Returns ``False`` if others changed the log, or the gate moved: build a new predicate.
 
-    Raises 48 beside replicas of an older version.
+    ``gate`` is ``None`` for the drop of a part whose rows have expired: TTL is no change that a gate keeps out. Raises
+    48 beside replicas of an older version.
     """
     require_feature(keeper, table, FEATURE_DROP_PART, "Dropping one part")
     ids = select_block_ids(keeper, table, part.partition_id, part.covers)
@@ -57,9 +61,12 @@ def log_drop_part(
     ops, has_leftovers = drop.ops(MAX_MULTI_BYTES)
     entry = LogEntry(EntryType.DROP_PART, part, clock(), replica_name, detach=detach)
     logged = Create(table.log_prefix, replace(entry, has_leftovers=has_leftovers).to_bytes(), sequential=True)
+    checks = gate.checks(keeper, CommitKind.OTHER) if gate is not None else ()
     try:
-        keeper.multi([logged, *ops])
+        keeper.multi([logged, *ops, *checks])
     except MultiFailed as error:
+        if gate is not None and gate.has_moved(keeper, error):
+            return False
         if not isinstance(error.cause, NoNode | NodeExists | BadVersion):
             raise error.cause from error
         return False

@@ -55,7 +55,9 @@ from coordination.keeper.interface import (
 )
 from coordination.keeper.request_limits import MAX_MULTI_BYTES, operation_bytes, split_into_chunks
 from coordination.log.log_entry import EntryType, LogEntry, drop_range_name
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.paths import TablePaths, parse_sequence_number
+from coordination.nodes.table_gate import TableGate
 from coordination.reads.dropped_blocks import record_drop_ops
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError
 from parts.common.part_name import PartName
@@ -80,6 +82,7 @@ def drop_partition(
     replica_name: str,
     partition_id: str,
     *,
+    gate: TableGate,
     detach: bool = False,
     clock: Callable[[], float],
     last_blocks: LastBlocks = _all_of,
@@ -93,7 +96,7 @@ def drop_partition(
     if found is None:
         return None
     try:
-        indices = _drop_together(keeper, table, replica_name, [found[0]], detach, clock, last_blocks)
+        indices = _drop_together(keeper, table, replica_name, gate, [found[0]], detach, clock, last_blocks)
     except MultiFailed as error:
         if not isinstance(error.cause, NoNode):
             raise
@@ -106,6 +109,7 @@ def drop_all_partitions(
     table: TablePaths,
     replica_name: str,
     *,
+    gate: TableGate,
     detach: bool = False,
     clock: Callable[[], float],
     last_blocks: LastBlocks = _all_of,
@@ -120,14 +124,15 @@ def drop_all_partitions(
         """Drops the partitions one by one."""
         for node in nodes:
             index = drop_partition(
-                keeper, table, replica_name, node.partition_id, detach=detach, clock=clock, last_blocks=last_blocks
-            )
+                keeper, table, replica_name, node.partition_id,
+                gate=gate, detach=detach, clock=clock, last_blocks=last_blocks,
+            )  # fmt: skip
             indices.extend([index] if index is not None else [])
 
     for run in split_into_chunks(list(read_partition_nodes(keeper, table).values()), _TOGETHER):
         try:
             try:
-                indices += _drop_together(keeper, table, replica_name, run, detach, clock, last_blocks)
+                indices += _drop_together(keeper, table, replica_name, gate, run, detach, clock, last_blocks)
             except (ConflictError, RequestTooLarge):
                 drop_singly(run)
         except (UnavailableError, ConflictError) as error:
@@ -143,6 +148,7 @@ def _drop_together(
     keeper: Keeper,
     table: TablePaths,
     replica_name: str,
+    gate: TableGate,
     nodes: Sequence[PartitionNode],
     detach: bool,
     clock: Callable[[], float],
@@ -153,7 +159,7 @@ def _drop_together(
     try:
         allocate_blocks(keeper, table, nodes, replica_name, taken)
         locks = [lock for lock in taken if lock.number > 0]  # none has blocks before 0
-        indices = _log_drops(keeper, table, replica_name, locks, detach, clock, last_blocks) if locks else []
+        indices = _log_drops(keeper, table, replica_name, gate, locks, detach, clock, last_blocks) if locks else []
         taken = [lock for lock in taken if lock not in locks]
         return indices
     finally:  # a multi that may still be on its way fails then
@@ -165,6 +171,7 @@ def _log_drops(
     keeper: Keeper,
     table: TablePaths,
     replica_name: str,
+    gate: TableGate,
     locks: Sequence[BlockLock],
     detach: bool,
     clock: Callable[[], float],
@@ -175,9 +182,12 @@ def _log_drops(
     entries = [LogEntry(EntryType.DROP_RANGE, gone, clock(), replica_name, detach=detach) for gone in ranges]
     for _ in range(_ATTEMPTS if len(locks) == 1 else _ATTEMPTS_TOGETHER):
         try:
-            results = keeper.multi(_drop_ops(keeper, table, locks, entries, last_blocks))
+            checks = gate.checks(keeper, CommitKind.OTHER)
+            results = keeper.multi([*_drop_ops(keeper, table, locks, entries, last_blocks), *checks])
             return [parse_sequence_number(str(path)) for path in results[: len(locks)]]
         except MultiFailed as error:
+            if gate.has_moved(keeper, error):
+                continue
             if any(error.op.path == lock.path for lock in locks):
                 raise UnavailableError(
                     "TABLE_IS_READ_ONLY", "The ZooKeeper session ended during the DROP; nothing was dropped, retry"

@@ -28,8 +28,10 @@ from coordination.keeper.request_limits import MAX_MULTI_BYTES
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.part_set import PartSet
 from coordination.merges_mutations.mutation_set import MutationSet
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import Activation
+from coordination.nodes.table_gate import TableGate
 from parts.common.part_name import PartName
 
 _MAX_BYTES = MAX_MULTI_BYTES // 2
@@ -42,10 +44,11 @@ def plan_source_drop(
     lock: BlockLock,
     activation: Activation,
     *,
+    gate: TableGate,
     clock: Callable[[], float],
     last_blocks: LastBlocks,
 ) -> tuple[Op, ...]:
-    """Returns the operations of steps 2 and 3, for the other table's multi."""
+    """Returns the operations of steps 2 and 3, for the other table's multi, which checks this table's gate too."""
     drop = plan_drop(keeper, table, [lock], last_blocks)
     ops, has_leftovers = drop.ops(_MAX_BYTES)
     mutations = keeper.get(table.mutations)[1].version
@@ -53,7 +56,8 @@ def plan_source_drop(
         EntryType.DROP_RANGE, drop.ranges[0], clock(), activation.replica.name, has_leftovers=has_leftovers
     )
     logged = Create(table.log_prefix, entry.to_bytes(), sequential=True)
-    return (logged, *ops, Check(table.mutations, mutations), *activation.checks)
+    checks = (*gate.checks(keeper, CommitKind.OTHER), *activation.checks)
+    return (logged, *ops, Check(table.mutations, mutations), *checks)
 
 
 def why_parts_are_incomplete(

@@ -20,7 +20,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -41,11 +41,15 @@ from coordination.keeper.interface import (
     Op,
 )
 from coordination.log.log_entry import EntryType, LogEntry
+from coordination.nodes.gate import CommitKind, GateBarred
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import Activation
+from coordination.nodes.table_gate import TableGate
 from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
+
+_ATTEMPTS = 20
 
 
 class InsertStatus(Enum):
@@ -67,6 +71,7 @@ class InsertRequest:
     record: PartRecord
     create_time: float
     activation: Activation
+    gate: TableGate
     block_id: str = ""
     quorum: QuorumPlan | None = None
     missing: MissingViews = NOTHING_MISSING
@@ -125,7 +130,7 @@ def begin_insert(
     return taken
 
 
-def insert_commit_ops(request: InsertRequest) -> list[Op]:
+def insert_commit_ops(request: InsertRequest, gate_checks: Sequence[Op]) -> list[Op]:
     """Returns the commit multi. The order of the operations decides which failure is reported."""
     table, part = request.replica.table, str(request.part)
     ops: list[Op] = [
@@ -137,7 +142,7 @@ def insert_commit_ops(request: InsertRequest) -> list[Op]:
             part, request.quorum.required, (request.replica.name,), request.replica.name, request.block_id
         )
         ops.append(Create(request.quorum.node(table, part), status.to_bytes()))
-    ops += request.activation.checks
+    ops += [*request.activation.checks, *gate_checks]
     if request.block_id:
         ops.append(Create(table.block(request.block_id), BlockNode(part, request.missing).to_bytes()))
     ops.append(Create(request.replica.part(part), request.record.to_bytes()))
@@ -154,15 +159,32 @@ def commit_insert(
 ) -> InsertResult:
     """Commits the block. An exception means that it was not committed and never will be.
 
-    Raises 286 (another quorum part is pending), 242 (this replica's session ended), 999.
+    If the table's gate has moved, only the multi is repeated. Raises 286 (another quorum part is pending), 242 (this
+    replica's session ended, or a bar keeps INSERTs out), 999.
     """
+    for _ in range(_ATTEMPTS):
+        try:
+            checks = request.gate.checks(keeper, CommitKind.ROWS)
+            keeper.multi(insert_commit_ops(request, checks))
+            return InsertResult(InsertStatus.COMMITTED)
+        except MultiFailed as error:
+            if not _has_gate_moved(keeper, request, error):
+                return _explain_failure(keeper, request, error)
+        except KeeperConnectionLoss:
+            return settle_insert(keeper, request, resolve_seconds=resolve_seconds, clock=clock, sleep=sleep)
+        except GateBarred:
+            release_block_number(keeper, request.lock)  # its errors tell that an unused number may be left
+            raise
+        except KeeperError:
+            release_block_number_if_possible(keeper, request.lock)
+            raise
+    release_block_number_if_possible(keeper, request.lock)
+    raise ConflictError("KEEPER_EXCEPTION", f"The gate of the table moved {_ATTEMPTS} times during the commit; retry")
+
+
+def _has_gate_moved(keeper: Keeper, request: InsertRequest, error: MultiFailed) -> bool:
     try:
-        keeper.multi(insert_commit_ops(request))
-        return InsertResult(InsertStatus.COMMITTED)
-    except MultiFailed as error:
-        return _explain_failure(keeper, request, error)
-    except KeeperConnectionLoss:
-        return settle_insert(keeper, request, resolve_seconds=resolve_seconds, clock=clock, sleep=sleep)
+        return request.gate.has_moved(keeper, error)
     except KeeperError:
         release_block_number_if_possible(keeper, request.lock)
         raise

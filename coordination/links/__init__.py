@@ -1,1 +1,1 @@
-"""Decisions of links between clusters: positions, vectors, cuts of a change stream, and the plan of a batch. No I/O."""
+"""Links between clusters: decisions without I/O, such as cuts and plans of batches; and identities in ZooKeeper."""

@@ -42,8 +42,10 @@ from coordination.keeper.interface import (
 from coordination.keeper.request_limits import require_log_entry_fits
 from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet, select_removable_mutations
 from coordination.nodes.deletion import delete_if_present
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.paths import ReplicaPaths, TablePaths, parse_sequence_number
 from coordination.nodes.replica_activation import FEATURE_MUTATE_PART, require_feature
+from coordination.nodes.table_gate import TableGate
 from parts.common.errors import ConflictError, UnknownOutcomeError
 from parts.common.part_name import PartName
 
@@ -111,12 +113,14 @@ def create_mutation(
     metadata_version: int,
     columns_version: int,
     *,
+    gate: TableGate,
     first_number: Callable[[str], int],
     clock: Callable[[], float],
 ) -> MutationEntry | None:
     """Creates a mutation of the current rows of the partitions (``partition_ids`` ``None``: of all).
 
-    Returns ``None`` if the definition is no longer that of ``columns_version``, or others change the table: try again.
+    Returns ``None`` if the definition is no longer that of ``columns_version``, or others change the table or its gate:
+    try again.
     ``first_number``: above every block number that this replica has in a partition.
 
     Raises 48 beside a replica of an older version, 290 for too long a text, 999, and 341 when the outcome is unknown.
@@ -140,7 +144,13 @@ def create_mutation(
             "", clock(), replica.name, text, {lock.partition_id: lock.number for lock in locks},
             metadata_version,
         )  # fmt: skip
-        return _create(keeper, replica.table, mutation, locks, version, partitions_version, columns_version)
+        conditions = (
+            SetData(replica.table.mutations, b"", version),
+            Check(replica.table.block_numbers, partitions_version),
+            Check(replica.table.columns, columns_version),
+            *gate.checks(keeper, CommitKind.OTHER),
+        )
+        return _create(keeper, replica.table, mutation, locks, conditions, gate)
     except BaseException:  # a multi that may still be on its way fails then
         for lock in locks:
             release_block_number_if_possible(keeper, lock)
@@ -171,25 +181,16 @@ def _create(
     table: TablePaths,
     mutation: MutationEntry,
     locks: list[BlockLock],
-    version: int,
-    partitions_version: int,
-    columns_version: int,
+    conditions: Sequence[Op],
+    gate: TableGate,
 ) -> MutationEntry | None:
     content = mutation.to_bytes()
     create = Create(table.mutation_prefix, content, sequential=True)
     require_log_entry_fits(create, f"a mutation of {len(locks)} partitions")
     try:
-        path = keeper.multi(
-            [
-                create,
-                SetData(table.mutations, b"", version),
-                Check(table.block_numbers, partitions_version),
-                Check(table.columns, columns_version),
-                *(Delete(lock.path) for lock in locks),
-            ]
-        )[0]
+        path = keeper.multi([create, *conditions, *(Delete(lock.path) for lock in locks)])[0]
     except MultiFailed as error:
-        if not isinstance(error.cause, BadVersion | NoNode):
+        if not gate.has_moved(keeper, error) and not isinstance(error.cause, BadVersion | NoNode):
             raise error.cause from error
         _release(keeper, locks)
         return None
@@ -225,16 +226,20 @@ def _find(keeper: Keeper, table: TablePaths, content: bytes) -> MutationEntry | 
     return None
 
 
-def kill_mutation(keeper: Keeper, table: TablePaths, id_: str) -> bool:
+def kill_mutation(keeper: Keeper, table: TablePaths, id_: str, gate: TableGate) -> bool:
     """Deletes a mutation, so that it changes no more parts. Returns ``False`` if there is none of this id.
 
     Parts that were changed stay as they are.
     """
     for _ in range(_ATTEMPTS):
         try:
-            keeper.delete(table.mutation(id_))
+            keeper.multi([Delete(table.mutation(id_)), *gate.checks(keeper, CommitKind.OTHER)])
             return True
-        except NoNode:
+        except MultiFailed as error:
+            if gate.has_moved(keeper, error):
+                continue
+            if not isinstance(error.cause, NoNode):
+                raise error.cause from error
             return False
         except KeeperConnectionLoss:
             keeper.sync(table.mutations)

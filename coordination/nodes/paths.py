@@ -6,6 +6,7 @@ The nodes of a table::
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
+           links/gate
            replicas/<name>/…
 
 The nodes of a replica::
@@ -230,6 +231,11 @@ class TablePaths:
     def application(self, name: str) -> str:
         """The last version that one application committed."""
         return f"{self.root}/applications/{name}"
+
+    @property
+    def gate(self) -> str:
+        """The epoch, the links and the bars of the table (``gate``); every commit checks its version."""
+        return f"{self.root}/links/gate"
 
     @property
     def dropped(self) -> str:

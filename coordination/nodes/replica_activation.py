@@ -59,6 +59,8 @@ FEATURE_OPTIMIZE_CLEANUP = "cleanup"
 """A merge may remove rows marked as deleted (OPTIMIZE … CLEANUP)."""
 FEATURE_VIEWS = "views"
 """A block's id may name the materialized views that miss the block (``block_views``)."""
+FEATURE_GATE = "gate"
+"""The replica's commits check the table's gate (``table_gate``)."""
 FEATURES = (
     FEATURE_REPLACE_RANGE,
     FEATURE_DROP_PART,
@@ -73,6 +75,7 @@ FEATURES = (
     FEATURE_FORGET_PARTITION,
     FEATURE_OPTIMIZE_CLEANUP,
     FEATURE_VIEWS,
+    FEATURE_GATE,
 )
 """The features of this version that an older one may lack. Nothing is logged that a replica cannot carry out."""
 

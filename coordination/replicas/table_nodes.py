@@ -40,6 +40,7 @@ from coordination.keeper.interface import (
 )
 from coordination.nodes.dropped_nodes import RemovalOutcome, remove_dropped_nodes
 from coordination.nodes.paths import ReplicaPaths, TablePaths
+from coordination.nodes.table_gate import gate_ops
 from coordination.nodes.table_lists import list_late_lists
 from parts.common.errors import ConflictError, UnavailableError, UserError
 
@@ -93,14 +94,16 @@ def create_table_or_replica(
     replica_name: str,
     definition: SharedDefinition,
     *,
+    epoch: str,
     wait: WaitForEvent,
     identity: str = "",
     restoring: str | None = None,
 ) -> CreateOutcome:
     """Creates the table if it does not exist, and registers the replica.
 
-    ``identity``: a random text kept with the data, a space, and the path of the data. ``restoring``: the content of the
-    mark with which a restored replica begins (``recovery.restore_replica``); ``None`` for CREATE TABLE.
+    ``epoch``: of a new table's gate. ``identity``: a random text kept with the data, a space, and the path of the data.
+    ``restoring``: the content of the mark with which a restored replica begins (``recovery.restore_replica``);
+    ``None`` for CREATE TABLE.
 
     Raises ``UserError`` 342 (METADATA_MISMATCH) naming the difference, 253 if a replica of that name exists.
     """
@@ -112,7 +115,7 @@ def create_table_or_replica(
             if existing is None:
                 _sweep_dropped_table(keeper, table, wait)
                 keeper.create_parents(table.parent)
-                keeper.multi(_table_ops(table, definition, restoring) + new.ops(is_first=True))
+                keeper.multi(_table_ops(table, definition, restoring) + gate_ops(table, epoch) + new.ops(is_first=True))
                 return CreateOutcome.FIRST_REPLICA
             compare_definitions(existing, definition, table.root)
             outcome = _register(keeper, new, wait)

@@ -37,8 +37,10 @@ from coordination.keeper.interface import (
 )
 from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_bytes, require_log_entry_fits
 from coordination.log.log_entry import EntryType, LogEntry, StagedPart
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.paths import ReplicaPaths
 from coordination.nodes.replica_activation import FEATURE_REPLACE_RANGE, FEATURE_TRANSACTION_QUORUM, require_feature
+from coordination.nodes.table_gate import TableGate
 from coordination.transactions.application_versions import ApplicationVersion, read_application_version
 from coordination.transactions.transaction_nodes import (
     StagedRecord,
@@ -137,6 +139,7 @@ def commit_transaction(
     replica: ReplicaPaths,
     request: CommitRequest,
     *,
+    gate: TableGate,
     first_number: Callable[[str], int],
     last_blocks: LastBlocks,
     clock: Callable[[], float],
@@ -158,7 +161,7 @@ def commit_transaction(
     is_in_doubt = False
     for _ in range(_ATTEMPTS):
         try:
-            outcome = _Attempt(keeper, replica, request, first_number, last_blocks, clock, quorum).run()
+            outcome = _Attempt(keeper, replica, request, gate, first_number, last_blocks, clock, quorum).run()
         except KeeperConnectionLoss:
             outcome, is_in_doubt = None, True
             left_behind()
@@ -183,6 +186,7 @@ class _Attempt:
         keeper: Keeper,
         replica: ReplicaPaths,
         request: CommitRequest,
+        gate: TableGate,
         first_number: Callable[[str], int],
         last_blocks: LastBlocks,
         clock: Callable[[], float],
@@ -192,6 +196,7 @@ class _Attempt:
         self._replica = replica
         self._table = replica.table
         self._request = request
+        self._gate = gate
         self._first_number = first_number
         self._last_blocks = last_blocks
         self._clock = clock
@@ -236,6 +241,7 @@ class _Attempt:
             Delete(table.open_transaction(transaction.name), transaction.inserts),
             *(Delete(lock.path) for lock in self._locks if lock not in drops),
             *(Check(table.replica(name).is_active) for name in sorted({part.replica for part in parts})),
+            *self._gate.checks(self._keeper, CommitKind.ROWS),
             *request.extra_ops,
         ]
         if self._quorum >= 2 and parts:
@@ -259,6 +265,8 @@ class _Attempt:
 
     def _raise_if_hopeless(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
         """Raises if another attempt is of no use."""
+        if self._gate.has_moved(self._keeper, error):
+            return
         if error.op in self._request.extra_ops:
             raise OtherTableChanged(
                 "KEEPER_EXCEPTION", f"The other table has changed meanwhile: {error.message}"

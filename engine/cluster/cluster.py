@@ -32,6 +32,7 @@ from engine.cluster.os_processes import (
     wait_until,
 )
 from engine.server.config import ConfigError
+from engine.server.links_config import check_cluster_name
 
 _START_SECONDS = 90.0
 _GRACE_SECONDS = 20.0
@@ -70,15 +71,21 @@ class Cluster:
     # -- commands ---------------------------------------------------------------------------------------------------
 
     def start(
-        self, replicas: int = 3, first_http_port: int = 0, overrides: Mapping[str, object] | None = None
+        self,
+        replicas: int = 3,
+        first_http_port: int = 0,
+        overrides: Mapping[str, object] | None = None,
+        name: str | None = None,
     ) -> list[MemberStatus]:
         """Starts the members that do not run, and waits until every replica takes queries.
 
-        A ready replica has its ZooKeeper session. On failure everything that this call started is ended. Raises
+        ``name`` is the cluster's name for links with other clusters (``cluster_name``), which it keeps. A ready replica
+        has its ZooKeeper session. On failure everything that this call started is ended. Raises
         :class:`ConfigError`.
         """
         with lock_cluster(self.directory):
             state = self._plan_members(replicas, first_http_port, overrides)
+            _set_name(state, name)
             started: list[Member] = []
             try:
                 if not state.zookeeper.process.is_alive():
@@ -203,6 +210,8 @@ class Cluster:
                 _CLUSTER: [{"replicas": [{"host": "127.0.0.1", "port": member.port} for member in state.replicas]}]
             },
         }
+        if state.name:
+            config["cluster_name"] = state.name
         file = directory / "config.yaml"
         file.write_text(yaml.safe_dump(_merge_configs(config, state.overrides), sort_keys=False))
         os.chmod(file, 0o600)
@@ -237,8 +246,27 @@ class Cluster:
             return
         problem = f"is not ready after {_START_SECONDS:g} s" if replica.process.is_alive() else "ended at its start"
         directory = self.replica_directory(replica.name)
-        log = read_log_tail(directory / "output.log", 5) or read_log_tail(directory / "server.log")
+        log = _read_last_words(directory)
         raise ConfigError(f"Replica {replica.name} {problem}; the end of its log in {directory}:\n{log}")
+
+
+def _read_last_words(directory: Path) -> str:
+    """Returns the server's own error, which libraries may have written behind, or the end of a log."""
+    output = read_log_tail(directory / "output.log", 200)
+    errors = [line for line in output.splitlines() if line.startswith("pando: ")]
+    return errors[-1] if errors else output[-1000:] or read_log_tail(directory / "server.log")
+
+
+def _set_name(state: ClusterState, name: str | None) -> None:
+    if name is None or (name and name == state.name):
+        return
+    if state.name or any(replica.process.is_alive() for replica in state.replicas):
+        known = f"is named {state.name!r}" if state.name else "runs without a name; stop it first"
+        raise ConfigError(f"The cluster {known}, and cannot become {name!r}")
+    try:
+        state.name = check_cluster_name(name)
+    except ValueError as error:
+        raise ConfigError(f"Bad --name {name[:200]!r}: {error}") from None
 
 
 def _replica_status(replica: Member) -> MemberStatus:

@@ -53,6 +53,8 @@ class ClusterState:
     interserver_password: str = field(default_factory=lambda: secrets.token_hex(16))
     overrides: dict[str, object] = field(default_factory=dict)
     """Configuration that is merged into every replica's."""
+    name: str = ""
+    """The name for links with other clusters (``cluster_name``); "" for none."""
 
     def member(self, name: str) -> Member:
         """Returns the member of this name. Raises :class:`ConfigError`."""
@@ -73,6 +75,7 @@ def load_state(directory: Path) -> ClusterState | None:
             [_parse_member(replica) for replica in values["replicas"]],
             values["interserver_password"],
             values["overrides"],
+            values.get("name", ""),
         )
     except FileNotFoundError:
         return None

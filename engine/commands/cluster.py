@@ -46,13 +46,14 @@ def command() -> None:
     "--config", "overrides", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML that completes every replica's configuration.",
 )  # fmt: skip
-def start(replicas: int, directory: Path, http_port: int, overrides: Path | None) -> None:
+@click.option("--name", help="The cluster's name, for links with other clusters.")
+def start(replicas: int, directory: Path, http_port: int, overrides: Path | None, name: str | None) -> None:
     """Start the replicas (r1, r2, …) and a ZooKeeper; return when all are ready.
 
     Members that run already are left alone. The processes go on when this command ends.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an interrupted start cleans up
-    _print_table(_cluster(directory).start(replicas, http_port, _overrides(overrides)))
+    _print_table(_cluster(directory).start(replicas, http_port, _overrides(overrides), name))
 
 
 @command.command("status")

@@ -10,6 +10,7 @@ from typing import Any
 from engine.interpreter.materialized_view_insert import refuse_drop_of_view_columns, resolve_stored_table
 from engine.interpreter.mutation_statements import add_mutation
 from engine.interpreter.partition_commands import run_partition_commands
+from engine.interpreter.refuse_inserts import refuse_inserts, split_refuse_inserts
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
 from engine.interpreter.statement_kind import define_owner_statement
 from engine.interpreter.views import modify_view_query
@@ -51,11 +52,12 @@ def alter_table(statement: AlterTable, context: OwnerContext) -> QueryResult:
     if not any(isinstance(command, DefinitionChange) for command in statement.commands):
         table = resolve_stored_table(table, context.server.catalog)
     refuse_drop_of_view_columns(table, statement.commands, context)
-    runs = [(kind, list(run)) for kind, run in groupby(statement.commands, partial(_get_kind, table=table))]
+    commands, are_inserts_refused = split_refuse_inserts(statement.commands)
+    runs = [(kind, list(run)) for kind, run in groupby(commands, partial(_get_kind, table=table))]
     for kind, require in (("partitioning", require_partitions), ("mutations", require_mutations)):
         if any(kind == other for other, _ in runs):
             require(table)
-    changes = [command for command in statement.commands if isinstance(command, DefinitionChange)]
+    changes = [command for command in commands if isinstance(command, DefinitionChange)]
     sets_ttl = any(_sets_ttl(change, table.definition.create) for change in changes)
     sorts_anew = any(isinstance(change, ModifyOrderBy | ModifyColumn) for change in changes)
     if changes and (len(runs) > 1 or sets_ttl or sorts_anew):
@@ -66,8 +68,10 @@ def alter_table(statement: AlterTable, context: OwnerContext) -> QueryResult:
         if sets_ttl and not context.settings.allow_suspicious_ttl_expressions:
             check_ttl_reads_columns(new.description.ttl)
     result = QueryResult()
-    for kind, commands in runs:
-        result = _RUNS[kind](table, commands, context)
+    for kind, run in runs:
+        result = _RUNS[kind](table, run, context)
+    if are_inserts_refused is not None:
+        refuse_inserts(table, are_inserts_refused)
     if context.settings.materialize_ttl_after_modify and sets_ttl:
         with report_as_unfinished("The table is altered"):
             return _alter_rows(table, [MaterializeTtl()], context)

@@ -21,7 +21,8 @@ from parts.table.table_description import TableDescription
 from parts.types import DataType
 from sql.compile.shards.merge_tables import MergedTables
 from sql.compile.shards.remote_table_functions import MergeFunction, RemoteFunction
-from sql.grammar.tokens import quote_identifier
+from sql.grammar.common_clauses import parse_table_name
+from sql.grammar.tokens import TokenStream, quote_identifier
 from sql.relations import (
     ArrowRelation,
     BlockRelation,
@@ -130,6 +131,14 @@ class SessionRelations:
             return open_merge_function(function, self.context)
         return open_function_table(function, self.context, self.here)
 
+    def current_position(self, name: str) -> str:
+        """Returns the position behind the newest commit of a replicated table."""
+        stream = TokenStream(name)
+        table = parse_table_name(stream)
+        if not stream.is_at_end():
+            stream.fail("end of the table's name")
+        return self.context.server.current_position(self.context.database(table.database), table.table)
+
 
 @dataclass(frozen=True)
 class BlockRelations(SessionRelations):
@@ -166,3 +175,7 @@ class CatalogRelations:
     def find_function_tables(self, function: RemoteFunction | MergeFunction) -> StreamedRelation:
         """Raises 48 (NOT_IMPLEMENTED)."""
         raise UserError("NOT_IMPLEMENTED", f"{type(function).__name__} is not read here")
+
+    def current_position(self, name: str) -> str:
+        """Raises 48 (NOT_IMPLEMENTED)."""
+        raise UserError("NOT_IMPLEMENTED", f"The position of table {name!r} is not asked for here")

@@ -49,6 +49,8 @@ def run_system_command(statement: SystemCommand, context: OwnerContext) -> Query
         for table in context.server.catalog.tables():
             if table.replication is not None:
                 table.replication.restart()
+    elif command == "RELOAD CONFIG":
+        context.server.linked_clusters.reload()
     elif command == "WAIT LOADING PARTS":
         if statement.table is not None:
             _find_table(statement.table, context)  # only checks that it exists: its parts are loaded before it appears

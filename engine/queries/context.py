@@ -15,6 +15,7 @@ from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
 from engine.queries.process_list import Process
 from engine.queries.session import QueryStatistics, Session
+from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
 from engine.server.config import Config
 from engine.tables.capabilities.replica_status import ReplicaStatus
@@ -71,6 +72,7 @@ class Server(Protocol):
     services: TableServices
     replication: Replication
     remote: RemoteServers
+    linked_clusters: LinkedClusters
     query_engine: QueryEngine
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
     """The tables of the built-in databases, such as ``system``."""
@@ -101,6 +103,9 @@ class Server(Protocol):
 
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
         """Returns the rows of ``system.zookeeper``: the children of those nodes."""
+
+    def current_position(self, database: str, table: str) -> str:
+        """Returns the position behind the newest commit of a replicated table. Raises 36, 48, 60, 225, 999."""
 
 
 class OwnerServer(Server, Protocol):

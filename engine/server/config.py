@@ -19,6 +19,9 @@
       hits: [{weight: 1, replicas: [{host: s1r1}, {host: s1r2}]}, {replicas: [{host: s2r1, port: 8123}]}]
       logs: {shard: [{internal_replication: true, replica: [{host: s1, priority: 1}, {host: s2, priority: 2}]}]}
     distributed_ddl: {path: /clickhouse/task_queue/ddl}     # statements with ON CLUSTER
+    cluster_name: east             # this cluster, for replication between clusters
+    linked_clusters:               # the others
+      west: {urls: ['http://w1:8123', 'http://w2:8123'], user: linker, password: secret}
 
 Every problem of a file is one line that names the key and the file (:class:`ConfigError`).
 Source of the names: ClickHouse's server settings.
@@ -34,6 +37,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     Field,
+    PrivateAttr,
     ValidationError,
     field_validator,
 )
@@ -41,6 +45,7 @@ from pydantic import (
 from engine.server.background_check_config import BackgroundCheckKeys
 from engine.server.config_section import Port, Section, Text
 from engine.server.graphite_rollup_config import GraphiteSections
+from engine.server.links_config import LinkKeys
 from engine.server.remote_servers_config import ClusterSections
 from engine.server.user_files import UserFiles
 from engine.server.zookeeper_config import EmbeddedZooKeeperConfig, ZooKeeperConfig
@@ -137,7 +142,7 @@ class DistributedDdlConfig(Section):
         return value
 
 
-class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
+class Config(GraphiteSections, ClusterSections, LinkKeys, BackgroundCheckKeys, Section):
     """The keys of the file."""
 
     path: Path
@@ -220,6 +225,8 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     distributed_ddl: DistributedDdlConfig = DistributedDdlConfig()
     """The queue of statements with ON CLUSTER."""
 
+    _file: Path | None = PrivateAttr(default=None)
+
     @field_validator("merge_tree")
     @classmethod
     def _merge_tree_settings(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -251,6 +258,11 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
                 f"There is no profile {name!r} in the configuration{suggest_names(name, self.profiles)}",
             )
         return dict(self.profiles.get(name, {}))
+
+    @property
+    def file(self) -> Path | None:
+        """The file that the configuration was read from, if any."""
+        return self._file
 
     @property
     def default_max_memory_usage(self) -> int:
@@ -321,7 +333,9 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
             raise ConfigError(f"{_describe_first_problem(error)} (in {file})") from None
         path = (file.parent / config.path).absolute()
         user_files = file.parent / config.user_files_path if config.user_files_path else None
-        return config.model_copy(update={"path": path, "user_files_path": user_files})
+        loaded = config.model_copy(update={"path": path, "user_files_path": user_files})
+        loaded._file = file.absolute()
+        return loaded
 
     @classmethod
     def local(cls, path: str | Path) -> Config:

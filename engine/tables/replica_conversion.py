@@ -110,6 +110,7 @@ class Conversion:
             paths,
             table.replica.name,
             make_shared_definition(table.description),
+            epoch=table.state.make_first_epoch(),
             wait=services.wait,
             identity=table.state.identity(),
             restoring="",

@@ -146,6 +146,9 @@ class WorkerCalls:
     def _on_zookeeper_rows(self, _: Channel, paths: list[str]) -> list[Row]:
         return self._shared.engine.zookeeper_rows(paths)
 
+    def _on_current_position(self, _: Channel, database: str, table: str) -> str:
+        return self._shared.engine.current_position(database, table)
+
     def _on_uuid(self, _: Channel) -> str:
         return self._shared.engine.uuid
 

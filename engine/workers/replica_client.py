@@ -80,6 +80,10 @@ class ReplicaProcessClient:
         """Returns the rows of ``system.zookeeper`` for the paths."""
         return self._caller.call("zookeeper_rows", list(paths))
 
+    def current_position(self, database: str, table: str) -> str:
+        """Returns the position behind the newest commit of a replicated table."""
+        return str(self._caller.call("current_position", database, table))
+
     def uuid(self) -> str:
         """Returns the server's UUID; waits until the replica process is ready."""
         return str(self._caller.call("uuid"))

@@ -136,6 +136,9 @@ class WorkerServer(StatementRunner):
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
         return self.replica.zookeeper_rows(paths)
 
+    def current_position(self, database: str, table: str) -> str:
+        return self.replica.current_position(database, table)
+
     def _is_current(self) -> bool:
         return self.mirror.mirror.is_current()
 

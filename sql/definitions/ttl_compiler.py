@@ -216,6 +216,10 @@ class _Block:
         """Never called: TTL has no table functions."""
         raise AssertionError("TTL reads no files")
 
+    def current_position(self, name: str) -> str:
+        """Never called: TTL takes no functions whose values change."""
+        raise AssertionError("TTL asks for no positions")
+
 
 class _Assignment:
     """Computes ``SET column = value, …`` for groups of rows, as a query over them."""

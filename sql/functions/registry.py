@@ -45,6 +45,10 @@ from sql.typing.duckdb.sql_fragments import ELEMENT, EMPTY, HIDES_NULL, Fragment
 from sql.typing.typed_expressions import NOT_LITERAL, LambdaType, Typed, literal
 
 
+def _refuse_position(name: str) -> str:
+    raise UserError("NOT_IMPLEMENTED", f"The position of table {name!r} is not known here")
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """The query state that functions may read: time zone, session constants, clock, settings."""
@@ -53,6 +57,8 @@ class Environment:
     constants: dict[str, str] = field(default_factory=dict)
     now: float = 0.0
     settings: Settings = DEFAULT_SETTINGS
+    current_position: Callable[[str], str] = _refuse_position
+    """Returns the position behind the newest commit of a table, by the table's name."""
 
 
 @dataclass(frozen=True, slots=True)

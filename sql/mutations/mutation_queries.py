@@ -161,3 +161,7 @@ class _WithPart:
     def find_function_tables(self, function: object) -> object:
         """Returns the tables that a table function reads."""
         return self.others.find_function_tables(function)
+
+    def current_position(self, name: str) -> str:
+        """Returns the position behind the newest commit of a table."""
+        return self.others.current_position(name)

@@ -46,6 +46,10 @@ class TableLookups:
         self.has_functions = True
         return self.catalog.find_function_tables(function)
 
+    def current_position(self, name: str) -> str:
+        """Returns the position behind the newest commit of a table."""
+        return self.catalog.current_position(name)
+
     def definitions(self) -> Mapping[TableName, object] | None:
         """Returns what a plan knows of each table; ``None`` if a plan over them cannot be cached."""
         definitions = {name: find_cacheable_definition(relation) for name, relation in self.found.items()}

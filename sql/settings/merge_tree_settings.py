@@ -16,6 +16,9 @@ from sql.settings.clickhouse_settings import load_clickhouse_settings
 from sql.settings.session_settings import Kind, check_unsupported_value, suggest_names
 from sql.settings.setting_values import SettingValue, format_setting_value, parse_setting_value
 
+REFUSE_INSERTS = "refuse_inserts"
+"""A setting of Pando's own that only ALTER TABLE sets (``engine.interpreter.refuse_inserts``)."""
+
 
 @dataclass(frozen=True, slots=True)
 class MergeTreeSettings(PartSettings):
@@ -136,6 +139,10 @@ def parse_table_setting(name: str, value: object) -> SettingValue:
     setting's value that Pando lacks.
     """
     known = load_clickhouse_settings().merge_tree
+    if name == REFUSE_INSERTS:
+        raise UserError(
+            "BAD_ARGUMENTS", f"Setting {name} is set with ALTER TABLE … MODIFY SETTING alone, for a Replicated table"
+        )
     if name not in known:
         raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r} for MergeTree{suggest_names(name, known)}")
     if name not in SUPPORTED_MERGE_TREE_SETTINGS:

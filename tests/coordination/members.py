@@ -16,6 +16,7 @@ from coordination.merges_mutations.mutation_nodes import KnownMutations
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import Activation, ReplicaAddress
+from coordination.nodes.table_gate import TableGate
 from coordination.replicas import log_pull
 from coordination.replicas.clone import finish_clone, needs_clone
 from coordination.replicas.part_commit import PartCommitStatus
@@ -44,11 +45,13 @@ class Member:
         self.paths: ReplicaPaths = TABLE.replica(name)
         self.outcome = create_table_or_replica(self.keeper, TABLE, name, DEFINITION)
         self.queue = ReplicationQueue(name, lambda: 100.0, lambda: 100.0)
+        self.gate = TableGate(TABLE)
         self.mutations = KnownMutations(TABLE)
         self.active: set[PartName] = set()
         self.start()
 
     def start(self) -> None:
+        self.gate.load(self.keeper)
         self.activation: Activation = activate(
             self.keeper, self.paths, ReplicaAddress(self.name, 1), self.name, wait_seconds=0
         )
@@ -67,7 +70,7 @@ class Member:
         lock = begin_insert(self.keeper, TABLE, partition, block_id, owner=self.name, quorum=quorum)
         assert isinstance(lock, BlockLock)
         part = PartName(partition, lock.number, lock.number, 0)
-        return InsertRequest(self.paths, part, lock, RECORD, 50.0, self.activation, block_id, quorum)
+        return InsertRequest(self.paths, part, lock, RECORD, 50.0, self.activation, self.gate, block_id, quorum)
 
     def insert(self, block_id: str = "id", quorum: QuorumPlan | None = None, partition: str = "all") -> PartName:
         request = self.request(block_id, quorum, partition)

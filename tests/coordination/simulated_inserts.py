@@ -42,7 +42,9 @@ def insert(world: World, replica: Replica) -> None:
         if activation is None:
             raise UnavailableError("TABLE_IS_READ_ONLY", "no session")
         record = replica.record(part)
-        request = InsertRequest(replica.paths, part, taken, record, world.clock(), activation, block, quorum)
+        request = InsertRequest(
+            replica.paths, part, taken, record, world.clock(), activation, replica.gate, block, quorum
+        )
         if not commit(world, replica, block, request):
             continue
         return

@@ -15,6 +15,7 @@ from coordination.log.replication_queue import ReplicationQueue
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import Activation
+from coordination.nodes.table_gate import TableGate
 from coordination.replicas import log_pull
 from coordination.replicas.table_nodes import SharedDefinition
 from parts.common.part_name import PartName
@@ -64,6 +65,7 @@ class Replica:
     def forget(self) -> None:
         """What a new process knows: nothing."""
         self.active = PartSet()
+        self.gate = TableGate(TABLE)
         self.queue = ReplicationQueue(self.name, world_clock(self.world), world_clock(self.world))
         self.activation: Activation | None = None
         self.busy: set[str] = set()

@@ -44,6 +44,7 @@ BOUNDS = {
     "quorum/parallel": 1,
     "mutations": 10 + CLEANS_EVERY,
     "dropped_blocks": 5,
+    "links": 1,
     "lost_blocks": 20 + CLEANS_EVERY,
     "transactions": MAX_REMEMBERED_TRANSACTIONS + CLEANS_EVERY,
     "open_transactions": 1,
@@ -93,8 +94,8 @@ class Table:
     def mutate(self) -> None:
         version = self.one.keeper.get(TABLE.columns)[1].version
         made = create_mutation(
-            self.one.keeper, self.one.paths, "DELETE WHERE 0", None, 0, version, first_number=lambda _: 0,
-            clock=lambda: self.now,
+            self.one.keeper, self.one.paths, "DELETE WHERE 0", None, 0, version, gate=self.one.gate,
+            first_number=lambda _: 0, clock=lambda: self.now,
         )  # fmt: skip
         assert made is not None
         for member in (self.one, self.two):

@@ -11,7 +11,6 @@ from collections import Counter
 
 import pytest
 
-from coordination.drops.drop_partition import drop_all_partitions, drop_partition
 from coordination.drops.forget_partition import forget_partition
 from coordination.inserts.block_numbers import release_orphaned_numbers
 from coordination.inserts.insert_commit import InsertStatus
@@ -32,7 +31,13 @@ from coordination.replicas.table_nodes import drop_dead_replica
 from parts.common.errors import PandoError, UnknownOutcomeError
 from parts.common.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, at_request, fault_once
-from tests.coordination.real_time import clone_replica, commit_produced_part, resolve_insert
+from tests.coordination.real_time import (
+    clone_replica,
+    commit_produced_part,
+    drop_all_partitions,
+    drop_partition,
+    resolve_insert,
+)
 
 
 @pytest.mark.parametrize("number", range(1, 16))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.drops import drop_partition as drop_range
 from coordination.inserts.deduplication_window import DeduplicationWindow
 from coordination.inserts.insert_commit import InsertStatus
 from coordination.keeper.interface import NoNode
@@ -52,7 +51,7 @@ def test_drop_of_which_nobody_can_be_asked_is_not_refused(
 
     ensemble.faults = lose
     with pytest.raises(UnknownOutcomeError):
-        drop_range.drop_partition(keeper, TABLE, "r1", "all", clock=lambda: 1.0)
+        drop_partition(keeper, TABLE, "r1", "all", clock=lambda: 1.0)
     assert members[1].pull() == 2, "the block and its drop"
 
 

@@ -99,7 +99,7 @@ def test_what_is_written_is_read() -> None:
 
 def create(member: Member, partitions: tuple[str, ...] | None = None, **options: object) -> MutationEntry | None:
     columns = member.keeper.get(TABLE.columns)[1].version
-    arguments: dict[str, object] = {"first_number": lambda _: 0, "clock": lambda: 5.0, **options}
+    arguments: dict[str, object] = {"gate": member.gate, "first_number": lambda _: 0, "clock": lambda: 5.0, **options}
     return create_mutation(
         member.keeper, member.paths, "DELETE WHERE a = 1", partitions, 0, columns, **arguments  # type: ignore[arg-type]
     )  # fmt: skip
@@ -315,8 +315,8 @@ def test_kill() -> None:
     one.insert("a")
     first = made(create(one))
     assert two.mutations.load(two.keeper).get(first.mutation_id)
-    assert kill_mutation(one.keeper, TABLE, first.mutation_id)
-    assert not kill_mutation(one.keeper, TABLE, first.mutation_id)
+    assert kill_mutation(one.keeper, TABLE, first.mutation_id, one.gate)
+    assert not kill_mutation(one.keeper, TABLE, first.mutation_id, one.gate)
     assert two.mutations.load(two.keeper).mutations == ()
     assert assign(one) == []
     for fault in (Fault.LOSE_ANSWER, Fault.LOSE_REQUEST):
@@ -324,7 +324,7 @@ def test_kill() -> None:
         fault_once(one.ensemble, fault, "delete")
         sync = one.keeper.sync
         one.keeper.sync = lambda path, sync=sync: (one.keeper.reconnect(), sync(path))  # type: ignore
-        assert kill_mutation(one.keeper, TABLE, second.mutation_id)
+        assert kill_mutation(one.keeper, TABLE, second.mutation_id, one.gate)
         assert one.keeper.children(TABLE.mutations) == []
 
 

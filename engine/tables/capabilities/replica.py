@@ -90,6 +90,9 @@ class Replica(Protocol):
         Raises 517, 341, 242, 999, 48, and the errors of ``change`` and of the new definition.
         """
 
+    def refuse_inserts(self, refused: bool) -> None:
+        """Refuses INSERTs on all replicas from this moment on, or allows them again. Raises 48, 242, 999."""
+
     def restart(self) -> None:
         """Begins the replica's session anew, as after a new ZooKeeper session."""
 

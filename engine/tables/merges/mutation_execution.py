@@ -188,3 +188,7 @@ class HeldPartsCatalog:
     def find_function_tables(self, function: object) -> object:
         """Raises 48: a mutation reads no other servers."""
         raise UserError("NOT_IMPLEMENTED", "Other servers are not read here")
+
+    def current_position(self, name: str) -> str:
+        """Raises 48 (NOT_IMPLEMENTED)."""
+        raise UserError("NOT_IMPLEMENTED", f"The position of table {name!r} is not asked for here")

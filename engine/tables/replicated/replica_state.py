@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from coordination.inserts.insert_commit import InsertRequest
 from coordination.inserts.partition_nodes import PartitionNode
@@ -22,9 +23,11 @@ from coordination.keeper.interface import Keeper, KeeperError, SessionState
 from coordination.log.replication_queue import ReplicationQueue
 from coordination.merges_mutations.mutation_nodes import KnownMutations
 from coordination.nodes.active_keeper import ActiveKeeper
+from coordination.nodes.gate import CommitKind, GateBarred, format_epoch
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import Activation
+from coordination.nodes.table_gate import TableGate
 from engine.interserver.replication import Replication
 from engine.server.background_pool import BackgroundTask
 from engine.tables.services import TableServices
@@ -42,9 +45,15 @@ from parts.table.table_description import TableDescription
 from recovery.startup_plan import PartOnDisk
 from sql.definitions.engines.replica_location import find_replica_location
 
+Result = TypeVar("Result")
+
 _PAUSE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
 _BEGIN_SECONDS = 10.0
+_GATE_SECONDS = 30.0
+"""How long a commit waits for a bar that does not refuse it at once."""
+_GATE_PAUSES = (0.05, 1.0)
+"""The first and the longest pause between its attempts."""
 DETACHED_STAGING_PREFIX = "detached-"
 """The prefix of places of staged parts that another replica may have in ``detached/``."""
 ATTEMPTS_BEFORE_LOSS_CHECK = 7
@@ -86,6 +95,7 @@ class ReplicaState:
         self.replica: ReplicaPaths = self.paths.replica(location.replica_name)
         self.queue = ReplicationQueue(self.replica.name, services.clock, services.monotonic)
         self.mutations = KnownMutations(self.paths)
+        self.gate = TableGate(self.paths)
         self.partition_nodes: dict[str, PartitionNode] = {}
         """The last seen nodes of partitions whose nodes have other names than the partitions."""
         self.activation: Activation | None = None
@@ -101,7 +111,7 @@ class ReplicaState:
         self.unknown_inserts: list[InsertRequest] = []
         self.is_paused = threading.Event()
         self._working = 0
-        self._gate = threading.Condition()
+        self._writers = threading.Condition()
 
     @property
     def description(self) -> TableDescription:
@@ -137,9 +147,14 @@ class ReplicaState:
             replace_file_durably(file, str(self.services.new_uuid()).encode(), draft)
         return f"{file.read_text()} {socket.gethostname()}:{path}"
 
+    def make_first_epoch(self) -> str:
+        """Returns the epoch of a table that is made anew in ZooKeeper."""
+        return format_epoch(1, self.services.new_uuid().int)
+
     def forget_zookeeper(self) -> None:
         """Forgets what former sessions read, as a ZooKeeper that lost its data uses names again."""
         self.mutations.forget()
+        self.gate.forget()
         self.partition_nodes.clear()
 
     # -- the right to write -------------------------------------------------------------------------------------
@@ -151,7 +166,7 @@ class ReplicaState:
         Raises 242 (TABLE_IS_READ_ONLY). The yielded keeper writes only while this replica is active.
         """
         self._wait_until_begun()
-        with self._gate:
+        with self._writers:
             if self.activation is None or self.is_paused.is_set():
                 raise self._readonly_error()
             activation = self.activation
@@ -159,9 +174,9 @@ class ReplicaState:
         try:
             yield ActiveKeeper(self.replication.require_keeper(), activation, self.restart), activation
         finally:
-            with self._gate:
+            with self._writers:
                 self._working -= 1
-                self._gate.notify_all()
+                self._writers.notify_all()
 
     @contextmanager
     def restart_on_leaked_number(self) -> Iterator[None]:
@@ -191,7 +206,7 @@ class ReplicaState:
 
     def set_writable(self, activation: Activation) -> None:
         """Makes the replica writable in this session."""
-        with self._gate:
+        with self._writers:
             self.activation = activation
             self.readonly_reason = self.refusal = ""
             self.has_started = True
@@ -199,11 +214,11 @@ class ReplicaState:
 
     def set_readonly(self, reason: str) -> bool:
         """Stops work of the old session. Returns ``False`` if some of it still runs: try again."""
-        with self._gate:
+        with self._writers:
             self.activation = None
             self.readonly_reason = reason
             self.is_paused.set()
-            return self.services.wait_for(self._gate, lambda: self._working == 0, _PAUSE_SECONDS)
+            return self.services.wait_for(self._writers, lambda: self._working == 0, _PAUSE_SECONDS)
 
     def _readonly_error(self) -> UnavailableError:
         reason = self.problem() or "its ZooKeeper session is being renewed"
@@ -222,6 +237,26 @@ class ReplicaState:
         """Tells whether the session has ended; also true while the connection is lost, as nobody knows then."""
         keeper = self.replication.keeper
         return keeper is None or keeper.state is not SessionState.CONNECTED
+
+    def pass_gate(self, kind: CommitKind, commit: Callable[[], Result], status: QueryStatus) -> Result:
+        """Carries out a commit if the gate is open to it; tries again if a bar makes commits wait.
+
+        Call it without write access, for which a new session would wait. Raises ``GateBarred`` if the bar does not go
+        in time, or fails commits at once, and the errors of ``status``.
+        """
+        deadline = self.services.monotonic() + _GATE_SECONDS
+        pause, longest = _GATE_PAUSES
+        while True:
+            try:
+                self.gate.require_open(self.require_writable(), kind)
+                return commit()
+            except GateBarred as barred:
+                is_over = self.services.monotonic() >= deadline or self.is_stopping.is_set()
+                if not barred.bar.waits or is_over:
+                    raise
+            status.check()
+            self.sleep(pause)
+            pause = min(2 * pause, longest)
 
     # -- waiting ------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from engine.tables.replicated.follow.part_fetcher import PartFetcher
 from engine.tables.replicated.follow.queue_execution import QueueExecutor
 from engine.tables.replicated.follow.replace_range import ReplaceRangeExecutor
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
+from engine.tables.replicated.life.gate_control import GateControl
 from engine.tables.replicated.life.log_cleanup import LogCleanup
 from engine.tables.replicated.life.replica_session import ReplicaSession
 from engine.tables.replicated.repair.failed_quorums import FailedQuorums
@@ -53,16 +54,10 @@ from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.common.safe_names import is_plain_file_name
 from parts.read.part_reader import Part
-from parts.store.part_states import (
-    Snapshot,
-)
+from parts.store.part_states import Snapshot
 from sql.definitions.engines.replica_location import expand_table_macros
-from sql.grammar.clause_types import (
-    TableRef,
-)
-from sql.grammar.statements.statement import (
-    CreateTable,
-)
+from sql.grammar.clause_types import TableRef
+from sql.grammar.statements.statement import CreateTable
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +111,7 @@ class ReplicatedTable(PartsTable):
             self.wake_execution,
             self.log_pull.sync,
         )
+        self.gate_control = GateControl(state)
         self.transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
         )
@@ -178,7 +174,8 @@ class ReplicatedTable(PartsTable):
         housekeeping = self.services.housekeeping
         idle = _WOKEN_SECONDS if shared.are_sessions_begun_later else 0.0
         first_pause = idle or min(self.session.step(), _FIRST_LOOK_SECONDS)
-        for satellite in (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self.mutations):
+        satellites = (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self.mutations)
+        for satellite in (*satellites, self.gate_control):
             self.run_in_background(housekeeping, satellite.task, idle)
         for task in (self.part_checks.task, *self.queue_steps.tasks):
             self.run_in_background(self.services.workers, task, idle)
@@ -231,6 +228,9 @@ class ReplicatedTable(PartsTable):
     def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
         self.definitions.alter(change, options)
 
+    def refuse_inserts(self, refused: bool) -> None:
+        self.gate_control.refuse_inserts(refused)
+
     def restart(self) -> None:
         """SYSTEM RESTART REPLICA: as if the ZooKeeper session were new."""
         self.session.request_restart()
@@ -251,7 +251,7 @@ class ReplicatedTable(PartsTable):
 
     def _wake_all(self) -> None:
         satellites = (self.log_pull, self.part_checks, self.failed_quorums, self.definitions, self.mutations)
-        for task in (*(satellite.task for satellite in satellites), *self.queue_steps.tasks):
+        for task in (*(each.task for each in satellites), self.gate_control.task, *self.queue_steps.tasks):
             task.wake()
         self.merge_steps.note_change()
 

@@ -72,6 +72,12 @@ def _get_setting(call: Call) -> Typed:
     return literal(settings.changes.get(name, get_default_value(name)))
 
 
+@function("currentPosition", 1, nulls=False)
+def _current_position(call: Call) -> Typed:
+    """Compiles ``currentPosition('db.t')``, a function of Pando's own: the text of a position."""
+    return literal(call.environment.current_position(call.constant_text(0)))
+
+
 _GLOBAL_VARIABLES = {
     "max_allowed_packet": 67_108_864,
     "version": "5.7.30",

@@ -50,7 +50,8 @@ _REASONS = {
     "the clock": "now now64 today yesterday uptime",
     "of the server and the session": (
         "version currentDatabase hostName FQDN currentUser queryID timezone serverTimezone displayName buildId tcpPort "
-        "serverUUID currentRoles revision currentProfiles connectionId getSetting initialQueryID"
+        "serverUUID currentRoles revision currentProfiles connectionId getSetting initialQueryID "
+        "currentPosition"
     ),
     "of blocks of rows": "blockSize rowNumberInBlock",
     "always refused": "untuple",

@@ -183,7 +183,7 @@ class MergeSelector:
         state = self._state
         where = (keeper, state.paths, state.replica.name)
         try:
-            is_logged = log_drop_part(*where, name, predicate.log_version, clock=state.services.clock)
+            is_logged = log_drop_part(*where, name, predicate.log_version, gate=None, clock=state.services.clock)
         except UserError as refused:
             logger.info("part %s of %s is kept: %s", name, state.definition.full_name, refused)
             return False

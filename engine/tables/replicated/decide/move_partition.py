@@ -148,8 +148,12 @@ class PartitionMover:
         if reason is not None:
             return (), reason, held
         held.release()
-        clock, last_blocks = self._state.services.clock, self._log.last_blocks(keeper)
-        ops = plan_source_drop(keeper, self._state.paths, lock, activation, clock=clock, last_blocks=last_blocks)
+        state, last_blocks = self._state, self._log.last_blocks(keeper)
+        state.gate.load(keeper)  # an attempt before may have failed because it had moved
+        ops = plan_source_drop(
+            keeper, state.paths, lock, activation,
+            gate=state.gate, clock=state.services.clock, last_blocks=last_blocks,
+        )  # fmt: skip
         return (ops, *self._find_obstacle(keeper, lock))
 
     def _find_obstacle(self, keeper: Keeper, lock: BlockLock) -> tuple[str | None, Snapshot]:

@@ -26,6 +26,7 @@ from coordination.merges_mutations.mutation_nodes import (
     read_mutation_pointers,
 )
 from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet
+from coordination.nodes.gate import CommitKind
 from engine.tables.capabilities.table_mutations import (
     MutationFailure,
     MutationOptions,
@@ -37,6 +38,7 @@ from engine.tables.stopped_actions import StoppableAction
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
 from sql.mutations.mutation import Mutation
 
 logger = logging.getLogger(__name__)
@@ -115,7 +117,7 @@ class ReplicatedMutations:
             raise _make_determinism_error(what)
         for _ in range(_ATTEMPTS):
             options.status.check()
-            entry = self._create(mutation)
+            entry = self._state.pass_gate(CommitKind.OTHER, lambda: self._create(mutation), options.status)
             if entry is not None:
                 break
         else:
@@ -143,6 +145,7 @@ class ReplicatedMutations:
                 mutation.partition_ids,
                 state.description.metadata_version,
                 columns_version,
+                gate=state.gate,
                 first_number=self._first_number,
                 clock=state.services.clock,
             )
@@ -153,13 +156,19 @@ class ReplicatedMutations:
     def kill(self, id: str) -> bool:
         """Removes the mutation; returns ``False`` for an unknown or finished one."""
         state = self._state
-        with state.hold_write_access() as (keeper, _):
-            if id <= self._finished or not id.isdecimal() or not kill_mutation(keeper, state.paths, id):
-                return False
-            state.mutations.load(keeper)
+        if not state.pass_gate(CommitKind.OTHER, lambda: self._remove(id), QueryStatus()):
+            return False
         state.queue.retry_entries_of_mutations([id])
         self._wake_execution()
         self.task.wake()
+        return True
+
+    def _remove(self, id: str) -> bool:
+        state = self._state
+        with state.hold_write_access() as (keeper, _):
+            if id <= self._finished or not id.isdecimal() or not kill_mutation(keeper, state.paths, id, state.gate):
+                return False
+            state.mutations.load(keeper)
         return True
 
     def shown(self) -> list[MutationSummary]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 from coordination.drops.drop_part import log_drop_part
 from coordination.drops.drop_partition import drop_all_partitions, drop_partition
 from coordination.drops.forget_partition import forget_partition
-from coordination.keeper.interface import Keeper
 from coordination.merges_mutations.merge_predicate import MergePredicate, read_merge_predicate
+from coordination.nodes.gate import CommitKind
 from engine.tables.capabilities.attach_parts import PartAttacher
 from engine.tables.capabilities.table_partitions import AttachParts
 from engine.tables.capabilities.table_transactions import TableTransactions
@@ -50,22 +51,25 @@ class ReplicatedPartitions:
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Logs the drop of a partition or of all, and waits for it."""
-        state, status = self._state, status or QueryStatus()
+        status = status or QueryStatus()
+        self._state.pass_gate(CommitKind.OTHER, lambda: self._log_drop(partition_id, detach), status)
+        self._wait(status)
+
+    def _log_drop(self, partition_id: str | None, detach: bool) -> None:
+        state = self._state
         with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)  # a ZooKeeper server that lags would not show the newest partitions
-            last_blocks = self._log.last_blocks(keeper)
-            where = (keeper, state.paths, state.replica.name)
+            last_blocks, clock = self._log.last_blocks(keeper), state.services.clock
+            where, gate = (keeper, state.paths, state.replica.name), state.gate
             if partition_id is None:
-                drop_all_partitions(*where, detach=detach, clock=state.services.clock, last_blocks=last_blocks)
+                drop_all_partitions(*where, gate=gate, detach=detach, clock=clock, last_blocks=last_blocks)
             else:
-                drop_partition(*where, partition_id, detach=detach, clock=state.services.clock, last_blocks=last_blocks)
-        self._wait(status)
+                drop_partition(*where, partition_id, gate=gate, detach=detach, clock=clock, last_blocks=last_blocks)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Logs the drop of one part, and waits for it. Raises 232 and 384."""
-        state, status = self._state, status or QueryStatus()
-        with state.hold_write_access() as (keeper, _):
-            self._log_part_drop(keeper, name, detach, status)
+        status = status or QueryStatus()
+        self._state.pass_gate(CommitKind.OTHER, partial(self._log_part_drop, name, detach, status), status)
         self._wait(status)
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
@@ -76,7 +80,7 @@ class ReplicatedPartitions:
 
     def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
         """Moves a partition to another table."""
-        if self._departures.move(partition_id, attach, status):
+        if self._state.pass_gate(CommitKind.OTHER, lambda: self._departures.move(partition_id, attach, status), status):
             self._wait(status)
 
     def forget(self, partition_id: str, status: QueryStatus) -> None:
@@ -107,22 +111,21 @@ class ReplicatedPartitions:
         with report_as_unfinished("It is in the log"):
             self._log.sync(self._state.services.queue_wait_seconds, status)
 
-    def _log_part_drop(self, keeper: Keeper, name: PartName, detach: bool, status: QueryStatus) -> None:
+    def _log_part_drop(self, name: PartName, detach: bool, status: QueryStatus) -> None:
         """Logs the drop, again if others get ahead. Raises 384 after many attempts."""
         state = self._state
-        for _ in range(_ATTEMPTS):
-            status.check()
-            keeper.sync(state.paths.root)
-            predicate = read_merge_predicate(
-                keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
-            )
-            self._require_free(predicate, name)
-            clock = state.services.clock
-            if log_drop_part(
-                keeper, state.paths, state.replica.name, name, predicate.log_version, detach=detach, clock=clock
-            ):
-                return
-            state.sleep(_SOON_SECONDS)
+        with state.hold_write_access() as (keeper, _):
+            for _ in range(_ATTEMPTS):
+                status.check()
+                keeper.sync(state.paths.root)
+                predicate = read_merge_predicate(
+                    keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
+                )
+                self._require_free(predicate, name)
+                where = (keeper, state.paths, state.replica.name, name, predicate.log_version)
+                if log_drop_part(*where, gate=state.gate, detach=detach, clock=state.services.clock):
+                    return
+                state.sleep(_SOON_SECONDS)
         raise _make_locked_error(name, "other replicas keep assigning merges")
 
     def _require_free(self, predicate: MergePredicate, name: PartName) -> None:

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from coordination.keeper.interface import (
     BadVersion,
@@ -27,6 +28,7 @@ from coordination.keeper.interface import (
     Watch,
 )
 from coordination.merges_mutations.mutation_nodes import read_mutation_pointer
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.replica_activation import (
     FEATURE_CHANGED_KEYS,
     FEATURE_COLUMN_HISTORY,
@@ -177,13 +179,12 @@ class DefinitionChanges:
         checked = b""
         for _ in range(_ATTEMPTS):
             options.status.check()
-            with self._state.hold_write_access() as (keeper, _):
-                prepared = self._prepare(keeper, change)
-                if prepared is not None and (not prepared.is_retyped or prepared.columns == checked):
-                    if self._write(keeper, prepared):
-                        break
-                    continue
-            if prepared is not None:
+            prepared, is_written = self._state.pass_gate(
+                CommitKind.OTHER, partial(self._try_alter, change, checked), options.status
+            )
+            if is_written:
+                break
+            if prepared is not None and prepared.is_retyped and prepared.columns != checked:
                 self._check_rows(prepared.new, options)
                 checked = prepared.columns
         else:
@@ -192,6 +193,16 @@ class DefinitionChanges:
         if options.waits_for_all_replicas:
             with report_as_unfinished("The table is altered"):
                 self._wait_for_others(options)
+
+    def _try_alter(
+        self, change: Callable[[TableDefinition], CreateTable], checked: bytes
+    ) -> tuple[_Prepared | None, bool]:
+        """Prepares the change, and writes it unless rows must be checked before; tells whether it is written."""
+        with self._state.hold_write_access() as (keeper, _):
+            prepared = self._prepare(keeper, change)
+            if prepared is None or (prepared.is_retyped and prepared.columns != checked):
+                return prepared, False
+            return prepared, self._write(keeper, prepared)
 
     def _prepare(self, keeper: Keeper, change: Callable[[TableDefinition], CreateTable]) -> _Prepared | None:
         """Prepares the change; returns ``None`` if another change was made at the same time."""
@@ -253,15 +264,18 @@ class DefinitionChanges:
         After a lost response, the id that the change leaves in this replica's nodes tells. The columns may have been
         changed again since, by another replica.
         """
-        columns, last = self._state.paths.columns, self._state.replica.last_alter
+        columns, last, gate = self._state.paths.columns, self._state.replica.last_alter, self._state.gate
         with self._writing:  # the id must stay until the outcome is known
             alter_id = self._state.services.new_uuid().hex.encode()
             is_there = keeper.exists(last) is not None
             mark = SetData(last, alter_id) if is_there else Create(last, alter_id)
             try:
-                keeper.multi([SetData(columns, prepared.columns, prepared.version), *prepared.conditions, mark])
+                checks = gate.checks(keeper, CommitKind.OTHER)
+                keeper.multi(
+                    [SetData(columns, prepared.columns, prepared.version), *prepared.conditions, *checks, mark]
+                )
             except MultiFailed as error:
-                if isinstance(error.cause, BadVersion):
+                if gate.has_moved(keeper, error) or isinstance(error.cause, BadVersion):
                     return False
                 raise error.cause from error
             except KeeperConnectionLoss as lost:

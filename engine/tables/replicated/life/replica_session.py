@@ -37,6 +37,7 @@ from coordination.keeper.interface import Keeper, KeeperError, SessionState
 from coordination.keeper.read_ahead import ReadAhead
 from coordination.nodes.active_keeper import ActiveKeeper
 from coordination.nodes.replica_activation import Activation, activate, deactivate, is_still_active
+from coordination.nodes.table_gate import make_gate_if_known
 from coordination.nodes.table_lists import missing_metadata_error
 from coordination.replicas.clone import needs_clone
 from coordination.replicas.log_pull import load_queue
@@ -138,6 +139,7 @@ class ReplicaSession:
             state.paths,
             state.replica.name,
             make_shared_definition(state.description),
+            epoch=state.make_first_epoch(),
             wait=state.services.wait,
             identity=state.identity(),
         )
@@ -314,6 +316,8 @@ class ReplicaSession:
         state = self._state
         record_identity(keeper, state.replica, state.identity())
         self._definitions.adopt_and_report(keeper)
+        if state.gate.load(keeper) is None and make_gate_if_known(keeper, state.paths, state.make_first_epoch()):
+            state.gate.load(keeper)
         release_orphaned_numbers(keeper, state.paths, state.replica.name)
         self._resolve_unknown_commits(keeper)
         self._take_back_failed(keeper)  # failed between the first look and the activation

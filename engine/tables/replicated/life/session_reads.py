@@ -48,7 +48,7 @@ class SessionReads:
         others = [table.replica(name).parts for name in self.replicas if name != replica.name]
         ahead.fetch(
             [
-                *map(Get, [replica.identity, table.columns, replica.metadata_version]),
+                *map(Get, [replica.identity, table.columns, replica.metadata_version, table.gate]),
                 Children(table.block_numbers),
                 *(Children(f"{table.block_numbers}/{name}") for name in self.partitions),
                 Children(table.quorum_failed_parts),

@@ -135,6 +135,7 @@ class ReplicaRestore:
             table,
             replica.name,
             make_shared_definition(state.description),
+            epoch=state.make_first_epoch(),
             wait=state.services.wait,
             identity=state.identity(),
             restoring=restore.ALL_PARTS if adds_all else "",

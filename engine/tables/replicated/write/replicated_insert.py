@@ -23,6 +23,7 @@ from coordination.inserts.insert_commit import (
 from coordination.inserts.quorum import QuorumPlan, plan_quorum
 from coordination.inserts.quorum_wait import wait_for_quorum
 from coordination.keeper.interface import Keeper
+from coordination.nodes.gate import CommitKind, GateBarred
 from coordination.nodes.replica_activation import Activation
 from engine.tables.insert_sink import InsertOutcome, PartSink, TemporaryPart
 from engine.tables.part_log import PartEventType
@@ -70,7 +71,7 @@ class ReplicatedInsert(PartSink):
         self._state = state
         self._stage = stage
         self._expected: tuple[BlockLock, Activation] | None = None
-        state.require_writable()
+        state.pass_gate(CommitKind.ROWS, lambda: None, options.status)
         self._plan_quorum()  # refuses an impossible quorum before any work
 
     def allocate_block_number(self, partition_id: str) -> None:
@@ -109,9 +110,9 @@ class ReplicatedInsert(PartSink):
         return outcome
 
     def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome) -> None:
-        with self._state.hold_write_access() as (keeper, activation), self._state.restart_on_leaked_number():
-            plan = self._plan_quorum()
-            committed = self._commit(keeper, activation, part, plan)
+        keeper, activation, plan, committed = self._state.pass_gate(
+            CommitKind.ROWS, lambda: self._try_commit(part), self.options.status
+        )
         if committed.is_duplicate:
             outcome.add_known(part.block_id, committed.missing)
             self._wait_for_original(keeper, activation, committed.part, plan)
@@ -122,6 +123,11 @@ class ReplicatedInsert(PartSink):
         self._add_to_part_log(committed.part)
         if plan is not None:
             self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel, plan)
+
+    def _try_commit(self, part: TemporaryPart) -> tuple[Keeper, Activation, QuorumPlan | None, _Committed]:
+        with self._state.hold_write_access() as (keeper, activation), self._state.restart_on_leaked_number():
+            plan = self._plan_quorum()
+            return keeper, activation, plan, self._commit(keeper, activation, part, plan)
 
     def _add_to_part_log(self, name: str) -> None:
         services, stored = self._state.services, self._state.store.get(PartName.parse(name))
@@ -223,12 +229,17 @@ class ReplicatedInsert(PartSink):
                 record=make_part_record(stored),
                 create_time=self._state.services.clock(),
                 activation=activation,
+                gate=self._state.gate,
                 block_id=part.block_id,
                 missing=part.missing,
                 quorum=plan,
             )
             with self._state.queue.mark_insert(name):
-                result = self._commit_in_keeper(keeper, request, stored)
+                try:
+                    result = self._commit_in_keeper(keeper, request, stored)
+                except GateBarred as barred:
+                    self._take_back_or_remove(part, stored, barred)
+                    raise
                 if result.status is InsertStatus.COMMITTED:
                     self._add_committed(stored, request.create_time)
             if result.status is InsertStatus.COMMITTED:
@@ -239,6 +250,13 @@ class ReplicatedInsert(PartSink):
             logger.info("block %s of %s takes a new number: %s", name, self._state.definition.full_name, result.reason)
             part.directory = self._state.store.take_back(stored)
         raise ConflictError("KEEPER_EXCEPTION", f"The block could not be committed in {_ATTEMPTS} attempts; try again")
+
+    def _take_back_or_remove(self, part: TemporaryPart, stored: Part, barred: GateBarred) -> None:
+        """Keeps a part that waits for the gate as a temporary one: it is not written anew."""
+        if barred.bar.waits:
+            part.directory = self._state.store.take_back(stored)
+        else:
+            self._state.store.rollback(stored)
 
     def _add_committed(self, part: Part, create_time: float) -> None:
         """Makes the part visible and known to the queue."""
@@ -299,6 +317,8 @@ class ReplicatedInsert(PartSink):
             result = commit_insert(
                 keeper, request, clock=state.services.monotonic, sleep=state.sleep, resolve_seconds=_RESOLVE_SECONDS
             )
+        except GateBarred:
+            raise
         except PandoError:
             state.store.rollback(stored)
             raise

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable
 
 from coordination.drops.drop_partition import LastBlocks
-from coordination.inserts.quorum import confirm_own_parts, plan_quorum
+from coordination.inserts.quorum import QuorumPlan, confirm_own_parts, plan_quorum
 from coordination.keeper.interface import Keeper, RequestTooLarge
+from coordination.nodes.gate import CommitKind
 from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, CommitVerdict, commit_transaction
 from coordination.transactions.transaction_nodes import (
     StagedRecord,
@@ -103,27 +104,11 @@ class ReplicatedTransactions:
         commit was made but its rows did not come in time; repeating it waits again.
         """
         state, name = self._state, transaction_node_name(request.transaction_id)
-        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
-            plan = plan_quorum(keeper, state.paths, options.quorum, is_parallel=True)
-            outcome = commit_transaction(
-                keeper,
-                state.replica,
-                request,
-                first_number=state.store.compute_next_block_number,
-                last_blocks=self._last_blocks(keeper),
-                clock=state.services.clock,
-                left_behind=state.restart,
-                quorum=plan.required if plan is not None else 0,
-            )
-            state.services.failpoint("transaction.after_commit")
-            if outcome.verdict is CommitVerdict.SKIPPED:
-                reason = f"its application {request.application!r} had committed this version"
-                abort_transaction(keeper, state.paths, name, reason, transaction_id=request.transaction_id)
-                state.store.staged.remove(name)
-                return outcome
-            with report_as_unfinished(f"Transaction {request.transaction_id!r} is committed"):
-                keeper.sync(state.paths.log)
-                self._pull(keeper)
+        keeper, plan, outcome = state.pass_gate(
+            CommitKind.ROWS, lambda: self._try_commit(request, options, name), options.status
+        )
+        if outcome.verdict is CommitVerdict.SKIPPED:
+            return outcome
         self._wake_execution()
         needed = plan.required if plan is not None else 0
         deadline = state.services.monotonic() + options.timeout_seconds
@@ -146,6 +131,35 @@ class ReplicatedTransactions:
                     )
                 state.sleep(_POLL_SECONDS)
         return outcome
+
+    def _try_commit(
+        self, request: CommitRequest, options: CommitOptions, name: str
+    ) -> tuple[Keeper, QuorumPlan | None, CommitOutcome]:
+        """Commits the transaction, and pulls its log entry."""
+        state = self._state
+        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
+            plan = plan_quorum(keeper, state.paths, options.quorum, is_parallel=True)
+            outcome = commit_transaction(
+                keeper,
+                state.replica,
+                request,
+                gate=state.gate,
+                first_number=state.store.compute_next_block_number,
+                last_blocks=self._last_blocks(keeper),
+                clock=state.services.clock,
+                left_behind=state.restart,
+                quorum=plan.required if plan is not None else 0,
+            )
+            state.services.failpoint("transaction.after_commit")
+            if outcome.verdict is CommitVerdict.SKIPPED:
+                reason = f"its application {request.application!r} had committed this version"
+                abort_transaction(keeper, state.paths, name, reason, transaction_id=request.transaction_id)
+                state.store.staged.remove(name)
+                return keeper, plan, outcome
+            with report_as_unfinished(f"Transaction {request.transaction_id!r} is committed"):
+                keeper.sync(state.paths.log)
+                self._pull(keeper)
+        return keeper, plan, outcome
 
     def _is_waiting(self, keeper: Keeper, name: str, needed: int) -> bool:
         """Tells whether the quorum of the original COMMIT or the one asked for now is missing."""

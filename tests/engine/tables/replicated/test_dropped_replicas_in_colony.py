@@ -8,6 +8,7 @@ import pytest
 
 from coordination.inserts.quorum import QuorumStatus, read_pending_quorums
 from coordination.inserts.quorum_settlement import lower_requirement, settle_quorums
+from coordination.nodes.gate import format_epoch
 from coordination.replicas.table_nodes import SharedDefinition, create_table_or_replica, drop_dead_replica
 from coordination.transactions.transaction_commit import CommitRequest
 from engine.simulator.simulated_cluster import SimulatedCluster
@@ -282,7 +283,9 @@ def test_another_replica_comes_while_it_is_settled(make_colony: MakeColony, numb
 
     def come() -> None:
         required.append(statuses(one)[0].required)
-        create_table_or_replica(one.keeper, paths, "r4", definition, wait=lambda event, seconds: None)
+        create_table_or_replica(
+            one.keeper, paths, "r4", definition, epoch=format_epoch(1, 7), wait=lambda event, seconds: None
+        )
 
     left = at_request_of(colony, number, come)
     (status,) = statuses(one)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.drops.drop_partition import drop_partition
 from coordination.keeper.interface import Create, Delete
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.part_record import PartRecord
@@ -16,6 +15,7 @@ from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import PandoError
+from tests.coordination.real_time import drop_partition
 
 MakeColony = Callable[..., SimulatedCluster]
 

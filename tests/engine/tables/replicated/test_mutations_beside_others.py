@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.drops.drop_partition import drop_partition
 from coordination.transactions.transaction_commit import Overwrite
 from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.stopped_actions import StoppableAction
 from parts.common.part_name import PartName
+from tests.coordination.real_time import drop_partition
 from tests.engine.tables.replicated.beside import at_failpoint, during_insert, settle, step
 from tests.engine.tables.replicated.mutations import MakeColony, code, mutate, shown, values
 from tests.engine.tables.replicated.staging import commit, stage

@@ -129,8 +129,8 @@ def test_rows_are_read_before_zookeeper_was_asked(held: Held) -> None:
 def test_a_table_starts_with_few_requests(held: Held) -> None:
     held.go.set()
     wait_for(lambda: not held.readonly())
-    wait_for(lambda: held.requests.count("get") >= 3 * _TABLES)  # the last that a table makes
-    assert len(held.requests) <= 13 * _TABLES
+    wait_for(lambda: held.requests.count("get") >= 4 * _TABLES)  # the last that a table makes
+    assert len(held.requests) <= 14 * _TABLES
 
 
 def test_nothing_to_clean_is_one_request(held: Held) -> None:

@@ -1,0 +1,132 @@
+"""The content of a table's gate: its epoch, its links, and the bars against commits.
+
+::
+
+    links/gate    {"version":1,"epoch":"1-00c0ffee00c0ffee","links":{},"bars":[{"owner":…,"keeps_out":…,…}]}
+
+A *bar* keeps commits out of the table until its owner takes it away. A table without bars is open. Keys that this
+version does not know are kept when it writes the gate.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from parts.common.errors import CorruptionError, UnavailableError
+
+FORMAT_VERSION = 1
+_NONCE_MASK = 2**64 - 1
+
+
+class CommitKind(Enum):
+    """The kinds of commits that bars tell apart."""
+
+    ROWS = "rows"
+    """Rows come in: an INSERT, a transaction, an attached or moved partition."""
+    OTHER = "other"
+    """Anything else that this cluster commits: a drop, a mutation, an ALTER."""
+
+
+class KeptOut(Enum):
+    """What a bar keeps out."""
+
+    INSERTS = "inserts"
+    """Commits that bring rows."""
+    COMMITS = "commits"
+    """Every commit of this cluster."""
+    ALL = "all"
+    """Every commit, those of links too."""
+
+    def concerns(self, kind: CommitKind) -> bool:
+        """Tells whether a commit of this kind is kept out."""
+        return kind is CommitKind.ROWS or self is not KeptOut.INSERTS
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar. An owner has at most one in a table."""
+
+    owner: str
+    """Who takes it away again."""
+    keeps_out: KeptOut
+    waits: bool = False
+    """Whether a commit waits for the bar to go; otherwise it fails."""
+    reason: str = ""
+    """Why, and what helps, for the error."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the bar as the gate's node holds it."""
+        return {"owner": self.owner, "keeps_out": self.keeps_out.value, "waits": self.waits, "reason": self.reason}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Bar:
+        """Reads one bar. Raises ``KeyError``, ``ValueError``."""
+        return cls(
+            document["owner"], KeptOut(document["keeps_out"]), bool(document["waits"]), document.get("reason", "")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The gate of one table."""
+
+    epoch: str
+    """A counter, and 64 random bits that tell the epochs of a restored ZooKeeper from its former ones."""
+    bars: tuple[Bar, ...] = ()
+    others: Mapping[str, Any] = field(default_factory=lambda: {"links": {}})
+    """The other keys of the node."""
+
+    def find_bar(self, kind: CommitKind) -> Bar | None:
+        """Returns the first bar that keeps out commits of this kind."""
+        return next((bar for bar in self.bars if bar.keeps_out.concerns(kind)), None)
+
+    def with_bar(self, bar: Bar) -> Gate:
+        """Returns the gate with this bar in place of the owner's former one."""
+        return replace(self.without_bar(bar.owner), bars=(*self.without_bar(bar.owner).bars, bar))
+
+    def without_bar(self, owner: str) -> Gate:
+        """Returns the gate without the owner's bar."""
+        return replace(self, bars=tuple(bar for bar in self.bars if bar.owner != owner))
+
+    def to_bytes(self) -> bytes:
+        """Returns the node's content."""
+        document = {
+            **self.others,
+            "version": FORMAT_VERSION,
+            "epoch": self.epoch,
+            "bars": [bar.to_json() for bar in self.bars],
+        }
+        return json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> Gate:
+        """Parses the node's content. Raises ``CorruptionError``."""
+        try:
+            document = json.loads(data)
+            if document["version"] != FORMAT_VERSION:
+                raise ValueError(f"version {document['version']}, this server understands {FORMAT_VERSION}")
+            others = {key: value for key, value in document.items() if key not in ("version", "epoch", "bars")}
+            return cls(document["epoch"], tuple(map(Bar.of, document["bars"])), others)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptionError(f"Cannot read the gate {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
+
+
+def format_epoch(counter: int, nonce: int) -> str:
+    """Returns the text of an epoch. Of ``nonce``, a random number, the lowest 64 bits count."""
+    return f"{counter}-{nonce & _NONCE_MASK:016x}"
+
+
+class GateBarred(UnavailableError):
+    """A bar keeps this commit out. Nothing was committed."""
+
+    def __init__(self, root: str, bar: Bar) -> None:
+        super().__init__("TABLE_IS_READ_ONLY", bar.reason or f"Table {root} is closed by {bar.owner}")
+        self.root = root
+        self.bar = bar
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (GateBarred, (self.root, self.bar))

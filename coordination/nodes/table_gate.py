@@ -1,0 +1,171 @@
+"""A table's gate in ZooKeeper: every commit checks its version, so that closing it is a moment in the order of commits.
+
+A gate is made with its table. A table of an older version gets it when all its replicas know gates
+(:func:`make_gate_if_known`); until then every commit checks that there is none. So a commit that looked at the gate
+before it moved fails, looks again, and is repeated or refused.
+
+Invariants:
+- Whoever moves the gate (:func:`move_gate`) sets it with the version that was read.
+- A commit is planned with the checks of a gate that has no bar against it (:meth:`TableGate.checks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordination.keeper.interface import (
+    BadVersion,
+    Check,
+    Create,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Op,
+    SetData,
+    Watch,
+    check_not_exists,
+)
+from coordination.nodes.gate import CommitKind, Gate, GateBarred
+from coordination.nodes.paths import TablePaths
+from coordination.nodes.replica_activation import FEATURE_GATE, ReplicaAddress, require_feature
+from parts.common.errors import ConflictError, UserError
+
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The gate as it was read last; ``gate`` is ``None`` if the table has none."""
+
+    gate: Gate | None
+    version: int = -1
+    modified_zxid: int = 0
+
+
+class TableGate:
+    """A table's gate as one server knows it. Thread-safe."""
+
+    def __init__(self, table: TablePaths) -> None:
+        self._table = table
+        self._known: _Known | None = None
+
+    @property
+    def gate(self) -> Gate | None:
+        """The gate as it was read last; ``None`` if the table has none or it was not read yet."""
+        return self._known.gate if self._known is not None else None
+
+    def forget(self) -> None:
+        """Forgets the gate, so that it is read before the next commit."""
+        self._known = None
+
+    def load(self, keeper: Keeper, watch: Watch | None = None) -> Gate | None:
+        """Reads the gate, and returns it. ``watch`` is called when it moves."""
+        return self._load(keeper, watch).gate
+
+    def _load(self, keeper: Keeper, watch: Watch | None = None) -> _Known:
+        try:
+            data, stat = keeper.get(self._table.gate, watch)
+            found = _Known(Gate.parse(data), stat.version, stat.modified_zxid)
+        except NoNode:
+            found = _Known(None)
+        known = self._known
+        if known is not None and known.modified_zxid > found.modified_zxid:
+            return known  # another thread has read a later one
+        self._known = found
+        return found
+
+    def checks(self, keeper: Keeper, kind: CommitKind) -> tuple[Op, ...]:
+        """Returns operations that fail the multi of a commit if the gate has moved.
+
+        Asks ZooKeeper only if the gate is not known, or known to be closed. Raises ``GateBarred``.
+        """
+        known = self._known or self._reload(keeper)
+        if known.gate is not None and known.gate.find_bar(kind) is not None:
+            known = self._reload(keeper)
+        if known.gate is None:
+            return check_not_exists(self._table.links)
+        bar = known.gate.find_bar(kind)
+        if bar is not None:
+            raise GateBarred(self._table.root, bar)
+        return (Check(self._table.gate, known.version),)
+
+    def require_open(self, keeper: Keeper, kind: CommitKind) -> None:
+        """Raises ``GateBarred`` if a bar keeps out commits of this kind. Asks ZooKeeper as :meth:`checks` does."""
+        self.checks(keeper, kind)
+
+    def has_moved(self, keeper: Keeper, error: MultiFailed) -> bool:
+        """Tells whether the commit failed because the gate has moved, and reads it anew if so."""
+        if error.op.path not in (self._table.gate, self._table.links):
+            return False
+        self._reload(keeper)
+        return True
+
+    def _reload(self, keeper: Keeper) -> _Known:
+        keeper.sync(self._table.root)
+        return self._load(keeper)
+
+
+def gate_ops(table: TablePaths, epoch: str) -> list[Op]:
+    """Returns the operations that make an open gate."""
+    return [Create(table.links), Create(table.gate, Gate(epoch).to_bytes())]
+
+
+def make_gate_if_known(keeper: Keeper, table: TablePaths, epoch: str) -> bool:
+    """Makes the gate of a table of an older version, if all its replicas know gates. Returns whether it exists.
+
+    No replica of an older version can join meanwhile: the multi expects the list of replicas, and that none of them was
+    activated since its version was read.
+    """
+    gate, links = keeper.exists_many([table.gate, table.links])
+    if gate is not None:
+        return True
+    replicas = keeper.get(table.replicas)[1]
+    paths = [table.replica(name).host for name in keeper.children(table.replicas)]
+    checks: list[Op] = [Check(table.replicas, replicas.version)]
+    for path, answer in zip(paths, keeper.get_many(paths), strict=True):
+        if answer is None:  # it is being dropped
+            continue
+        data, stat = answer
+        if data and FEATURE_GATE not in ReplicaAddress.parse(data).features:
+            return False
+        checks.append(Check(path, stat.version))
+    try:
+        keeper.multi([*checks, *gate_ops(table, epoch)[links is not None :]])
+    except (MultiFailed, KeeperConnectionLoss) as error:
+        if isinstance(error, MultiFailed) and not isinstance(error.cause, NodeExists | NoNode | BadVersion):
+            raise error.cause from error
+        return keeper.exists(table.gate) is not None
+    return True
+
+
+def move_gate(keeper: Keeper, table: TablePaths, change: Callable[[Gate], Gate]) -> Gate:
+    """Sets the gate to what ``change`` makes of it, and returns it. Does nothing if it is so already.
+
+    ``change`` may be called several times. Raises 48 if a replica does not know gates.
+    """
+    for _ in range(_ATTEMPTS):
+        keeper.sync(table.root)
+        try:
+            data, stat = keeper.get(table.gate)
+        except NoNode:
+            require_feature(keeper, table, FEATURE_GATE, "Closing a table")
+            raise UserError(
+                "NOT_IMPLEMENTED", f"Table {table.root} has no gate yet: its replicas make it when they start"
+            ) from None
+        gate = Gate.parse(data)
+        new = change(gate)
+        if new == gate:
+            return gate
+        require_feature(keeper, table, FEATURE_GATE, "Closing a table")
+        try:
+            keeper.multi([SetData(table.gate, new.to_bytes(), stat.version)])
+            return new
+        except KeeperConnectionLoss:
+            continue
+        except MultiFailed as error:
+            if not isinstance(error.cause, BadVersion | NoNode):
+                raise error.cause from error
+    raise ConflictError("KEEPER_EXCEPTION", f"Others keep moving the gate of {table.root}; repeat the statement")

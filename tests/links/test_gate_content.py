@@ -1,0 +1,46 @@
+"""What a gate holds, and which commits its bars keep out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from coordination.nodes.gate import Bar, CommitKind, Gate, KeptOut, format_epoch
+from parts.common.errors import CorruptionError
+
+ROWS, OTHER = CommitKind.ROWS, CommitKind.OTHER
+
+
+def test_what_is_written_is_read() -> None:
+    gate = Gate(format_epoch(3, 2**64 + 255)).with_bar(Bar("a", KeptOut.INSERTS, waits=True, reason="why"))
+    assert Gate.parse(gate.to_bytes()) == gate
+    assert gate.epoch == "3-00000000000000ff"
+
+
+def test_keys_of_a_later_version_are_kept() -> None:
+    content = {"version": 1, "epoch": "1-0", "bars": [], "links": {"west/l": {"mode": "sync"}}, "later": [1]}
+    written = Gate.parse(json.dumps(content).encode()).with_bar(Bar("a", KeptOut.ALL)).without_bar("a").to_bytes()
+    assert json.loads(written) == content
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"version":2}', b'{"version":1,"epoch":"1","bars":[{}]}'])
+def test_what_cannot_be_read(data: bytes) -> None:
+    with pytest.raises(CorruptionError, match="Cannot read the gate"):
+        Gate.parse(data)
+
+
+@pytest.mark.parametrize(
+    ("keeps_out", "kinds"), [(KeptOut.INSERTS, [ROWS]), (KeptOut.COMMITS, [ROWS, OTHER]), (KeptOut.ALL, [ROWS, OTHER])]
+)
+def test_what_a_bar_keeps_out(keeps_out: KeptOut, kinds: list[CommitKind]) -> None:
+    gate = Gate("1-0").with_bar(Bar("a", keeps_out))
+    assert [kind for kind in CommitKind if gate.find_bar(kind) is not None] == kinds
+
+
+def test_an_owner_has_one_bar_and_takes_away_its_own() -> None:
+    gate = Gate("1-0").with_bar(Bar("a", KeptOut.INSERTS)).with_bar(Bar("b", KeptOut.ALL))
+    gate = gate.with_bar(Bar("a", KeptOut.COMMITS))
+    assert sorted((bar.owner, bar.keeps_out) for bar in gate.bars) == [("a", KeptOut.COMMITS), ("b", KeptOut.ALL)]
+    assert [bar.owner for bar in gate.without_bar("a").bars] == ["b"]
+    assert gate.without_bar("c") == gate
