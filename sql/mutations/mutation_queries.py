@@ -12,7 +12,7 @@ from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS, ROW_EXISTS_CO
 from parts.table.table_description import Column, TableDescription
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.alter_commands import DeleteRows, MutationCommand, UpdateRows
-from sql.grammar.syntax_tree import Literal, Subquery, walk
+from sql.grammar.syntax_tree import Function, Literal, Node, Subquery, walk
 from sql.grammar.tokens import quote_identifier, quote_identifier_if_needed, quote_string
 from sql.mutations.changed_rows import ChangedRows
 from sql.relations import (
@@ -107,9 +107,17 @@ def build_changes_query(
         f"SELECT {', '.join(values)} FROM {quote_identifier(source)} AS {quote_identifier_if_needed(table)} "
         f"WHERE {_in_brackets(command.condition)}"
     )
-    if any(isinstance(node, Subquery) for text in texts for node in walk(parse_expression(text))):
-        query += f" ORDER BY {PART_OFFSET}"  # a join may change the order
+    if any(_may_join(node) for text in texts for node in walk(parse_expression(text))):
+        query += f" ORDER BY {PART_OFFSET}"
     return query
+
+
+_SETS = ("in", "notIn", "globalIn", "globalNotIn", "nullIn")
+
+
+def _may_join(node: Node) -> bool:
+    """Returns whether DuckDB may make a join of it, which loses the order of the rows; it does so of IN too."""
+    return isinstance(node, Subquery) or (isinstance(node, Function) and node.name in _SETS)
 
 
 def find_updated_column(description: TableDescription, name: str) -> Column:

@@ -33,9 +33,11 @@ from sql.run.duckdb.duckdb_arrays import convert_table
 from sql.run.scans.scan_streams import scan_sql
 from sql.typing.duckdb.engine_types import duckdb_output_type
 from sql.typing.duckdb.storage_arrays import storage_table
-from sql.typing.typed_expressions import Typed, column_label, is_query_only_type
+from sql.typing.typed_expressions import INT64, Typed, column_label, is_query_only_type
 
 Evaluate = Callable[[pa.Table], pa.ChunkedArray]
+_ROW = "row_number"
+"""The number of a row of the block, among the columns that DuckDB reads: their labels begin with a digit."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,12 @@ def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
     return CompiledExpression(canonical_text(node), value.type, columns, evaluate)
 
 
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Returns the rows in the order of their numbers, which a join loses. DuckDB makes one of IN with five members."""
+    numbers = np.asarray(rows.column(1))
+    return rows if (numbers[1:] > numbers[:-1]).all() else rows.take(pa.array(np.argsort(numbers)))
+
+
 class _Evaluator:
     """Runs one expression in DuckDB. Thread-safe: a cursor for every call."""
 
@@ -111,8 +119,8 @@ class _Evaluator:
         self._columns = columns
         cast = duckdb_output_type(value.type)
         text = f"CAST({value.sql.render()} AS {cast})" if cast else value.sql.render()
-        scan = Scan(source)
-        self._sql = f"SELECT {text} AS c0 FROM {scan_sql(scan)}" if columns else f"SELECT {text} AS c0"
+        scan = scan_sql(Scan(source), (_ROW,))
+        self._sql = f"SELECT {text} AS c0, {_ROW} AS c1 FROM {scan}" if columns else f"SELECT {text} AS c0"
         self._lock = threading.Lock()
 
     def __call__(self, block: pa.Table) -> pa.ChunkedArray:
@@ -123,9 +131,10 @@ class _Evaluator:
                 rows = cursor.sql(database.prepare_sql(f"{self._sql} FROM range({block.num_rows})")).to_arrow_table()
                 return storage_table(rows, (("c0", self._type),)).column(0)
             used = block.select(list(self._columns)).rename_columns([column_label(0, name) for name in self._columns])
-            cursor.register("s0", convert_table(used).to_reader())
-            result = storage_table(cursor.sql(database.prepare_sql(self._sql)).to_arrow_table(), (("c0", self._type),))
-            return result.column(0)
+            numbered = convert_table(used).append_column(_ROW, pa.array(np.arange(block.num_rows)))
+            cursor.register("s0", numbered.to_reader())
+            rows = cursor.sql(database.prepare_sql(self._sql)).to_arrow_table()
+            return storage_table(_in_order(rows), (("c0", self._type), ("c1", INT64))).column(0)
         except Exception as error:
             raise database.translate_error(error) from None
         finally:

@@ -82,8 +82,8 @@ class ScanState:
     limits: ReadLimits = NO_LIMITS
 
 
-def scan_sql(scan: Scan) -> str:
-    """Returns the SQL that stands for the scan in FROM."""
+def scan_sql(scan: Scan, more: Sequence[str] = ()) -> str:
+    """Returns the SQL that stands for the scan in FROM. ``more``: names of columns that its stream has beside these."""
     number = scan.source.number
     columns = []
     casts = False
@@ -96,7 +96,7 @@ def scan_sql(scan: Scan) -> str:
         else:
             columns.append(label)
     columns += [quote_identifier(code_column_name(number, name)) for name in scan.coded]
-    columns += [quote_identifier(label) for label in (*scan.computed, *scan.parts)]
+    columns += [quote_identifier(label) for label in (*scan.computed, *scan.parts, *more)]
     return f"(SELECT {', '.join(columns)} FROM s{number})" if casts else f"s{number}"
 
 
