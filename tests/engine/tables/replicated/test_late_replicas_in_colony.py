@@ -13,6 +13,7 @@ from engine.front.http.status_pages import make_replicas_status_page
 from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 from tests.engine.tables.replicated.filled import MakeColony, delete_parts, filled
+from tests.engine.tables.replicated.owner_context import make_owner_context
 
 
 def delay(node: SimulatedNode) -> int:
@@ -73,7 +74,7 @@ def shown_of(node: SimulatedNode) -> tuple[str, str]:
     )
     server.replicas_status = lambda: list(Engine._loaded_replicas(server))  # type: ignore[arg-type]
     names = [column.name for column in replication_tables.TABLES[0].schema.columns]
-    (row,) = replication_tables.TABLES[0].rows(SimpleNamespace(server=server), names)  # type: ignore[arg-type]
+    (row,) = replication_tables.TABLES[0].rows(make_owner_context(server), names)
     page = make_replicas_status_page(server, verbose=True)  # type: ignore[arg-type]
     return str(row[names.index("warning")]), page.body.decode()
 

@@ -21,6 +21,7 @@ from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeErro
 from parts.common.part_name import PartName
 from parts.format.hashed_file import read_small_file
 from parts.read.part_reader import Part
+from tests.engine.tables.replicated.owner_context import make_owner_context
 
 MakeColony = Callable[..., SimulatedCluster]
 
@@ -363,7 +364,7 @@ def test_lost_zookeeper_shows(make_colony: MakeColony) -> None:
             catalog=SimpleNamespace(tables=lambda: [one.table]),
         )
         names = ("is_readonly", "is_session_expired", "last_queue_update_exception")
-        (row,) = replication_tables.TABLES[0].rows(SimpleNamespace(server=engine), names)  # type: ignore[arg-type]
+        (row,) = replication_tables.TABLES[0].rows(make_owner_context(engine), names)
         return row
 
     assert shown() == (0, 0, "")

@@ -10,6 +10,7 @@ import pytest
 import engine.system_tables.replication as replication_tables
 from engine.simulator.simulated_node import SimulatedNode
 from tests.engine.tables.replicated.mutations import MakeColony
+from tests.engine.tables.replicated.owner_context import make_owner_context
 
 
 def row_of(node: SimulatedNode, *columns: str) -> dict[str, object]:
@@ -17,7 +18,7 @@ def row_of(node: SimulatedNode, *columns: str) -> dict[str, object]:
     server = SimpleNamespace(services=node.table.services, catalog=SimpleNamespace(tables=lambda: [node.table]))
     shown = replication_tables.TABLES[0]
     names = columns or [column.name for column in shown.schema.columns]
-    (row,) = shown.rows(SimpleNamespace(server=server), names)  # type: ignore[arg-type]
+    (row,) = shown.rows(make_owner_context(server), names)
     return dict(zip(names, row, strict=True))
 
 
