@@ -44,7 +44,9 @@ def log_drop_part(
     detach: bool = False,
     clock: Callable[[], float],
 ) -> bool:
-    """Logs the drop. Returns ``False`` if others changed the log, or the gate moved: build a new predicate.
+    """Logs the drop.
+
+    Returns ``False`` if others changed the log, or the gate moved: build a new predicate.
 
     ``gate`` is ``None`` for the drop of a part whose rows have expired: TTL is no change that a gate keeps out. Raises
     48 beside replicas of an older version.

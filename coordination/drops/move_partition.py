@@ -48,7 +48,10 @@ def plan_source_drop(
     clock: Callable[[], float],
     last_blocks: LastBlocks,
 ) -> tuple[Op, ...]:
-    """Returns the operations of steps 2 and 3, for the other table's multi, which checks this table's gate too."""
+    """Returns the operations of steps 2 and 3, for the other table's multi.
+
+    That multi checks this table's gate too.
+    """
     drop = plan_drop(keeper, table, [lock], last_blocks)
     ops, has_leftovers = drop.ops(_MAX_BYTES)
     mutations = keeper.get(table.mutations)[1].version

@@ -6,7 +6,7 @@ from coordination.keeper.interface import Keeper, SessionState
 
 
 class LayeredKeeper:
-    """Has the session of the keeper below. A subclass adds the reads and writes of a ``Keeper``."""
+    """A keeper with the session of the keeper below. A subclass adds the reads and writes of a ``Keeper``."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper

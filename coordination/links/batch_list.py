@@ -60,7 +60,10 @@ def list_name(entry: LogEntry) -> str | None:
 
 
 def read_list(entry: LogEntry, pieces: Sequence[bytes]) -> LogEntry:
-    """Returns the whole entry. Raises ``CorruptionError`` if the pieces are not those that the entry names."""
+    """Returns the whole entry.
+
+    Raises ``CorruptionError`` if the pieces are not those that the entry names.
+    """
     told: Any = dict(entry.extra)[LIST_KEY]
     data = b"".join(pieces)
     if len(pieces) != told["pieces"] or hashlib.sha256(data).hexdigest() != told["sha256"]:

@@ -1,7 +1,13 @@
 """The multi that commits a planned batch.
 
-    log entry · vector, of the version from which the plan was made · own locks · locks below the batch's commands ·
-    block ids and the guards of their partitions · mutations · what the caller adds (activation, gate, …)
+Its operations, in groups:
+
+- The log entry.
+- The vector, of the version from which the plan was made.
+- The batch's own locks, and the locks below its commands.
+- The block ids, and the guards of their partitions.
+- The mutations.
+- The operations that the caller adds (activation, gate, …).
 
 The vector's version fences a former leader of the link, and two links that bring one change. If the outcome is unknown,
 the vector tells. The answer to its operation names the zxid of the batch.
@@ -31,7 +37,7 @@ from parts.common.part_name import PartName
 
 @dataclass(frozen=True, slots=True)
 class TargetReads:
-    """What was read of the target, in this order: versions, own locks (taken), other locks, guards, ids.
+    """The state of the target, read in this order: versions, own locks (taken), other locks, guards, ids.
 
     So a mutation that others create has lower numbers or moves the version, and an insert that commits before the ids
     are read has deleted its lock.
@@ -72,8 +78,10 @@ def make_batch_commit(
     sets_ids: bool = True,
     limit_bytes: int = MAX_REQUEST_BYTES,
 ) -> BatchCommit:
-    """Returns the multi. ``sets_ids`` is false where block ids do not travel, and for a list, whose ids are set
-    after its commit (``batch_list``).
+    """Returns the multi.
+
+    ``sets_ids`` is false where block ids do not travel. It is false for a list too, whose ids are set after its commit
+    (``batch_list``).
     """
     moved: list[Op] = [SetData(table.link_vector, plan.vector.to_bytes(), reads.vector_version)]
     if plan.entry is None:

@@ -31,7 +31,10 @@ from parts.common.part_name import PartName
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Where a batch ends. ``entry_bytes`` and ``request_bytes`` are ZooKeeper's; the others are settings."""
+    """The place where a batch ends.
+
+    ``entry_bytes`` and ``request_bytes`` are ZooKeeper's; the others are settings.
+    """
 
     rows: int
     size_bytes: int
@@ -110,7 +113,10 @@ def count_numbers(changes: Sequence[Change]) -> dict[str, int]:
 
 
 def surviving_blocks(changes: Sequence[Change]) -> Iterator[tuple[Change, Block]]:
-    """Yields the blocks whose parts the target needs: those that are not lost, and not dropped in the same batch."""
+    """Yields the blocks whose parts the target needs.
+
+    They are not lost, and not dropped in the same batch.
+    """
     last = last_drops(changes)
     for change in changes:
         for block in change.blocks:
@@ -129,7 +135,7 @@ def last_drops(changes: Sequence[Change]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where and with what the batch is committed."""
+    """The place where the batch is committed, and the parts staged there."""
 
     replica: str
     create_time: float
@@ -142,7 +148,7 @@ class Target:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What the multi commits. Numbers are the target's."""
+    """The content of the batch that the multi commits. Numbers are the target's."""
 
     end: Position
     """The place in the source's stream that the batch reaches."""

@@ -30,7 +30,10 @@ _NOT_LOST = -1
 
 
 def carried_document(changes: Sequence[Change]) -> dict[str, object]:
-    """Returns the value of the key ``link``. The changes have the numbers of the table whose log gets the entry."""
+    """Returns the value of the key ``link``.
+
+    The changes have the numbers of the table whose log gets the entry.
+    """
     origins = list(dict.fromkeys(change.position.origin for change in changes))
     index = {origin: i for i, origin in enumerate(origins)}
     return {"origins": list(map(str, origins)), "changes": [_to_list(change, index) for change in changes]}

@@ -1,4 +1,6 @@
-"""The change stream of a table: what its log, mutations and definitions say, as changes in the order of their commits.
+"""The change stream of a table: its log, mutations and definitions as changes.
+
+Changes come in the order of their commits.
 
 Rules:
 
@@ -60,7 +62,10 @@ Record = LogRecord | MutationRecord | DefinitionRecord
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The log, the mutations and the definitions of a table, each read at a moment of its own, in this order."""
+    """The log, the mutations and the definitions of a table.
+
+    Each is read at a moment of its own, in this order.
+    """
 
     log: tuple[LogRecord, ...] = ()
     mutations: tuple[MutationRecord, ...] = ()

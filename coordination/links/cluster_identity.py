@@ -26,7 +26,7 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True)
 class ClusterIdentity:
-    """What distinguishes a cluster from all others."""
+    """The name and UUID that distinguish a cluster from all others."""
 
     name: str
     uuid: str

@@ -31,7 +31,7 @@ from parts.common.part_name import PartName
 
 
 class LockKind(Enum):
-    """What a block number was taken for."""
+    """The purpose for which a block number was taken."""
 
     BLOCK = "block"
     COMMAND = "command"
@@ -68,7 +68,7 @@ def select_undecided(
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was read of one table, in the order of the fields."""
+    """The state of one table, read in the order of the fields."""
 
     first: Reading
     locks: tuple[Lock, ...]

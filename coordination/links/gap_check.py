@@ -58,7 +58,10 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The changes to apply, in their order, and the vector with them. ``stop`` says why the next one is refused."""
+    """The changes to apply, in their order, and the vector with them.
+
+    ``stop`` says why the next change is refused.
+    """
 
     changes: tuple[Change, ...]
     vector: VersionVector
@@ -68,7 +71,9 @@ class Admission:
 def admit_changes(
     vector: VersionVector, own: Origin, changes: Iterable[Change], forks: Collection[Fork] = ()
 ) -> Admission:
-    """Selects the changes that the table with this vector has to apply, up to the first that proves a gap or a fork.
+    """Selects the changes that the table with this vector has to apply.
+
+    The selection ends before the first change that proves a gap or a fork.
 
     ``own``: the table's present identity and epoch.
     """
@@ -127,9 +132,9 @@ def require_same_source(
 
 
 def require_one_name(known: Mapping[str, str], name: str, cluster: str) -> None:
-    """Checks that a cluster has one name and a name one cluster. ``known``: name → UUID of the linked clusters.
+    """Checks that a cluster has one name and a name one cluster.
 
-    Raises ``UserError`` 36 (BAD_ARGUMENTS).
+    ``known``: name → UUID of the linked clusters. Raises ``UserError`` 36 (BAD_ARGUMENTS).
     """
     if known.get(name, cluster) != cluster:
         raise UserError("BAD_ARGUMENTS", f"Cluster {name!r} is {cluster} here, and was {known[name]}: two share a name")

@@ -103,7 +103,10 @@ class Position:
         return cls(Origin.parse(origin), int(zxid))
 
     def require_origin(self, origin: Origin) -> None:
-        """Raises ``UserError`` 36 (BAD_ARGUMENTS), naming the difference, if the position is of another origin."""
+        """Raises ``UserError`` 36 (BAD_ARGUMENTS) if the position is of another origin.
+
+        The error names the difference.
+        """
         if difference := origin.explain_difference(self.origin):
             raise UserError("BAD_ARGUMENTS", f"Position {self} cannot be compared here: it is of {difference}")
 

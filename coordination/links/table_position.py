@@ -1,5 +1,6 @@
-"""The position behind the newest commit of a table, as text: ``<cluster UUID>.<table>.<epoch>:<zxid>``.
+"""The position behind the newest commit of a table, as text.
 
+The text is ``<cluster UUID>.<table>.<epoch>:<zxid>``.
 ``table`` is the zxid that created the table's root node. The zxid after the colon is that of the newest log entry,
 mutation or change of the definition. ZooKeeper gives zxids in the order of commits.
 """
@@ -16,7 +17,9 @@ _ATTEMPTS = 20
 
 
 def read_current_position(keeper: Keeper, table: TablePaths, cluster_uuid: str) -> str:
-    """Returns the text of the position behind everything that was committed before the call, on any replica.
+    """Returns the text of the position behind everything that was committed before the call.
+
+    Commits of any replica count.
 
     Raises 225 (NO_ZOOKEEPER) for a table that is not in ZooKeeper, 48 (NOT_IMPLEMENTED) for one without a gate.
     """

@@ -28,7 +28,7 @@ MAX_VECTOR_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class VectorEntry:
-    """What a table has of one origin: the changes after ``begin`` up to ``applied``."""
+    """The changes of one origin that a table has: those after ``begin`` up to ``applied``."""
 
     applied: int
     begin: int = 0
@@ -109,7 +109,10 @@ class VersionVector:
         return len(self.entries)
 
     def begin_at(self, position: Position) -> VersionVector:
-        """Returns the vector of a table that takes the origin's changes after the position and has none before."""
+        """Returns the vector of a table that takes the origin's changes after the position.
+
+        The table has none of the changes before.
+        """
         if position.origin in self.entries:
             raise ConflictError(
                 "INCORRECT_DATA", f"The table has changes of origin {position.origin}: it cannot begin at {position}"
@@ -117,9 +120,10 @@ class VersionVector:
         return self._with(position.origin, VectorEntry(position.zxid, begin=position.zxid))
 
     def begin_with(self, source: VersionVector) -> VersionVector:
-        """Returns the vector of a table that takes all that the source's table gets from now on, and nothing before.
+        """Returns the vector of a table that takes all that the source's table gets from now on.
 
-        ``source`` has the source's own origin too. Origins that this table has already stay as they are.
+        It takes nothing from before. ``source`` has the source's own origin too. Origins that this table has already
+        stay as they are.
         """
         vector = self
         for position in source:

@@ -18,7 +18,10 @@ def delete_if_present(keeper: Keeper, path: str) -> bool:
 
 
 def delete_all_present(keeper: Keeper, paths: Sequence[str]) -> None:
-    """Deletes nodes in order, as many as possible in one multi. A lost answer is no error: they are deleted again."""
+    """Deletes nodes in order, as many as possible in one multi.
+
+    A lost answer is no error: they are deleted again.
+    """
     for batch in split_into_chunks(paths, MAX_MULTI_OPERATIONS):
         try:
             keeper.multi([Delete(path) for path in batch])

@@ -32,7 +32,7 @@ class CommitKind(Enum):
 
 
 class KeptOut(Enum):
-    """What a bar keeps out."""
+    """The commits that a bar keeps out."""
 
     INSERTS = "inserts"
     """Commits that bring rows."""

@@ -163,12 +163,18 @@ class TablePaths:
 
     @property
     def links(self) -> str:
-        """What links to and from other clusters keep."""
+        """The parent of the gate.
+
+        Links with other clusters are being built; they will keep their vector here too.
+        """
         return f"{self.root}/links"
 
     @property
     def link_vector(self) -> str:
-        """The last change applied of each origin (``coordination.links.version_vector``)."""
+        """The last change applied of each origin (``coordination.links.version_vector``).
+
+        Links will write it; they are being built, and nothing writes it yet.
+        """
         return f"{self.root}/links/vector"
 
     @property

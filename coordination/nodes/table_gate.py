@@ -1,4 +1,6 @@
-"""A table's gate in ZooKeeper: every commit checks its version, so that closing it is a moment in the order of commits.
+"""A table's gate in ZooKeeper, whose version every commit checks.
+
+So the closing of the gate is a moment in the order of commits.
 
 A gate is made with its table. A table of an older version gets it when all its replicas know gates
 (:func:`make_gate_if_known`); until then every commit checks that there is none. So a commit that looked at the gate
@@ -93,7 +95,10 @@ class TableGate:
         return (Check(self._table.gate, known.version),)
 
     def require_open(self, keeper: Keeper, kind: CommitKind) -> None:
-        """Raises ``GateBarred`` if a bar keeps out commits of this kind. Asks ZooKeeper as :meth:`checks` does."""
+        """Raises ``GateBarred`` if a bar keeps out commits of this kind.
+
+        Asks ZooKeeper as :meth:`checks` does.
+        """
         self.checks(keeper, kind)
 
     def has_moved(self, keeper: Keeper, error: MultiFailed) -> bool:
@@ -114,7 +119,9 @@ def gate_ops(table: TablePaths, epoch: str) -> list[Op]:
 
 
 def make_gate_if_known(keeper: Keeper, table: TablePaths, epoch: str) -> bool:
-    """Makes the gate of a table of an older version, if all its replicas know gates. Returns whether it exists.
+    """Makes the gate of a table of an older version, if all its replicas know gates.
+
+    Returns whether the gate exists.
 
     No replica of an older version can join meanwhile: the multi expects the list of replicas, and that none of them was
     activated since its version was read.

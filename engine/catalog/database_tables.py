@@ -1,4 +1,7 @@
-"""The tables of one database by name: loaded ones, materialized views, and those that could not be loaded."""
+"""The tables of one database by name.
+
+They are loaded tables, materialized views, and tables that could not be loaded.
+"""
 
 from __future__ import annotations
 

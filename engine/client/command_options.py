@@ -21,7 +21,7 @@ COMMAND_CONTEXT = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 @dataclass(frozen=True)
 class QueryOptions:
-    """What a command's user gave about its statements."""
+    """The statements that a command's user gave, and the options for them."""
 
     settings: dict[str, object]
     parameters: dict[str, object]

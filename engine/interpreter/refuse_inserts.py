@@ -1,6 +1,8 @@
-"""``ALTER TABLE … MODIFY SETTING refuse_inserts = 1``: closes a replicated table to INSERTs, on all its replicas.
+"""``ALTER TABLE … MODIFY SETTING refuse_inserts = 1``: closes a replicated table to INSERTs.
 
-The setting is Pando's own. It is no part of a replica's definition: it is a bar at the table's gate in ZooKeeper.
+It is closed on all its replicas. The setting is Pando's own.
+
+It is no part of a replica's definition: it is a bar at the table's gate in ZooKeeper.
 """
 
 from __future__ import annotations

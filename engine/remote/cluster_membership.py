@@ -22,7 +22,9 @@ class ClusterMembership:
         self._identity: ClusterIdentity | None = None
 
     def join(self, keeper: Keeper | None) -> None:
-        """Makes or checks the cluster's identity when the server starts. While ZooKeeper is away this is put off.
+        """Makes or checks the cluster's identity when the server starts.
+
+        While ZooKeeper is away this is put off.
 
         Raises ``UserError`` 36 if the ZooKeeper belongs to a cluster of another name.
         """

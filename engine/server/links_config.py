@@ -1,4 +1,7 @@
-"""The configuration keys of replication between clusters: this cluster's name, and where the others answer."""
+"""The configuration keys of replication between clusters.
+
+They are this cluster's name, and the addresses of the others.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,10 @@ def define_server_table(name: str, columns: str, rows: Callable[[Server], Iterab
 
 
 def define_owner_table(name: str, columns: str, rows: Callable[[OwnerServer], Iterable[Row]]) -> SystemTable:
-    """Defines a table of what only the process that owns the tables knows; see :func:`define_server_table`."""
+    """Defines a table whose rows only the process that owns the tables knows.
+
+    See :func:`define_server_table`.
+    """
     return define_session_table(name, columns, lambda context: rows(require_owner(context).server))
 
 

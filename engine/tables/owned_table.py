@@ -1,4 +1,6 @@
-"""The interface of a table in the process that owns its files: its life, and what its kind is capable of.
+"""The interface of a table in the process that owns its files.
+
+It covers the start and stop of the table, and what its kind is capable of.
 
 ``start`` and ``stop`` are called once each, by the catalog. A capability that a kind of table lacks is ``None``;
 ``engine.tables.required_capabilities`` has the errors for that.

@@ -1,4 +1,7 @@
-"""Returns a capability of a table, or raises ClickHouse's error 48 (NOT_IMPLEMENTED) if its kind lacks it."""
+"""Returns a capability of a table.
+
+Raises ClickHouse's error 48 (NOT_IMPLEMENTED) if the table's kind lacks it.
+"""
 
 from __future__ import annotations
 

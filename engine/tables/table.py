@@ -63,7 +63,10 @@ class Table(ABC):
         self.definition = definition
 
     def take_name(self, definition: TableDefinition) -> None:
-        """Takes the definition under another name; nothing else of it differs, and the data stay where they are."""
+        """Takes the definition under another name.
+
+        Nothing else of it differs, and the data stay where they are.
+        """
         self.definition = definition
 
     @abstractmethod

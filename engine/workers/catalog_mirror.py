@@ -262,7 +262,10 @@ class _Insert(PartSink):
 
 
 class WorkerCatalog(Databases[WorkerTable]):
-    """The tables of the replica process. Look-ups are answered here, with the latest news; changes are made there."""
+    """The tables of the replica process.
+
+    Look-ups are answered here, with the latest news; changes are made there.
+    """
 
     def __init__(
         self,

@@ -14,7 +14,9 @@ def type_default(type_: DataType, rows: int) -> pa.ChunkedArray:
 
 
 def column_default(type_: DataType, rows: int) -> pa.ChunkedArray:
-    """Returns ``rows`` times the value of a column without DEFAULT where an INSERT or a part does not have it.
+    """Returns ``rows`` times the value of a column that has no DEFAULT.
+
+    It is the value where an INSERT or a part does not have the column.
 
     For Date32 it is its first day, as in ClickHouse, not the epoch.
     """

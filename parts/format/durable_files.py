@@ -1,4 +1,6 @@
-"""Small files that are written, replaced and removed so that a crash or a power cut leaves no half of them.
+"""Small files that are written, replaced and removed as a whole.
+
+A crash or a power cut leaves no half of them.
 
 All three sync the file before its name and the directory after it. A *draft* is the file under its temporary name, in
 the same directory. A crash may leave it behind: it is never read, the next write of the same draft replaces it, and the

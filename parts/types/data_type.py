@@ -64,7 +64,10 @@ class DataType:
 
     @property
     def precision_columns(self) -> PrecisionColumns:
-        """What ``system.columns`` tells: octet length, numeric precision, its radix, scale, precision of times."""
+        """Returns the lengths and precisions that ``system.columns`` tells.
+
+        They are octet length, numeric precision, its radix, scale, precision of times.
+        """
         return None, None, None, None, None
 
     def partition_text(self, value: pa.Scalar) -> str:
@@ -72,9 +75,9 @@ class DataType:
         raise NotImplementedError
 
     def partition_field(self, value: pa.Scalar) -> bytes:
-        """Returns the bytes of the value of which the hash of a partition is made (``parts.blocks.partition_ids``).
+        """Returns the bytes of the value of which the hash of a partition is made.
 
-        Raises ``UserError`` 48 for types that it does not take.
+        ``parts.blocks.partition_ids`` makes the hash. Raises ``UserError`` 48 for types that it does not take.
         """
         raise UserError("NOT_IMPLEMENTED", f"A partition key of type {self} is not supported")
 

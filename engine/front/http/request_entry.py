@@ -1,4 +1,6 @@
-"""The entry of every HTTP request: who asks, after how many failures, in which session, with which settings.
+"""The entry of every HTTP request: its user, session and settings.
+
+It counts failed log-ins, after which a client must pause.
 
 All doors of a server's HTTP interface use one :class:`RequestEntry`, so that a password guessed at one of them counts
 at the others. Nobody learns whether a user exists: an unknown user, a wrong password and a missing one get the same

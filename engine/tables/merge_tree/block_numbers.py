@@ -1,4 +1,7 @@
-"""The block numbers of a table of one server: a counter, and the numbers whose parts are not active yet."""
+"""The block numbers of a table of one server.
+
+They are a counter, and the numbers whose parts are not active yet.
+"""
 
 from __future__ import annotations
 

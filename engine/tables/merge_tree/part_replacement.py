@@ -13,7 +13,10 @@ from parts.store.part_store import PartStore
 
 
 class PartReservations:
-    """The parts that are being merged, mutated or moved: each by one at a time. May be called from any thread."""
+    """The parts that are being merged, mutated or moved, each by one operation at a time.
+
+    May be called from any thread.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

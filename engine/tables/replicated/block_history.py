@@ -23,7 +23,10 @@ _POLL_SECONDS = 0.02
 
 
 class ReplicatedBlockHistory:
-    """The block history of one replica. Implements ``engine.tables.capabilities.block_history.TableBlocks``."""
+    """The block history of one replica.
+
+    Implements ``engine.tables.capabilities.block_history.TableBlocks``.
+    """
 
     def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None], wake_execution: Callable[[], None]) -> None:
         """``pull`` reads the log into the queue."""

@@ -33,7 +33,10 @@ class WatchedStep:
         self.task = state.make_task(name, self.run)
 
     def run(self) -> float:
-        """Looks if something may have changed and the replica is active; returns the seconds until the next look."""
+        """Looks if something may have changed and the replica is active.
+
+        Returns the seconds until the next look.
+        """
         state = self._state
         if state.activation is None or state.is_session_expired or not self._may_have_changed.is_set():
             return _IDLE_SECONDS

@@ -1,4 +1,7 @@
-"""Parses the short statements: DROP, RENAME, EXCHANGE, TRUNCATE, EXISTS, DESCRIBE, USE, SET, CHECK, KILL."""
+"""Parses the short statements.
+
+They are DROP, RENAME, EXCHANGE, TRUNCATE, EXISTS, DESCRIBE, USE, SET, CHECK and KILL.
+"""
 
 from __future__ import annotations
 

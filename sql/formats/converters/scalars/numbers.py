@@ -68,7 +68,7 @@ N = TypeVar("N", IntegerType, FloatType, DecimalType, BoolType)
 
 
 class NumberFormat(ScalarFormat[N]):
-    """What numbers and Bool share."""
+    """The conversions that numbers and Bool share."""
 
     needs_quotes: ClassVar[bool] = False
     bare_literal: ClassVar[str | None] = BARE_NUMBER

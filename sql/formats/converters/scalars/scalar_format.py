@@ -60,9 +60,9 @@ class ScalarFormat(Generic[T]):
         return self.render(array, type_, options)
 
     def json_type(self, type_: T, kinds: set[type]) -> pa.DataType | None:
-        """Returns the Arrow type in which pyarrow reads JSON, for values of these Python types; ``None`` if it cannot.
+        """Returns the Arrow type in which pyarrow reads JSON, for values of these Python types.
 
-        Without numbers they are read as texts.
+        Returns ``None`` if pyarrow cannot read it. Without numbers they are read as texts.
         """
         if int not in kinds and float not in kinds:
             return pa.string()
@@ -105,7 +105,10 @@ class ScalarFormat(Generic[T]):
         return array
 
     def to_number(self, array: pa.Array, type_: T) -> tuple[pa.Array, DataType] | None:
-        """Returns values as numbers, and their type, for casts to numbers; ``None`` if there are no such casts."""
+        """Returns values as numbers, and their type, for casts to numbers.
+
+        Returns ``None`` if there are no such casts.
+        """
         return None
 
     def cast_from(self, array: pa.Array, source: DataType, type_: T, options: FormatOptions) -> pa.Array:

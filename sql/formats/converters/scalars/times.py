@@ -86,7 +86,7 @@ class NarrowDateFormat(DateFormat[DateType]):
 
 
 class InstantFormat(ScalarFormat[M]):
-    """What DateTime and DateTime64 share."""
+    """The conversions that DateTime and DateTime64 share."""
 
     may_be_json_number: ClassVar[bool] = True
     is_right_aligned: ClassVar[bool] = True
