@@ -83,7 +83,10 @@ class ScanState:
 
 
 def scan_sql(scan: Scan, more: Sequence[str] = ()) -> str:
-    """Returns the SQL that stands for the scan in FROM. ``more``: names of columns that its stream has beside these."""
+    """Returns the SQL that stands for the scan in FROM.
+
+    ``more``: names of columns that its stream has beside the scan's.
+    """
     number = scan.source.number
     columns = []
     casts = False
