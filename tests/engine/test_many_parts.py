@@ -87,7 +87,7 @@ def test_a_snapshot_of_parts_that_did_not_change_touches_none(local: Local) -> N
     local.run("TRUNCATE TABLE t")
     outdated = store.list_deletable(now=1e12)
     assert outdated == []  # somebody reads them
-    assert {entry.references for entry in store.list_entries()} == {1}
+    assert {entry.references for entry in store.entries()} == {1}
     first.release()
     assert not store.is_read()
     assert len(store.list_deletable(now=1e12)) == 30

@@ -78,8 +78,8 @@ def test_an_insert_repeats_its_multi_alone(table: CountedTable) -> None:
     seen = at_the_commit(table, move_once)
     renamed: list[str] = []
     table.servers.on_failpoint = lambda node, point: renamed.append(point) if point == "insert.after_rename" else None
-    before = {part.name.max_block for part in table.table.store.active() if part.name.partition_id == "1"}
+    before = {part.name.max_block for part in table.table.store.list_active() if part.name.partition_id == "1"}
     table.first.sql(STATEMENTS["insert"])
-    after = {part.name.max_block for part in table.table.store.active() if part.name.partition_id == "1"}
+    after = {part.name.max_block for part in table.table.store.list_active() if part.name.partition_id == "1"}
     assert (len(seen), len(renamed)) == (2, 1)
     assert max(after) == max(before) + 1

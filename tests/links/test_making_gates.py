@@ -15,7 +15,7 @@ from coordination.nodes.table_gate import make_gate_if_known, move_gate
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from parts.common.errors import PandoError
-from tests.replication.lost_zookeeper import lose, restore
+from tests.engine.tables.replicated.lost_zookeeper import lose, restore
 
 MakeColony = Callable[..., SimulatedCluster]
 OLD_FEATURES = tuple(name for name in FEATURES if name != FEATURE_GATE)

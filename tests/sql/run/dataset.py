@@ -135,6 +135,9 @@ class MemoryCatalog:
             raise UserError("UNKNOWN_TABLE", f"Table {table} does not exist")
         return self.tables[table]
 
+    def current_position(self, name: str) -> str:
+        raise UserError("UNKNOWN_TABLE", f"Table {name} is not replicated")
+
 
 def schema_of(text: str) -> TableSchema:
     """``a UInt8, b String`` as a schema."""
