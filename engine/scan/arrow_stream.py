@@ -29,7 +29,7 @@ from parts.types import (
 )
 from sql.formats.columnar.arrow_and_parquet import OutputPieces
 from sql.formats.converters.arrow_type_mapping import list_parts
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 from sql.formats.converters.text_rendering import render_plain
 from sql.formats.format_options import FormatOptions
 

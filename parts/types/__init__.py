@@ -37,10 +37,10 @@ from parts.types.composites import (
     strip_nullable,
 )
 from parts.types.data_type import DataType
-from parts.types.numbers import BoolType, DecimalType, FloatType, IntegerType
+from parts.types.number_types import BoolType, DecimalType, FloatType, IntegerType
 from parts.types.scalar_type import ScalarType
 from parts.types.simple_aggregate_function import format_type, parse_aggregate_name
-from parts.types.strings import (
+from parts.types.string_types import (
     EnumType,
     FixedStringType,
     IPv4Type,
@@ -49,7 +49,7 @@ from parts.types.strings import (
     StringType,
     UUIDType,
 )
-from parts.types.times import Date32Type, DateTime64Type, DateTimeType, DateType, check_timezone
+from parts.types.time_types import Date32Type, DateTime64Type, DateTimeType, DateType, check_timezone
 from parts.types.type_parser import list_type_families, parse_structure, parse_type
 
 __all__ = [

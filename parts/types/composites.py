@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from parts.common.errors import UserError
 from parts.types.data_type import DataType
-from parts.types.strings import NothingType
+from parts.types.string_types import NothingType
 
 _NULL, _ARRAY, _TUPLE = 0, 17, 18
 """Kinds of fields in the hash of a partition."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from parts.common.errors import UserError
 from parts.types.composites import ArrayType, MapType, NullableType, TupleType, strip_low_cardinality
 from parts.types.data_type import DataType
-from parts.types.numbers import BoolType, DecimalType, FloatType, IntegerType
+from parts.types.number_types import BoolType, DecimalType, FloatType, IntegerType
 
 _FAMILY = "SimpleAggregateFunction"
 _TEXT = re.compile(rf"\s*{_FAMILY}\s*\(\s*(\w+)")

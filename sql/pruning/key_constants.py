@@ -34,7 +34,7 @@ from sql.grammar.syntax_tree import Function, Literal, Node
 from sql.pruning.evaluator import Evaluator
 from sql.typing.casts.casts import cast_to
 from sql.typing.duckdb.sql_fragments import RANDOM, fragment
-from sql.typing.scalars.registry import scalar_of, to_integer
+from sql.typing.scalars.all_scalars import scalar_of, to_integer
 from sql.typing.typed_expressions import UINT32, Typed
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from parts.types import ArrayType, DataType, FloatType, MapType, TupleType, strip_nullable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments, leaf
-from sql.typing.scalars.registry import scalar_of
+from sql.typing.scalars.all_scalars import scalar_of
 from sql.typing.typed_expressions import string_literal
 
 

@@ -26,9 +26,9 @@ from parts.types import (
 )
 from sql.formats.converters.arrow_type_mapping import list_parts
 from sql.formats.converters.literal_parsing import parse_literals
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 from sql.formats.converters.scalars.scalar_format import mismatch_error
-from sql.formats.converters.scalars.strings import pad_fixed
+from sql.formats.converters.scalars.string_formats import pad_fixed
 from sql.formats.converters.text_parsing import parse_texts
 from sql.formats.converters.text_rendering import render_plain
 from sql.formats.converters.value_checks import decode_utf8

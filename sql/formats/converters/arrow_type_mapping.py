@@ -10,7 +10,7 @@ from parts.common.errors import UserError
 from parts.format.flat_arrays import build_struct_array
 from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NothingType, NullableType, TupleType
 from sql.formats.converters.invalid_rows import first_invalid_row
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 from sql.formats.converters.text_parsing import parse_texts
 from sql.formats.converters.value_checks import describe_value, is_text
 from sql.formats.format_options import BadValueError, FormatOptions, range_error

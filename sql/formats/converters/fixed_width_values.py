@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from parts.types import DataType
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 
 
 def to_bytes(array: pa.Array, type_: DataType) -> np.ndarray:

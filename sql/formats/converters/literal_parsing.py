@@ -20,7 +20,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.formats.converters.literal_splitting import NotAListError, split_elements
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 from sql.formats.converters.text_parsing import parse_texts
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error
 from sql.grammar.text_escapes import shorten_for_message, unescape_quoted

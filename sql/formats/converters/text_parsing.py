@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import DataType, LowCardinalityType, NullableType, StringType, strip_nullable
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 from sql.formats.converters.value_checks import fail_first
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error
 from sql.grammar.text_escapes import may_contain

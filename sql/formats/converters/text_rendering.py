@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, TupleType
 from sql.formats.converters.arrow_type_mapping import list_parts
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 from sql.formats.format_options import FormatOptions
 from sql.grammar.text_escapes import escape
 

@@ -30,7 +30,7 @@ from parts.types import (
 )
 from sql.formats.converters.arrow_type_mapping import from_arrow_file, list_parts
 from sql.formats.converters.literal_parsing import parse_field
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 from sql.formats.converters.text_parsing import refuse_blanks
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.json.line_rewriting import has_other_case

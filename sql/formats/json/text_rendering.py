@@ -19,7 +19,7 @@ from parts.types import (
     TupleType,
 )
 from sql.formats.converters.arrow_type_mapping import list_parts
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 from sql.formats.converters.text_rendering import join_columns, join_elements, render_plain, unwrap_array
 from sql.formats.format_options import FormatOptions
 from sql.grammar.text_escapes import concatenate_bytes, escape

@@ -28,8 +28,8 @@ from parts.types import (
 from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.converters.literal_parsing import parse_field
 from sql.formats.converters.null_filling import MISSING, combine_chunks, fill_nulls
-from sql.formats.converters.scalars.registry import is_textual
-from sql.formats.converters.scalars.strings import pad_fixed
+from sql.formats.converters.scalars.all_formats import is_textual
+from sql.formats.converters.scalars.string_formats import pad_fixed
 from sql.formats.converters.text_parsing import refuse_blanks
 from sql.formats.detected_header import peek_row, tells_names, tells_types
 from sql.formats.format_options import BadValueError, FormatOptions

@@ -18,8 +18,8 @@ from parts.types import (
     strip_nullable,
 )
 from sql.formats.converters.fixed_width_values import to_bytes
-from sql.formats.converters.scalars.registry import scalar_format
-from sql.formats.converters.scalars.strings import pad_fixed
+from sql.formats.converters.scalars.all_formats import scalar_format
+from sql.formats.converters.scalars.string_formats import pad_fixed
 from sql.formats.converters.value_checks import decode_utf8
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.byte_source import ByteSource

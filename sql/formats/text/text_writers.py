@@ -13,7 +13,7 @@ from parts.types import (
     TupleType,
     strip_nullable,
 )
-from sql.formats.converters.scalars.registry import is_textual, scalar_format
+from sql.formats.converters.scalars.all_formats import is_textual, scalar_format
 from sql.formats.converters.text_rendering import render_plain, render_quoted
 from sql.formats.format_options import FormatOptions
 from sql.formats.text.small_results import MOST_TSV_ROWS, is_small_result, write_small_tsv

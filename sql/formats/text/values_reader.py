@@ -27,7 +27,7 @@ from parts.types import (
 from sql.formats.converters.literal_parsing import may_contain_null, parse_literals, unquote_literals
 from sql.formats.converters.null_filling import MISSING
 from sql.formats.converters.row_splitting import RowShapeError, SplitRows, split_rows
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 from sql.formats.converters.text_parsing import parse_texts, refuse_blanks
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.small_inserts import parse_small_values

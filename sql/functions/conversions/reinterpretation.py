@@ -31,7 +31,7 @@ from sql.typing.casts.casts import cast_to
 from sql.typing.column_kernels.kernels import Kernel, fixed_width_column, fixed_width_values
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.integer_conversions import wrap_integer
-from sql.typing.scalars.registry import scalar_of
+from sql.typing.scalars.all_scalars import scalar_of
 from sql.typing.typed_expressions import UINT64, Typed
 
 _NUMBERS = (IntegerType, FloatType, BoolType, EnumType, IPv4Type, DateType, DateTimeType)

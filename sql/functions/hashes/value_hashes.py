@@ -47,7 +47,7 @@ from sql.typing.column_kernels.kernels import (
 )
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
-from sql.typing.scalars.registry import scalar_of
+from sql.typing.scalars.all_scalars import scalar_of
 from sql.typing.typed_expressions import UINT32, UINT64, Typed, literal
 
 _TEXTS = (StringType, FixedStringType, IPv6Type, UUIDType)

@@ -33,7 +33,7 @@ from sql.typing.casts.text_casts import to_text
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.order_keys import order_key
 from sql.typing.result_types import is_number, is_string, machine_decimal_digits, supertype
-from sql.typing.scalars.registry import scalar_of
+from sql.typing.scalars.all_scalars import scalar_of
 from sql.typing.typed_expressions import FLOAT64, UINT8, Typed, string_literal
 from sql.typing.uuid_order import swap_uuid_halves
 

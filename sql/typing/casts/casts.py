@@ -31,7 +31,7 @@ from sql.typing.duckdb.bound_values import bind_value
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.result_types import is_number
-from sql.typing.scalars.registry import scalar_of
+from sql.typing.scalars.all_scalars import scalar_of
 from sql.typing.times.time_zones import SERVER_ZONE
 from sql.typing.typed_expressions import (
     NULL_TYPE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from parts.types import DataType, strip_nullable
 from sql.typing.casts.casts import cast_to
 from sql.typing.duckdb.sql_fragments import Fragment
-from sql.typing.scalars.registry import scalar_of
+from sql.typing.scalars.all_scalars import scalar_of
 from sql.typing.typed_expressions import Typed
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from parts.common.errors import UserError
 from parts.types import ArrayType, DataType, FixedStringType, MapType, TupleType, strip_nullable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
-from sql.typing.scalars.registry import scalar_of
+from sql.typing.scalars.all_scalars import scalar_of
 from sql.typing.typed_expressions import Typed, element_sql
 
 

@@ -8,10 +8,10 @@ import pytest
 from parts.types import DataType, NothingType, ScalarType, parse_type
 from parts.types.scalar_type import PLAIN_TYPES, TYPE_PARSERS
 from sql.formats.converters.array_casts import cast_array
-from sql.formats.converters.scalars.registry import scalar_format
+from sql.formats.converters.scalars.all_formats import scalar_format
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.typing.duckdb.engine_types import duckdb_type
-from sql.typing.scalars.registry import scalar_of
+from sql.typing.scalars.all_scalars import scalar_of
 
 _ARGUMENTS = {
     "FixedString": "(3)", "Decimal": "(9, 2)", "Decimal32": "(2)", "Decimal64": "(2)", "Decimal128": "(2)",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import sql.typing.scalars.addresses
-import sql.typing.scalars.numbers
-import sql.typing.scalars.strings
-import sql.typing.scalars.times  # noqa: F401
+import sql.typing.scalars.address_scalars
+import sql.typing.scalars.number_scalars
+import sql.typing.scalars.string_scalars
+import sql.typing.scalars.time_scalars  # noqa: F401
 from parts.types import DataType, IntegerType, strip_nullable
 from sql.typing.duckdb.sql_fragments import Fragment
 from sql.typing.scalars.scalar import Scalar, find_scalar

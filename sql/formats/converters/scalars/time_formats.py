@@ -20,7 +20,7 @@ from parts.types import (
 )
 from sql.formats.converters import time_parsing
 from sql.formats.converters.invalid_rows import first_invalid_row
-from sql.formats.converters.scalars.numbers import BARE_NUMBER, number_to_decimal
+from sql.formats.converters.scalars.number_formats import BARE_NUMBER, number_to_decimal
 from sql.formats.converters.scalars.scalar_format import (
     ScalarFormat,
     array_of_bytes,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import DataType, IntegerType, IPv4Type, IPv6Type, UUIDType
-from sql.formats.converters.scalars.numbers import bits_as_numbers
+from sql.formats.converters.scalars.number_formats import bits_as_numbers
 from sql.formats.converters.scalars.scalar_format import (
     ScalarFormat,
     array_of_bytes,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import sql.formats.converters.scalars.addresses
-import sql.formats.converters.scalars.numbers
-import sql.formats.converters.scalars.strings
-import sql.formats.converters.scalars.times  # noqa: F401
+import sql.formats.converters.scalars.address_formats
+import sql.formats.converters.scalars.number_formats
+import sql.formats.converters.scalars.string_formats
+import sql.formats.converters.scalars.time_formats  # noqa: F401
 from parts.types import DataType, strip_nullable
 from sql.formats.converters.scalars.scalar_format import ScalarFormat, find_format
 
