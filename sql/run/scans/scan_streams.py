@@ -83,10 +83,7 @@ class ScanState:
 
 
 def scan_sql(scan: Scan, more: Sequence[str] = ()) -> str:
-    """Returns the SQL that stands for the scan in FROM.
-
-    ``more``: names of columns that its stream has beside the scan's.
-    """
+    """Returns the SQL that stands for the scan in FROM. ``more``: columns of its stream beside these."""
     number = scan.source.number
     columns = []
     casts = False
