@@ -19,7 +19,7 @@ from engine.client.table_load import LoadResult, TableLoad, load_folder
 from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
+pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 _ROWS = 300_000
 _SUMS = "SELECT count(), sum(k), uniqExact(v) FROM {}"
 

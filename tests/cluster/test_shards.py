@@ -19,7 +19,7 @@ from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from tests.worker_count import WORKERS
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.long, pytest.mark.cluster]
 
 COLUMNS = (
     "k UInt64, i Int16, s String, n Nullable(Int64), f Float64, d DateTime('UTC'), t DateTime64(3, 'UTC'), "

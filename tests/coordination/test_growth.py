@@ -124,6 +124,7 @@ class Table:
                 self.most[name] = max(self.most[name], len(node.children))
 
 
+@pytest.mark.long
 def test_every_list_has_a_bound() -> None:
     table = Table()
     for number in range(10_000):

@@ -13,7 +13,7 @@ from tests.spark.conftest import Pando, load, save
 from tests.spark.test_spark_read import EVERY_TYPE, ROW
 from tests.spark.test_spark_scans import free_port
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")

@@ -151,6 +151,7 @@ def test_what_comes_while_an_endless_query_runs_on_two_replicas_of_which_one_die
         query.stop()
 
 
+@pytest.mark.long
 def test_numbers_that_are_committed_out_of_order(pando: Pando, table: str, reader: Reader, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     insert(pando, table, 0, 10)

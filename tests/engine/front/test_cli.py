@@ -213,7 +213,7 @@ def _start(file: Path) -> tuple[subprocess.Popen[bytes], int]:
     return process, port
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_server_stops_gracefully(tmp_path: Path, number: signal.Signals) -> None:
     """Data is there at the next start, the port is free, and a running query does not hold the end up."""
     file = _config(tmp_path, shutdown_wait_unfinished=1)
