@@ -58,11 +58,12 @@ _LEAST_ROOM_BYTES = 32 << 20
 """Below the wall: some threads' stacks. A worker that has had less for some beats retires: it leaks."""
 _MOST_BEATS_AT_WALL = 4
 
-_TOLD_HERE = {table.name for table in (*built_in_objects.TABLES, *settings.TABLES, *processes.TABLES)} - {
-    "processes",
-    "workers",
-}
-"""The ``system`` tables that say the same in every process, or speak of this session."""
+_TOLD_HERE = frozenset(
+    id(table)
+    for table in (*built_in_objects.TABLES, *settings.TABLES, *processes.TABLES)
+    if table.name not in ("processes", "workers")
+)
+"""The ``system`` tables, not others of their names, that say the same in every process or speak of this session."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class WorkerServer(StatementRunner):
         return self.replica.replicas_status()
 
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
-        if table.name in _TOLD_HERE:
+        if id(table) in _TOLD_HERE:
             return super().system_rows(table, context, columns)
         home = next(name for name, tables in SYSTEM_DATABASES.items() if tables.get(table.name) is table)
         return self.replica.system_rows(home, table.name, context, columns)
