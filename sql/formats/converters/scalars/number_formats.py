@@ -25,41 +25,8 @@ from sql.grammar.text_escapes import may_contain, shorten_for_message
 
 _TRUE = ("1", "true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "on", "On", "ON", "enable", "enabled")
 _FALSE = (
-    "0",
-    "false",
-    "False",
-    "FALSE",
-    "f",
-    "F",
-    "no",
-    "No",
-    "NO",
-    "n",
-    "N",
-    "off",
-    "Off",
-    "OFF",
-    "disable",
-    "disabled",
-)
-_FALSE = (
-    "0",
-    "false",
-    "False",
-    "FALSE",
-    "f",
-    "F",
-    "no",
-    "No",
-    "NO",
-    "n",
-    "N",
-    "off",
-    "Off",
-    "OFF",
-    "disable",
-    "disabled",
-)
+    "0", "false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", "off", "Off", "OFF", "disable", "disabled",
+)  # fmt: skip
 _NUMBER = r"^-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 BARE_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 """A number as VALUES take it without quotes."""
