@@ -98,7 +98,8 @@ def build_changes_query(
     """Builds the query for the number and the new values of each row that a command changes."""
     assert isinstance(command, UpdateRows | DeleteRows), command
     values = [PART_OFFSET]
-    texts = [command.condition]
+    aliases = [column.default_expression for column in description.schema.columns if column.default_kind == "ALIAS"]
+    texts = [command.condition, *aliases]  # the query may read any of them
     for name, expression in command.assignments if isinstance(command, UpdateRows) else ():
         type_ = find_updated_column(description, name).type
         values.append(f"CAST({_in_brackets(expression)}, {quote_string(type_.name)})")

@@ -59,3 +59,9 @@ def test_mutations_change_the_rows_that_they_name(table: Pando) -> None:
     assert table.query("SELECT countIf(b != if(a BETWEEN 1 AND 5, 2, 1)) FROM t") == b"0\n"
     table.query("ALTER TABLE t DELETE WHERE a NOT IN (5, 6, 7, 8, 9) SETTINGS mutations_sync = 2")
     assert table.query("SELECT count(), countIf(a < 5) FROM t") == b"177776\t0\n"
+
+
+def test_mutations_may_name_an_alias_of_such_a_condition(table: Pando) -> None:
+    table.query("ALTER TABLE t ADD COLUMN is_low UInt8 ALIAS a IN (0, 1, 2, 3, 4)")
+    table.query("ALTER TABLE t UPDATE b = k WHERE is_low SETTINGS mutations_sync = 2")
+    assert table.query("SELECT countIf(b != if(a < 5, k, 0)) FROM t") == b"0\n"
