@@ -6,7 +6,7 @@ The nodes of a table::
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
-           links/gate
+           links/gate links/vector links/in/<name>{,/leader,/status} links/out/<cluster>.<name> definitions/<version>
            replicas/<name>/…
 
 The nodes of a replica::
@@ -163,19 +163,48 @@ class TablePaths:
 
     @property
     def links(self) -> str:
-        """The parent of the gate.
-
-        Links with other clusters are being built; they will keep their vector here too.
-        """
+        """The parent of what links with other clusters keep."""
         return f"{self.root}/links"
 
     @property
     def link_vector(self) -> str:
-        """The last change applied of each origin (``coordination.links.version_vector``).
-
-        Links will write it; they are being built, and nothing writes it yet.
-        """
+        """The last change applied of each origin (``coordination.links.version_vector``)."""
         return f"{self.root}/links/vector"
+
+    @property
+    def incoming_links(self) -> str:
+        """The parent of the links whose target the table is."""
+        return f"{self.root}/links/in"
+
+    def incoming_link(self, name: str) -> str:
+        """The definition of a link that brings changes here (``coordination.links.link_definition``)."""
+        return f"{self.root}/links/in/{name}"
+
+    def link_leader(self, name: str) -> str:
+        """The server that runs the link; ephemeral."""
+        return f"{self.root}/links/in/{name}/leader"
+
+    def link_status(self, name: str) -> str:
+        """The state of the link, as the server that runs it last told."""
+        return f"{self.root}/links/in/{name}/status"
+
+    @property
+    def outgoing_links(self) -> str:
+        """The parent of the links whose source the table is."""
+        return f"{self.root}/links/out"
+
+    def outgoing_link(self, target_cluster: str, name: str) -> str:
+        """The registration of a link that takes changes from here, and what its target has."""
+        return f"{self.root}/links/out/{target_cluster}.{name}"
+
+    @property
+    def definitions(self) -> str:
+        """The parent of the definitions that ALTERs of a linked table made."""
+        return f"{self.root}/definitions"
+
+    def definition(self, version: int) -> str:
+        """The definition of one version of ``columns``; its zxid is its place among the changes."""
+        return f"{self.root}/definitions/{version}"
 
     @property
     def scans(self) -> str:

@@ -1,4 +1,1 @@
-"""Files of linked tables on a replica: the journal of changes, and the outbox of blocks.
-
-Links are being built, and nothing calls these modules yet.
-"""
+"""Links between clusters, as one server runs them."""

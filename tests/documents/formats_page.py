@@ -29,7 +29,7 @@ _DISK = {
         "parts/store/drop_markers.py", "parts/store/detached_parts.py", "parts/store/attaching_parts.py",
         "parts/store/staged_parts.py", "parts/store/exchange_record.py", "parts/store/frozen_parts.py",
         "engine/tables/merge_tree/kept_mutations.py", "engine/tables/merge_tree/local_transactions.py",
-        "engine/links/journal_segment.py", "engine/links/outbox.py",
+        "engine/link_store/journal_segment.py", "engine/link_store/outbox.py",
     ),
 }  # fmt: skip
 _ZOOKEEPER = (

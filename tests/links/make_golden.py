@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from engine.links.journal import Journal
-from engine.links.journal_segment import JournalRecord, RecordKind
+from engine.link_store.journal import Journal
+from engine.link_store.journal_segment import JournalRecord, RecordKind
 
 GOLDEN = Path(__file__).parent / "golden" / "journal_1"
 POSITION = 4_294_967_300

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from engine.links.outbox import Outbox
+from engine.link_store.outbox import Outbox
 from parts.common.part_name import PartName
 from parts.read.part_reader import open_part
 from parts.write.part_writer import write_part

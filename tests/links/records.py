@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.links.journal import Journal
-from engine.links.journal_segment import JournalRecord, RecordKind
+from engine.link_store.journal import Journal
+from engine.link_store.journal_segment import JournalRecord, RecordKind
 
 
 def record(zxid: int, name: str = "", size: int = 20, kind: RecordKind = RecordKind.LOG_ENTRY) -> JournalRecord:

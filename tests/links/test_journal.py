@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.links import journal_reading
-from engine.links.journal import Journal, PositionTrimmedError
-from engine.links.journal_segment import HEADER_BYTES, JournalRecord, RecordKind
+from engine.link_store import journal_reading
+from engine.link_store.journal import Journal, PositionTrimmedError
+from engine.link_store.journal_segment import HEADER_BYTES, JournalRecord, RecordKind
 from parts.common.errors import CorruptionError, UnavailableError, UserError
 from parts.format.hashed_file import replace_sync
 from tests.links.records import read_everything, record

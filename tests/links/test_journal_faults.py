@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.links.journal import Journal
-from engine.links.journal_segment import JournalRecord, encode_record
+from engine.link_store.journal import Journal
+from engine.link_store.journal_segment import JournalRecord, encode_record
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs, write_directory
 from parts.format.hashed_file import replace_sync
 from tests.failing_disk.disk import failing

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.links.journal import Journal
-from engine.links.journal_segment import (
+from engine.link_store.journal import Journal
+from engine.link_store.journal_segment import (
     HEADER_BYTES,
     JournalRecord,
     RecordKind,

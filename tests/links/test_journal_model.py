@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine.links.journal import Journal, PositionTrimmedError
-from engine.links.journal_segment import JournalRecord, RecordKind
+from engine.link_store.journal import Journal, PositionTrimmedError
+from engine.link_store.journal_segment import JournalRecord, RecordKind
 from parts.format.hashed_file import replace_sync
 from tests.links.records import read_everything
 

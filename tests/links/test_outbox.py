@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.links.journal import JOURNAL_FOLDER, Journal
-from engine.links.outbox import OUTBOX_FOLDER, Outbox
-from engine.links.outbox_retention import BlockRange, RetentionLimits
+from engine.link_store.journal import JOURNAL_FOLDER, Journal
+from engine.link_store.outbox import OUTBOX_FOLDER, Outbox
+from engine.link_store.outbox_retention import BlockRange, RetentionLimits
 from parts.common.errors import CorruptionError, UnavailableError, UserError
 from parts.format.hashed_file import replace_sync
 from parts.read.part_reader import open_part

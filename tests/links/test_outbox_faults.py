@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.links.outbox import OUTBOX_FOLDER, Outbox
-from engine.links.outbox_retention import BlockRange, RetentionLimits
+from engine.link_store.outbox import OUTBOX_FOLDER, Outbox
+from engine.link_store.outbox_retention import BlockRange, RetentionLimits
 from engine.simulator.simulated_disk import read_directory, write_directory
 from tests.failing_disk.disk import failing
 from tests.links.crashes import run_until

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from engine.links.outbox import OUTBOX_FOLDER
-from engine.links.outbox_retention import RetentionLimits
+from engine.link_store.outbox import OUTBOX_FOLDER
+from engine.link_store.outbox_retention import RetentionLimits
 from parts.format.hashed_file import replace_sync
 from tests.links.parts import GIB, Surroundings, link_part, make_part, name
 

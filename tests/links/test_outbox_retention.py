@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.links.outbox_retention import BlockRange, OutboxBlock, RetentionLimits, count_expired, describe_range
+from engine.link_store.outbox_retention import BlockRange, OutboxBlock, RetentionLimits, count_expired, describe_range
 from parts.common.part_name import PartName
 
 NOW_MS = 1_800_000_000_000

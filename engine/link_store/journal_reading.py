@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordination.links.positions import MAX_ZXID
-from engine.links.journal_segment import (
+from engine.link_store.journal_segment import (
     HEADER_BYTES,
     NO_SEGMENT,
     JournalRecord,

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from engine.links.journal_reading import IndexHolder, Segment, SegmentIndex, read_bytes, summarize
-from engine.links.journal_segment import (
+from engine.link_store.journal_reading import IndexHolder, Segment, SegmentIndex, read_bytes, summarize
+from engine.link_store.journal_segment import (
     DRAFT_PREFIX,
     HEADER_BYTES,
     JournalRecord,

@@ -38,7 +38,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-from engine.links.outbox_retention import BlockRange, OutboxBlock, RetentionLimits, count_expired, describe_range
+from engine.link_store.outbox_retention import BlockRange, OutboxBlock, RetentionLimits, count_expired, describe_range
 from parts.common.errors import CorruptionError, UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.format.durable_files import replace_file_durably
@@ -192,7 +192,7 @@ class Outbox:
                 self._lost = None
 
     def trim(self, limits: RetentionLimits) -> BlockRange | None:
-        """Gives up the blocks that the limits say (:mod:`engine.links.outbox_retention`).
+        """Gives up the blocks that the limits say (:mod:`engine.link_store.outbox_retention`).
 
         Returns the range of those that a link still needs: it must be told. A block between positions that were told
         before, whose removal failed or which was kept again, is not told twice.

@@ -1,8 +1,8 @@
 """The journal of a linked table: every change that a replica pulled, durable before it moves on.
 
-The journal is a folder of segments (:mod:`engine.links.journal_segment`). Records may come in another order than that
-of their commits, and a pull that is repeated brings them again; :meth:`Journal.read` gives each once, in the order of
-the commits.
+The journal is a folder of segments (:mod:`engine.link_store.journal_segment`). Records may come in another order than
+that of their commits, and a pull that is repeated brings them again; :meth:`Journal.read` gives each once, in the order
+of the commits.
 
 Invariants
 
@@ -41,7 +41,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coordination.links.positions import MAX_ZXID
-from engine.links.journal_files import (
+from engine.link_store.journal_files import (
     close_quietly,
     find_free_number,
     load_segments,
@@ -50,7 +50,7 @@ from engine.links.journal_files import (
     start_segment,
     write_all,
 )
-from engine.links.journal_reading import (
+from engine.link_store.journal_reading import (
     IndexHolder,
     JournalPage,
     Segment,
@@ -59,7 +59,7 @@ from engine.links.journal_reading import (
     read_page,
     summarize,
 )
-from engine.links.journal_segment import (
+from engine.link_store.journal_segment import (
     HEADER_BYTES,
     JournalRecord,
     SegmentHeader,

@@ -1,0 +1,219 @@
+"""Interfaces of the two ends of a link, at one replica of a table.
+
+``LinkSource`` is what another cluster asks of a table whose changes it takes. ``LinkTarget`` is what the server that
+runs a link does to its table. Both raise the errors of a replica that is read-only (242) or has no ZooKeeper (225,
+999); all methods may be called from any thread of the process that owns the table's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from coordination.links.change import Block, Change
+from coordination.links.gap_check import Fork
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.positions import Origin, Position
+from coordination.links.version_vector import VersionVector
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.store.part_states import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table as the target of a link sees it."""
+
+    database: str
+    table: str
+    origin: Origin
+    """Identity and epoch now."""
+    newest: int
+    """The zxid of its newest commit."""
+    create_query: str
+    """The statement that makes such a table, with its engine as it was given (macros not replaced)."""
+    definition_version: int
+    """The version of the definition that blocks of now are written under."""
+    fingerprint: str
+    """A hash of all that decides whether part files can be taken as they are: columns, codecs, keys, settings of the
+    format, and the history of ALTERs. Equal texts: files travel; other ones: rows."""
+    forks: tuple[Fork, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingLink:
+    """A link as its source keeps it in ``links/out/<target cluster>.<name>``."""
+
+    name: str
+    """``<target cluster>/<name>``."""
+    uuid: str
+    target_cluster: str
+    """UUID of the target's cluster."""
+    target_cluster_name: str
+    is_two_way: bool = False
+    begin: int = 0
+    """Nothing at or below this zxid is needed; 0 while every change since the registration must be kept."""
+    trim: int = 0
+    """What so many replicas of the target have that it will not be asked for again."""
+    applied: int = 0
+    last_heartbeat_ms: int = 0
+    extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesRequest:
+    """A target's question for what comes next. It is its heartbeat, too."""
+
+    link: str
+    """As in ``OutgoingLink.name``."""
+    uuid: str
+    vector: VersionVector
+    """What the target has: its changes are not sent again. The entry of the source's own origin is the place in the
+    source's stream."""
+    trim: int
+    """See ``OutgoingLink.trim``."""
+    max_rows: int
+    max_bytes: int
+    wait_seconds: float = 0.0
+    """How long the answer may wait for something new."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesAnswer:
+    """The next changes of a source's table, up to a cut."""
+
+    source: SourceTable
+    changes: tuple[Change, ...]
+    """In the order of their places, without those that the vector covers; they may be too many for one batch."""
+    cuts: tuple[int, ...]
+    """The places at which a batch may end, ascending. The last one is the end of ``changes``, or the frontier."""
+    frontier: int
+    """The last cut of all; at or below ``source.newest``."""
+    waits: tuple[str, ...]
+    """What holds the frontier back, for people."""
+    clock_ms: int
+    """The source's time, by the clock that gave the changes their ``commit_ms``, as far as it is known."""
+    rows_behind: int = 0
+    bytes_behind: int = 0
+    """What lies between the vector and the frontier, about."""
+
+
+class LinkSource(Protocol):
+    """A table whose changes links take."""
+
+    def describe(self) -> SourceTable:
+        """Returns what the table is now. Raises 48 (NOT_IMPLEMENTED) for a table without a gate."""
+
+    def register(self, link: OutgoingLink) -> SourceTable:
+        """Makes every replica keep changes and blocks from now on, and returns when those that are active do.
+
+        May be repeated; a link of the same name and another UUID is refused (36).
+        """
+
+    def unregister(self, name: str) -> None:
+        """Ends the keeping for a link. Does nothing if it is not registered."""
+
+    def list_outgoing(self) -> Sequence[OutgoingLink]:
+        """Lists the registered links."""
+
+    def read_changes(self, request: ChangesRequest, status: QueryStatus) -> ChangesAnswer:
+        """Returns the next changes. Waits at most ``wait_seconds`` for one.
+
+        Raises ``PositionTrimmedError`` if this replica's journal begins later, 36 (BAD_ARGUMENTS) for a link that is
+        not registered, or whose UUID differs.
+        """
+
+    def open_block(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
+        """Returns the files of a block from this replica's outbox or active parts, held by the snapshot.
+
+        ``part`` has this table's numbers. Raises 232 (NO_SUCH_DATA_PART).
+        """
+
+    def find_block_holders(self, position: Position, part: PartName) -> Sequence[str]:
+        """Returns the HTTP addresses of other replicas that may have the block."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetState:
+    """The state of a link's target before a batch."""
+
+    vector: VersionVector
+    vector_version: int
+    own: Origin
+    """The table's own identity and epoch."""
+    forks: tuple[Fork, ...] = ()
+
+
+FetchBlock = Callable[[Change, Block, Path], None]
+"""Fetches the files of a change's block into an empty directory, checked and durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingBatch:
+    """The changes that a link has admitted, up to a cut."""
+
+    link: LinkDefinition
+    state: TargetState
+    """The state that the changes were admitted against: the commit expects its vector's version."""
+    source: SourceTable
+    changes: tuple[Change, ...]
+    vector: VersionVector
+    """The admission's."""
+    end: Position
+    """Where the batch ends in the source's stream: of the source's own origin."""
+    fetch: FetchBlock
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedBatch:
+    """The effect of a batch."""
+
+    is_applied: bool
+    """False: the vector moved first (another leader, another link). Read the target's state anew."""
+    rows: int = 0
+    size_bytes: int = 0
+    blocks: int = 0
+    lost_rows: int = 0
+
+
+class UncoveredSchema(Exception):
+    """The target's columns do not cover the source's: the link pauses until they do."""
+
+    def __init__(self, message: str, rows: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.rows = rows
+        """The rows that wait."""
+
+
+class LinkTarget(Protocol):
+    """A table that links bring changes to."""
+
+    def read_target(self) -> TargetState:
+        """Returns the table's vector and identity, behind everything committed before the call."""
+
+    def begin_link(self, link: LinkDefinition, vector: VersionVector) -> bool:
+        """Gives a link its place: joins its vector into the table's.
+
+        Returns false if the vector moved meanwhile.
+        """
+
+    def apply_batch(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
+        """Stages the blocks and commits the batch, at once or not at all. May be repeated after any error.
+
+        Raises :class:`UncoveredSchema`, and whatever staging and ZooKeeper raise.
+        """
+
+    def find_trim_position(self, source: Origin, copies: int) -> int:
+        """Returns the zxid of the source up to which ``copies`` replicas have everything active.
+
+        If there are fewer replicas, all must have it.
+        """
+
+    def wait_until_visible(self, timeout_seconds: float, status: QueryStatus) -> None:
+        """Waits until what is committed now is visible on all active replicas. Raises 159 (TIMEOUT_EXCEEDED)."""
+
+    def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
+        """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""

@@ -1,0 +1,1 @@
+"""The two ends of links at one replica."""
