@@ -386,7 +386,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("statement", COMMANDS)
+@pytest.mark.parametrize("statement", COMMANDS, ids=["drop", "detach", "deduplicate", "kill", "uncertain"])
 def test_what_links_cannot_carry_is_refused(asker: Asker, statement: str) -> None:
     servers: list[SimulatedServer] = asker.table.servers.servers
     for server in servers:
