@@ -71,12 +71,14 @@ class BlockKeeping:
     def load(self) -> None:
         """Counts what the disk has."""
         self.outbox.load()
+        self._is_on = True
 
-    def begin_anew(self) -> None:
-        """Forgets the blocks of a former period of links."""
+    def begin_anew(self, *, keeps_outbox: bool) -> None:
+        """Forgets what the former journal named, and the blocks too unless they are of this period of links."""
         with self._lock:
             self._wanted.clear()
-        self.outbox.remove()
+        if not keeps_outbox:
+            self.outbox.remove()
         self._is_on = True
 
     def end(self) -> None:

@@ -91,7 +91,7 @@ class ChangeKeeping:
     def begin_session(self, keeper: Keeper) -> None:
         """Goes on as the gate says, at the start of a session and before its first pull."""
         with self._log.resting(), self._lock:
-            self._kept = None
+            self._log.keep = self._state.mutations.keep = self._kept = None
         self.follow_gate(keeper)
 
     def follow_gate(self, keeper: Keeper) -> None:
@@ -176,7 +176,7 @@ class ChangeKeeping:
             keeper.create(path, beginning.to_bytes())
         since = keeper.set(path, beginning.to_bytes()).modified_zxid
         self.journal.begin_anew(since)
-        self._blocks.begin_anew()
+        self._blocks.begin_anew(keeps_outbox=kept is not None and kept.period == period)
         self._last_index, self._known = -1, set()
         state.services.failpoint("links.after_beginning")
         begun = KeptChanges(period, since, pointer)

@@ -8,6 +8,7 @@ moment in the order of commits. What its target acknowledges is noted in the lin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
@@ -184,6 +185,7 @@ class ReplicaLinkSource:
                 keeper.sync(self._state.paths.root)
                 answer = self._reading.read(keeper, request)
                 self._progress.note(keeper, request, answer.source.origin)
+                answer = replace(answer, clock_ms=self._progress.read_clock_ms())
             while True:
                 left = deadline - services.monotonic()
                 if answer.changes or answer.cuts or left <= 0 or self._state.is_stopping.is_set():

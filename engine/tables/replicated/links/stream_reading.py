@@ -100,7 +100,7 @@ class StreamReading:
             page.cuts,
             newest,
             waits,
-            int(self._state.services.clock() * 1000),
+            0,
             page.rows_behind,
             page.bytes_behind,
         )
