@@ -21,6 +21,7 @@ from engine.server.background_pool import BackgroundPool, BackgroundTask
 from engine.tables.capabilities.block_history import TableBlocks
 from engine.tables.capabilities.replica import Replica
 from engine.tables.capabilities.scan_records import FileScanRecords, ScanRecords
+from engine.tables.capabilities.table_links import TableLinks
 from engine.tables.capabilities.table_mutations import TableMutations
 from engine.tables.capabilities.table_partitions import TablePartitions
 from engine.tables.capabilities.table_transactions import TableTransactions
@@ -80,6 +81,8 @@ class OwnedTable(Table):
     """Inserts that become visible together."""
     blocks: TableBlocks | None = None
     """The table's blocks in their order, for streams."""
+    links: TableLinks | None = None
+    """The ends of links with other clusters."""
     replication: Replica | None = None
     """The replica of a replicated table."""
     truncate: Callable[[QueryStatus], None] | None = None

@@ -34,6 +34,8 @@ from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.life.gate_control import GateControl
 from engine.tables.replicated.life.log_cleanup import LogCleanup
 from engine.tables.replicated.life.replica_session import ReplicaSession
+from engine.tables.replicated.links.link_target import ReplicaLinkTarget
+from engine.tables.replicated.links.replica_links import ReplicaLinks
 from engine.tables.replicated.repair.failed_quorums import FailedQuorums
 from engine.tables.replicated.repair.lost_parts import LostParts
 from engine.tables.replicated.repair.lost_transactions import LostTransactions
@@ -75,6 +77,7 @@ class ReplicatedTable(PartsTable):
     mutations: ReplicatedMutations
     transactions: ReplicatedTransactions
     blocks: ReplicatedBlockHistory
+    links: ReplicaLinks
 
     def __init__(self, definition: TableDefinition, services: TableServices, replication: Replication) -> None:
         super().__init__(definition, services)
@@ -115,7 +118,8 @@ class ReplicatedTable(PartsTable):
         self.transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
         )
-        self.housekeeping = LogCleanup(state, self.transactions.clean_up)
+        self.links = ReplicaLinks(ReplicaLinkTarget(state, self.log_pull, self.definitions, self.wake_execution))
+        self.housekeeping = LogCleanup(state, self._clean_staged)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
         self.queue.on_ready, self.queue.on_finish = self.wake_execution, self.merge_steps.note_change
         self.mutations = ReplicatedMutations(state, self.log_pull, self.definitions, mutated_parts, self.wake_execution)
@@ -254,6 +258,11 @@ class ReplicatedTable(PartsTable):
         for task in (*(each.task for each in satellites), self.gate_control.task, *self.queue_steps.tasks):
             task.wake()
         self.merge_steps.note_change()
+
+    def _clean_staged(self, keeper: Keeper) -> bool:
+        """Removes staged parts that nothing needs; tells whether there may be more to do soon."""
+        is_more = self.transactions.clean_up(keeper)
+        return self.links.target.clean_up(keeper) or is_more
 
     def _note_logged(self, entries: int) -> None:
         """A pull has brought so many."""

@@ -180,7 +180,7 @@ class DefinitionChanges:
         for _ in range(_ATTEMPTS):
             options.status.check()
             prepared, is_written = self._state.pass_gate(
-                CommitKind.OTHER, partial(self._try_alter, change, checked), options.status
+                CommitKind.DEFINITION, partial(self._try_alter, change, checked), options.status
             )
             if is_written:
                 break
@@ -270,7 +270,7 @@ class DefinitionChanges:
             is_there = keeper.exists(last) is not None
             mark = SetData(last, alter_id) if is_there else Create(last, alter_id)
             try:
-                checks = gate.checks(keeper, CommitKind.OTHER)
+                checks = gate.checks(keeper, CommitKind.DEFINITION)
                 keeper.multi(
                     [SetData(columns, prepared.columns, prepared.version), *prepared.conditions, *checks, mark]
                 )
