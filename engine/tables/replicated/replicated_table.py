@@ -119,6 +119,7 @@ class ReplicatedTable(PartsTable):
             state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
         )
         self.links = ReplicaLinks(ReplicaLinkTarget(state, self.log_pull, self.definitions, self.wake_execution))
+        exchanges.refetch = self.links.target.refetch_part
         self.housekeeping = LogCleanup(state, self._clean_staged)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
         self.queue.on_ready, self.queue.on_finish = self.wake_execution, self.merge_steps.note_change

@@ -15,18 +15,23 @@ Invariants:
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from coordination.drops.drop_partition import LastBlocks
 from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFailed, NodeExists, NoNode, Op, SetData
 from coordination.links.batch_plan import BatchPlan, Target
+from coordination.links.carried_changes import read_carried_changes
+from coordination.links.change import Block, Change
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin
 from coordination.links.repartition import find_command, is_aligned, repartition
 from coordination.links.version_vector import VersionVector
+from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.nodes.gate import CommitKind, Gate
 from coordination.nodes.table_lists import missing_metadata_error
 from engine.tables.capabilities.table_links import (
@@ -40,9 +45,13 @@ from engine.tables.replicated.links.batch_commit import BatchCommitter, StagedBa
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
+from engine.tables.replicated.links.row_rewriting import RowRewriter
+from engine.tables.replicated.links.source_definition import SourceDefinition
 from engine.tables.replicated.replica_state import ReplicaState
-from parts.common.errors import UserError
+from parts.common.errors import PandoError, UnavailableError, UserError
+from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
+from parts.read.part_reader import open_part
 
 NO_VECTOR = -2
 """The version of a vector that does not exist. ZooKeeper never has it, so nothing is committed against it."""
@@ -85,6 +94,8 @@ class ReplicaLinkTarget:
         self._progress = BatchProgress(state.paths)
         self._looking = threading.Lock()
         self._refetches: dict[str, RefetchBlock] = {}
+        self._sources: dict[str, SourceTable] = {}
+        """By link, the source as the last batch named it."""
 
     # -- the vector -------------------------------------------------------------------------------------------------
 
@@ -161,6 +172,7 @@ class ReplicaLinkTarget:
     def _apply(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
         state, version = self._state, self._state.description.metadata_version
         writer = choose_block_writer(state, batch)
+        self._sources[batch.link.name] = batch.source
         with self._staging.open(batch) as name:
             pieces = self._staging.stage(batch, name, writer, status)
             state.services.failpoint("link.after_stage")
@@ -220,6 +232,40 @@ class ReplicaLinkTarget:
             self._refetches.pop(link, None)
         else:
             self._refetches[link] = refetch
+
+    def refetch_part(self, entry: LogEntry, staged: StagedPart, directory: Path) -> None:
+        """Asks the sources of the links that run here for a part of a batch.
+
+        Raises 234 (NO_REPLICA_HAS_PART) if no link runs here, and what the last one raises.
+        """
+        changes = (change for change in read_carried_changes(entry, 0) for block in change.blocks)
+        change = next((c for c in changes if any(block.part == staged.part for block in c.blocks)), None)
+        part = PartName.try_parse(staged.place.partition("-")[2])
+        failure: PandoError = UnavailableError(
+            "NO_REPLICA_HAS_PART", f"No replica has part {staged.part}, and no link that brought it runs here"
+        )
+        if change is None or part is None or "." in staged.place.partition("-")[0]:
+            raise failure
+        for link, refetch in list(self._refetches.items()):
+            try:
+                asked = Change(change.position, change.place, change.commit_ms, change.previous)
+                refetch(asked, Block(part, rows=staged.rows), directory)
+                return self._rewrite(link, part, staged, directory)
+            except PandoError as error:
+                failure = error
+        raise failure
+
+    def _rewrite(self, link: str, part: PartName, staged: StagedPart, directory: Path) -> None:
+        """Writes a block of other content than was committed anew, as it was when the batch came."""
+        source = self._sources.get(link)
+        found = open_part(directory, name=part, table_schema=self._state.description.schema)
+        if source is None or found.content_hash == staged.content_hash:
+            return
+        rewriter = RowRewriter(self._state, source, SourceDefinition.of(source))
+        for written in rewriter.take(directory, Block(part)):
+            shutil.rmtree(directory)
+            written.directory.rename(directory)
+            self._state.store.drop_temporary(written.directory)
 
 
 def _describe(plan: BatchPlan) -> AppliedBatch:
