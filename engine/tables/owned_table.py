@@ -81,10 +81,10 @@ class OwnedTable(Table):
     """Inserts that become visible together."""
     blocks: TableBlocks | None = None
     """The table's blocks in their order, for streams."""
-    links: TableLinks | None = None
-    """The ends of links with other clusters."""
     replication: Replica | None = None
     """The replica of a replicated table."""
+    links: TableLinks | None = None
+    """The two ends of links with other clusters."""
     truncate: Callable[[QueryStatus], None] | None = None
     """Removes all rows that are there now. What has to be waited for ends with the status."""
     optimize: Callable[[OptimizeOptions], None] | None = None

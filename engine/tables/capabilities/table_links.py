@@ -237,8 +237,7 @@ class LinkTarget(Protocol):
 
 
 class TableLinks(Protocol):
-    """Both ends of links at one table."""
+    """The two ends of links at one replica of a table."""
 
-    @property
-    def target(self) -> LinkTarget:
-        """Takes the changes that links bring here."""
+    source: LinkSource
+    target: LinkTarget
