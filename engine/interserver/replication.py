@@ -31,10 +31,6 @@ _CONNECT_SECONDS = 5.0
 """How long a start waits for ZooKeeper before it starts tables read-only."""
 
 
-def _refuse_without_cluster() -> str:
-    raise UserError("BAD_ARGUMENTS", "This server has no cluster_name, so its tables have no origin")
-
-
 class PartTransport(Protocol):
     """Fetches parts from other replicas."""
 
@@ -109,8 +105,6 @@ class Replication:
         tables are loaded at once, and begin replication one after the other later.
         """
         self.zookeeper_name = DEFAULT_ZOOKEEPER
-        self.get_cluster_uuid: Callable[[], str] = _refuse_without_cluster
-        """Returns the UUID of this server's cluster. Raises 36 without ``cluster_name``."""
         self.connect_auxiliary: Callable[[str], Keeper | None] = lambda name: None
         """Connects an auxiliary ZooKeeper by name; returns ``None`` if the configuration does not name it."""
         self.get_cluster_uuid: Callable[[], str] = _refuse_without_cluster

@@ -41,6 +41,7 @@ from engine.tables.capabilities.table_links import (
     SourceTable,
     TargetState,
 )
+from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.links.batch_commit import BatchCommitter, StagedBatch
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
@@ -67,13 +68,6 @@ class LogFollower(Protocol):
         """Returns a function that finds the last blocks in dropped ranges."""
 
 
-class ColumnsVersionSource(Protocol):
-    """The source of the version of this replica's columns."""
-
-    def columns_version(self, keeper: Keeper) -> int | None:
-        """Returns the version of the node of columns, or ``None`` if this replica has other columns."""
-
-
 class ReplicaLinkTarget:
     """Implements ``engine.tables.capabilities.table_links.LinkTarget``."""
 
@@ -81,7 +75,7 @@ class ReplicaLinkTarget:
         self,
         state: ReplicaState,
         log: LogFollower,
-        definitions: ColumnsVersionSource,
+        definitions: Callable[[], DefinitionChanges],
         wake_execution: Callable[[], None],
     ) -> None:
         self._state = state
@@ -179,7 +173,7 @@ class ReplicaLinkTarget:
             ready = self._make_ready(batch, name, pieces, version)
             self._staging.forget(name)
             with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
-                plan = self._committer.commit(keeper, ready, self._definitions.columns_version)
+                plan = self._committer.commit(keeper, ready, self._definitions().columns_version)
                 state.services.failpoint("link.after_commit")
                 if plan is None:
                     state.store.staged.remove(name)
