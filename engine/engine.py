@@ -20,6 +20,7 @@ from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
+from engine.queries.server_links import ServerLinks, UnlinkedServer
 from engine.remote.cluster_membership import ClusterMembership
 from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
@@ -63,6 +64,7 @@ class Engine(StatementRunner):
         self.query_totals: Callable[[], QueryTotals] = EmptyQueryTotals
         """Of ``system.workers``."""
         self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
+        self.links: ServerLinks = UnlinkedServer()
         self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
 
