@@ -217,3 +217,15 @@ class LinkTarget(Protocol):
 
     def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""
+
+
+class TableLinks(Protocol):
+    """What links need of a replicated table, as their source and as their target."""
+
+    @property
+    def source(self) -> LinkSource:
+        """The table as one whose changes links take."""
+
+    @property
+    def target(self) -> LinkTarget:
+        """The table as one that links bring changes to."""
