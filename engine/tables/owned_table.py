@@ -84,7 +84,7 @@ class OwnedTable(Table):
     replication: Replica | None = None
     """The replica of a replicated table."""
     links: TableLinks | None = None
-    """The two ends of links with other clusters, of a replicated table."""
+    """The two ends of links with other clusters."""
     truncate: Callable[[QueryStatus], None] | None = None
     """Removes all rows that are there now. What has to be waited for ends with the status."""
     optimize: Callable[[OptimizeOptions], None] | None = None

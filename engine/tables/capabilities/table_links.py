@@ -220,12 +220,7 @@ class LinkTarget(Protocol):
 
 
 class TableLinks(Protocol):
-    """What links need of a replicated table, as their source and as their target."""
+    """The two ends of links at one replica of a table."""
 
-    @property
-    def source(self) -> LinkSource:
-        """The table as one whose changes links take."""
-
-    @property
-    def target(self) -> LinkTarget:
-        """The table as one that links bring changes to."""
+    source: LinkSource
+    target: LinkTarget

@@ -18,6 +18,7 @@ from sql.grammar.common_clauses import (
 )
 from sql.grammar.statements.create_index import parse_create_index
 from sql.grammar.statements.drop_table import at_view, refuse_other_objects
+from sql.grammar.statements.replication_links import at_link, parse_create_link
 from sql.grammar.statements.statement import (
     AttachTable,
     CreateDatabase,
@@ -68,6 +69,8 @@ def parse_create(stream: TokenStream) -> Statement:
     is_replacing = stream.accept("OR", "REPLACE")
     if not is_replacing and stream.accept("DATABASE"):
         return _database(stream, attach=False)
+    if not is_replacing and at_link(stream):
+        return parse_create_link(stream)
     if not is_replacing and (stream.at("INDEX") or stream.at("UNIQUE", "INDEX")):
         return parse_create_index(stream)
     refuse_other_objects(stream, "CREATE OR REPLACE" if is_replacing else "CREATE")
