@@ -31,10 +31,12 @@ from engine.links.protocol import (
     decode_request,
     encode_answer,
     encode_source,
+    encode_start,
     get_table_name,
     parse_part_name,
 )
 from engine.links.server_addresses import list_http_urls
+from engine.links.source_start import read_start
 from engine.remote.cluster_membership import ClusterMembership
 from engine.tables.capabilities.table_links import ChangesRequest
 from engine.tables.owned_table import OwnedTable
@@ -97,6 +99,7 @@ class LinkService:
         self._answers: dict[str, tuple[AnswerRequest, bool]] = {}
         self.add("hello", self._hello)
         self.add("describe", self._describe)
+        self.add("start", self._start)
         self.add("tables", self._tables)
         self.add("changes", self._changes)
         self.add("position", self._position)
@@ -141,6 +144,11 @@ class LinkService:
     def _describe(self, document: Document, _: QueryStatus) -> dict[str, Any]:
         table = self._table(document)
         return {**encode_source(require_linkable(table).source.describe()), "servers": list(list_http_urls(table))}
+
+    def _start(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        table = self._table(document)
+        require_linkable(table)
+        return encode_start(read_start(table))
 
     def _tables(self, document: Document, _: QueryStatus) -> dict[str, Any]:
         return {"tables": describe_tables(self._host.catalog, get_text(document, "database"))}

@@ -6,6 +6,7 @@ versions in the first request (``hello``), and the smaller one counts. A change 
 ===============  ======================================================================================================
 ``hello``        {versions: [least, most], cluster, uuid} → the same of the other side
 ``describe``     {database, table} → a source table, with ``servers``: the HTTP addresses of its replicas
+``start``        {database, table} → {has_rows, vector, vector_zxid}: for a link that begins
 ``register``     {database, table, link} → a source table
 ``unregister``   {database, table, name} → {}
 ``changes``      {database, table, link, uuid, vector, trim, max_rows, max_bytes, wait_seconds} → changes up to a cut
@@ -42,6 +43,7 @@ from engine.links.fields import (
     get_texts,
     is_number,
 )
+from engine.links.source_start import SourceStart
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
@@ -122,6 +124,21 @@ def decode_outgoing(document: Document) -> OutgoingLink:
         get_text(document, "target_cluster_name"),
         get_flag(document, "is_two_way"),
         get_number(document, "begin", 0),
+    )
+
+
+def encode_start(start: SourceStart) -> dict[str, Any]:
+    """Returns what a link that begins must know of a table as JSON."""
+    vector = json.loads(start.vector.to_bytes())
+    return {"has_rows": start.has_rows, "vector": vector, "vector_zxid": start.vector_zxid}
+
+
+def decode_start(document: Document) -> SourceStart:
+    """Parses what a link that begins must know. Raises 36 (BAD_ARGUMENTS)."""
+    return SourceStart(
+        get_flag(document, "has_rows"),
+        decode_vector(get_object(document, "vector")),
+        get_number(document, "vector_zxid"),
     )
 
 

@@ -14,7 +14,10 @@ from parts.common.errors import CancelledError, UserError
 
 
 async def read_json_body(request: Request, timeout_seconds: float | None, most_bytes: int) -> dict[str, Any]:
-    """Reads a JSON object of at most ``most_bytes``. Raises 36 (BAD_ARGUMENTS), 209 for a client that falls silent."""
+    """Reads a JSON object of at most ``most_bytes``.
+
+    Raises 36 (BAD_ARGUMENTS), and 209 (SOCKET_TIMEOUT) for a client that falls silent.
+    """
     data = bytearray()
     try:
         async for chunk in _with_timeout(request.stream(), timeout_seconds):

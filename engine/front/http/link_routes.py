@@ -25,8 +25,7 @@ from engine.front.http.json_body import read_json_body
 from engine.front.http.query_request import parse_credentials
 from engine.front.http.request_entry import RequestEntry
 from engine.front.http.scan_response import ScanResponse
-from engine.http_client.connections import Connections
-from engine.interserver.protocol import basic_authorization
+from engine.http_client.transport import Transport, make_http_transport
 from engine.links.fields import MAX_REQUEST_BYTES, to_bytes
 from engine.links.file_transfer import send_part
 from engine.links.link_service import ElsewhereFiles, LinkAnswers, OpenedFiles
@@ -61,7 +60,8 @@ class LinkRoutes:
         self._running: set[QueryStatus] = set()
         self._lock = threading.Lock()
         self._is_closing = False
-        self._servers = Connections(timeout_seconds=_FORWARD_SECONDS)
+        self._servers: dict[tuple[str, str], Transport] = {}
+        """Connections to other servers of this cluster, by user and password."""
 
     def close(self) -> None:
         """Ends the requests that wait; later ones are refused."""
@@ -73,7 +73,8 @@ class LinkRoutes:
 
     def release(self) -> None:
         """Closes the connections to other servers."""
-        self._servers.close()
+        for transport in self._servers.values():
+            transport.close()
         self._threads.shutdown(wait=False)
 
     async def __call__(self, request: Request) -> Response:
@@ -83,8 +84,7 @@ class LinkRoutes:
             credentials = parse_credentials(request.scope)
             session = self._entry.authenticate(credentials, request.scope).open_session()
             document = await read_json_body(request, _REQUEST_SECONDS, MAX_REQUEST_BYTES)
-            authorization = basic_authorization((credentials.user, credentials.password))
-            work = partial(self._answer, name, document, session, authorization)
+            work = partial(self._answer, name, document, session, (credentials.user, credentials.password))
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except Exception as problem:
             error = convert_to_pando_error(problem)
@@ -92,14 +92,14 @@ class LinkRoutes:
             headers = {"X-ClickHouse-Exception-Code": str(error.code)}
             return Response(format_error(error), get_http_status(error), headers, "text/plain; charset=UTF-8")
 
-    def _answer(self, name: str, document: dict[str, object], session: Session, authorization: str) -> Response:
+    def _answer(self, name: str, document: dict[str, object], session: Session, user: tuple[str, str]) -> Response:
         is_read_only = bool(make_settings(session.settings).readonly)
         with self._begin() as status:
             answer = self._answers.answer(name, document, status, is_read_only=is_read_only)
         if isinstance(answer, OpenedFiles):
             chunks = self._send_opened(answer)
         elif isinstance(answer, ElsewhereFiles):
-            chunks = self._forward(name, document, answer, authorization)
+            chunks = self._forward(name, document, answer, user)
         else:
             return Response(to_bytes(answer), media_type="application/json")
         return _FilesResponse(next(chunks), chunks, self._threads)
@@ -125,15 +125,16 @@ class LinkRoutes:
             files.release()
 
     def _forward(
-        self, name: str, document: dict[str, object], files: ElsewhereFiles, authorization: str
+        self, name: str, document: dict[str, object], files: ElsewhereFiles, user: tuple[str, str]
     ) -> Iterator[bytes]:
         """Yields the answer of the first server that has the files, asked as the same user."""
+        servers = self._connect_as(user)
         body = to_bytes({**document, "is_forwarded": True})
         problem: PandoError = UserError("NO_SUCH_DATA_PART", "No other server of this cluster has the files")
         for url in files.urls:
             with contextlib.ExitStack() as opened:
                 try:
-                    post = self._servers.post(url, PREFIX + name, body, authorization=authorization)
+                    post = servers.post(url, PREFIX + name, body, read_seconds=_FORWARD_SECONDS)
                     chunks = iter(opened.enter_context(post))
                     first = next(chunks)
                 except PandoError as error:
@@ -145,3 +146,9 @@ class LinkRoutes:
                 yield from chunks
                 return
         raise problem
+
+    def _connect_as(self, user: tuple[str, str]) -> Transport:
+        with self._lock:
+            if user not in self._servers:
+                self._servers[user] = make_http_transport(*user, False)
+            return self._servers[user]
