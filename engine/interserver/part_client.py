@@ -229,7 +229,10 @@ class ReadableAnswer(Protocol):
 def receive_files(
     answer: ReadableAnswer, files: Sequence[tuple[str, int]], directory: Path, on_piece: Callable[[int], None]
 ) -> dict[str, tuple[int, str]]:
-    """Writes a part's files to disk, fsynced; returns size and XXH3-128 of each. Raises ``EOFError``, ``OSError``."""
+    """Writes a part's files to disk, fsynced, and returns size and XXH3-128 of each.
+
+    Raises ``EOFError`` and ``OSError``.
+    """
     buffer = memoryview(bytearray(min(CHUNK_BYTES, max((size for _, size in files), default=0))))
     received: dict[str, tuple[int, str]] = {}
     syncs: list[Future[None]] = []

@@ -2,8 +2,8 @@
 
 Invariants:
 
-- A server is greeted (``hello``) before anything else is asked of it, and again after each failure: a cluster of another
-  name or UUID gets and gives nothing.
+- A server is greeted (``hello``) before anything else is asked of it, and again after each failure: a cluster of
+  another name or UUID gets and gives nothing.
 - After a failure that another server may not have, the others are asked in turn, each once.
 - Each method may be called from any thread.
 """
@@ -135,7 +135,7 @@ class ClusterClient:
     def read_changes(
         self, database: str, table: str, request: ChangesRequest, *, silence_seconds: float
     ) -> ChangesAnswer:
-        """Returns the next changes. A server that sends nothing for ``silence_seconds`` is given up for another."""
+        """Returns the next changes. A server silent for ``silence_seconds`` is given up for another."""
         body = encode_request(database, table, request)
         document = self._ask("changes", body, read_seconds=silence_seconds)
         return _checked(lambda: decode_answer(document), "changes")
@@ -242,7 +242,7 @@ class ClusterClient:
         if met.name != self.name:
             raise UserError(
                 "BAD_ARGUMENTS",
-                f"{url} belongs to cluster {met.name!r}, and the configuration names it {self.name!r} (linked_clusters)",
+                f"{url} belongs to cluster {met.name!r}, and linked_clusters in the configuration names it {self.name!r}",
             )
         check_known_cluster(self._require_keeper(), own, met)
         self._greeted[url] = met
@@ -261,9 +261,7 @@ def _read(answer: Answer) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > MAX_ANSWER_BYTES:
-            raise UnavailableError(
-                "NETWORK_ERROR", f"The answer of {answer.url} is longer than {MAX_ANSWER_BYTES} bytes"
-            )
+            raise UnavailableError("NETWORK_ERROR", f"{answer.url} answers with more than {MAX_ANSWER_BYTES} bytes")
     return b"".join(pieces)
 
 

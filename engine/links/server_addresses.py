@@ -9,7 +9,10 @@ from parts.common.errors import CorruptionError
 
 
 def list_http_urls(table: OwnedTable) -> tuple[str, ...]:
-    """Returns the HTTP addresses of the active replicas, this one's first. A replica without HTTP has none."""
+    """Returns the HTTP addresses of the active replicas, this one's first.
+
+    A replica without HTTP has none.
+    """
     replica = table.replication
     if replica is None:
         return ()

@@ -1,4 +1,7 @@
-"""Answers to other clusters in a worker: the replica process has the tables, the worker sends the files."""
+"""Answers to other clusters in a worker.
+
+The replica process has the tables; the worker sends the files.
+"""
 
 from __future__ import annotations
 
