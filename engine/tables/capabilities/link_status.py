@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any
 
+from coordination.nodes.gate_link import LinkDirection
 from parts.common.errors import CorruptionError
 
 FORMAT_VERSION = 1
@@ -36,15 +37,6 @@ class UpstreamStatus(Enum):
     """No server of the source answers."""
     STOPPED = "stopped"
     """A person must say what to do."""
-
-
-class LinkDirection(Enum):
-    """The end of a link that a table is."""
-
-    IN = "in"
-    """The table is the target."""
-    OUT = "out"
-    """The table is the source."""
 
 
 @dataclass(frozen=True, slots=True)
