@@ -18,6 +18,7 @@ from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
+from engine.links.link_manager import LinkManager
 from engine.links.link_service import LinkService
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
@@ -68,6 +69,7 @@ class Engine(StatementRunner):
         self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
         self.link_answers = LinkService(self)
         self.links: ServerLinks = UnlinkedServer()
+        """The links; without ``cluster_name`` none."""
         self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
 
@@ -102,6 +104,8 @@ class Engine(StatementRunner):
                 self.catalog.load()
             self.replication.end_start()
             self._start_background_check()
+            if self.replication.keeper is not None and self.config.cluster_name is not None:
+                self._start_links()
             if self.replication.keeper is not None and self.config.remote_servers:
                 self._start_distributed_ddl()
         except BaseException:
@@ -121,6 +125,11 @@ class Engine(StatementRunner):
         worker.wake = task.wake
         self.services.workers.add(task)
         self._on_stop.callback(self.services.workers.remove, task)
+
+    def _start_links(self) -> None:
+        self.links = manager = LinkManager(self)
+        manager.start()
+        self._on_stop.callback(manager.stop)
 
     def _start_background_check(self) -> None:
         speed = self.config.background_check_bytes_per_second
