@@ -67,9 +67,7 @@ class StreamSource:
             raise self.error
         after = request.vector.applied(self.origin)
         with self.changed:
-            self.changed.wait_for(
-                lambda: self.newest > after or status.is_stopped, timeout=request.wait_seconds
-            )
+            self.changed.wait_for(lambda: self.newest > after or status.is_stopped, timeout=request.wait_seconds)
             found = [each for each in self.changes if each.place > after]
             cuts = sorted({each.place for each in found} | ({self.newest} if self.newest > after else set()))
         return ChangesAnswer(self.describe(), tuple(found), tuple(cuts), self.newest, (), 2000 + self.newest)
@@ -132,6 +130,6 @@ class KeptTarget:
 
 
 @dataclass
-class TestedLinks:
+class FakeLinks:
     source: StreamSource
     target: KeptTarget

@@ -36,9 +36,7 @@ from tests.links.changes import EAST, WEST
 
 _ZXIDS = st.integers(0, MAX_ZXID)
 _TEXTS = st.text(max_size=20)
-_ORIGINS = st.builds(
-    Origin, st.uuids().map(str), _ZXIDS, st.builds(Epoch, _ZXIDS, st.integers(0, 2**64 - 1))
-)
+_ORIGINS = st.builds(Origin, st.uuids().map(str), _ZXIDS, st.builds(Epoch, _ZXIDS, st.integers(0, 2**64 - 1)))
 _NUMBERS = st.integers(0, 2**40)
 _PARTITIONS = st.sampled_from(["p", "202001", "all"])
 _PARTS = st.builds(lambda partition, number: PartName(partition, number, number, 0), _PARTITIONS, _NUMBERS)
