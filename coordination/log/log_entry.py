@@ -30,6 +30,10 @@ from parts.common.part_name import MAX_LEVEL, PartName
 FORMAT_VERSION = 1
 
 
+TTL_DROP = "TTLDrop"
+"""The ``merge_type`` of a DROP_PART whose rows had all expired: no client's command."""
+
+
 class EntryType(Enum):
     """The value is the text of system.replication_queue's ``type``."""
 
@@ -93,7 +97,7 @@ class LogEntry:
     cleanup: bool = False
     """A merge of all parts of a partition removes rows that are marked as deleted."""
     merge_type: str = ""
-    """``Regular``, ``Optimize``, ``TTLDelete`` or ``TTLRecompress``, as in system.replication_queue."""
+    """``Regular``, ``Optimize``, ``TTLDelete`` or ``TTLRecompress``, as in system.replication_queue; ``TTL_DROP``."""
     expire_at: int = 0
     """MERGE_PARTS: the time, in seconds since the epoch, for which TTL is evaluated; 0: TTL is not applied.
     ``alter_version`` is then the version of the definition that has the TTL."""
