@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from parts.common.part_name import PartName
 from tests.links.linked_source import Asker, linked_table
 
 INSERT = "INSERT INTO costs VALUES ({}, {}, 0)"

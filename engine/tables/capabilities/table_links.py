@@ -244,4 +244,8 @@ class TableLinks(Protocol):
 
     @property
     def source(self) -> LinkSource:
-        """What takes changes from here."""
+        """Gives changes to the links that go out."""
+
+    @property
+    def target(self) -> LinkTarget:
+        """Takes the changes that links bring here."""

@@ -92,7 +92,7 @@ class ReplicatedTable(PartsTable):
         self._send_throttle = services.throttle(lambda: self.definition.settings.max_replicated_sends_network_bandwidth)
         self.blocks = ReplicatedBlockHistory(state, self.log_pull.pull, self.wake_execution)
         self.part_checks = PartChecks(state, fetcher.fetch)
-        self.links = ReplicaLinks(state, self.log_pull, fetcher)
+        self.links = ReplicaLinks(state, self.log_pull, fetcher, lambda: self.definitions, self.wake_execution)
         keeping = self.links.keeping
         self.failed_quorums = FailedQuorums(state, self.log_pull.pull, keeping.read_failures)
         give_up = LostParts(state, self.log_pull.pull).give_up
@@ -101,12 +101,7 @@ class ReplicatedTable(PartsTable):
             state, lambda database, name: self.home.find(database, name), lambda: self.mutations.note_made()
         )
         self.queue_steps = QueueExecutor(
-            state,
-            fetcher,
-            exchanges,
-            mutated_parts,
-            ClonedParts(self.store),
-            give_up,
+            state, fetcher, exchanges, mutated_parts, ClonedParts(self.store), give_up,
             self.part_checks.report_corruption,
         )  # fmt: skip
         self.definitions = DefinitionChanges(
@@ -121,7 +116,8 @@ class ReplicatedTable(PartsTable):
         self.transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
         )
-        self.housekeeping = LogCleanup(state, self.transactions.clean_up, self.links.blocks.keep_before_deletion)
+        exchanges.refetch = self.links.target.refetch_part
+        self.housekeeping = LogCleanup(state, self._clean_staged, self.links.blocks.keep_before_deletion)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
         self.queue.on_ready, self.queue.on_finish = self.wake_execution, self._note_finished
         self.mutations = ReplicatedMutations(state, self.log_pull, self.definitions, mutated_parts, self.wake_execution)
@@ -260,6 +256,10 @@ class ReplicatedTable(PartsTable):
         for task in (*(each.task for each in satellites), self.gate_control.task, *self.queue_steps.tasks):
             task.wake()
         self.merge_steps.note_change()
+
+    def _clean_staged(self, keeper: Keeper) -> bool:
+        """Tells whether there may be more to do soon."""
+        return self.links.target.clean_up(keeper) | self.transactions.clean_up(keeper)
 
     def _note_logged(self, entries: int) -> None:
         """A pull has brought so many."""
