@@ -18,6 +18,7 @@ from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
+from engine.links.database_links import DatabaseLinks
 from engine.links.link_service import LinkService
 from engine.links.link_statuses import list_link_statuses
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
@@ -106,6 +107,8 @@ class Engine(StatementRunner):
             self._start_background_check()
             if self.replication.keeper is not None and self.config.remote_servers:
                 self._start_distributed_ddl()
+            if self.replication.keeper is not None and self.config.cluster_name is not None:
+                self._start_database_links()
         except BaseException:
             self.stop()
             raise
@@ -121,6 +124,11 @@ class Engine(StatementRunner):
         self._ddl_worker = worker = DdlWorker(self)
         task = BackgroundTask("distributed DDL", worker.run_once)
         worker.wake = task.wake
+        self.services.workers.add(task)
+        self._on_stop.callback(self.services.workers.remove, task)
+
+    def _start_database_links(self) -> None:
+        task = BackgroundTask("links of databases", DatabaseLinks(self).run_once)
         self.services.workers.add(task)
         self._on_stop.callback(self.services.workers.remove, task)
 

@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 
 STEP_SECONDS = 5.0
 """Pause between two looks for tables that came."""
-_IDLE_SECONDS = 30.0
-"""The pause while there are no links of databases; a statement wakes the task."""
+_IDLE_SECONDS = 15.0
+"""The pause while there are no links of databases."""
 _MAX_NAMED = 20
 
 

@@ -90,11 +90,8 @@ def _link_metrics(server: OwnerServer) -> Iterator[Row]:
     yield ("ReplicationLinkPaused", states[UpstreamStatus.PAUSED], "Links that wait until a cause is gone")
     yield ("ReplicationLinkDisconnected", states[UpstreamStatus.DISCONNECTED], "Links whose other side is silent")
     yield ("ReplicationLinkStopped", states[UpstreamStatus.STOPPED], "Links that wait for a person")
-    yield (
-        "ReplicationLinkMaxLag",
-        int(max((link.progress.lag for link in links), default=0)),
-        "Largest lag, in seconds",
-    )
+    lag = max((link.progress.lag for link in links), default=0.0)
+    yield ("ReplicationLinkMaxLag", int(lag), "The largest lag of a link, in seconds")
     yield ("ReplicationLinkRowsBehind", sum(link.progress.rows_behind for link in links), "Rows that targets lack")
     yield ("ReplicationLinkBytesBehind", sum(link.progress.bytes_behind for link in links), "Bytes that targets lack")
 
