@@ -19,6 +19,7 @@ from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
 from engine.links.database_links import DatabaseLinks
+from engine.links.link_manager import LinkManager
 from engine.links.link_service import LinkService
 from engine.links.link_statuses import list_link_statuses
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
@@ -71,6 +72,7 @@ class Engine(StatementRunner):
         self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
         self.link_answers = LinkService(self)
         self.links: ServerLinks = UnlinkedServer()
+        """The links; without ``cluster_name`` none."""
         self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
 
@@ -105,10 +107,10 @@ class Engine(StatementRunner):
                 self.catalog.load()
             self.replication.end_start()
             self._start_background_check()
+            if self.replication.keeper is not None and self.config.cluster_name is not None:
+                self._start_links()
             if self.replication.keeper is not None and self.config.remote_servers:
                 self._start_distributed_ddl()
-            if self.replication.keeper is not None and self.config.cluster_name is not None:
-                self._start_database_links()
         except BaseException:
             self.stop()
             raise
@@ -127,7 +129,10 @@ class Engine(StatementRunner):
         self.services.workers.add(task)
         self._on_stop.callback(self.services.workers.remove, task)
 
-    def _start_database_links(self) -> None:
+    def _start_links(self) -> None:
+        self.links = manager = LinkManager(self)
+        manager.start()
+        self._on_stop.callback(manager.stop)
         task = BackgroundTask("links of databases", DatabaseLinks(self).run_once)
         self.services.workers.add(task)
         self._on_stop.callback(self.services.workers.remove, task)

@@ -148,7 +148,7 @@ class LinkService:
     def _start(self, document: Document, _: QueryStatus) -> dict[str, Any]:
         table = self._table(document)
         require_linkable(table)
-        return encode_start(read_start(table))
+        return encode_start(read_start(table, get_text(document, "name")))
 
     def _tables(self, document: Document, _: QueryStatus) -> dict[str, Any]:
         return {"tables": describe_tables(self._host.catalog, get_text(document, "database"))}

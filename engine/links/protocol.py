@@ -6,7 +6,7 @@ versions in the first request (``hello``), and the smaller one counts. A change 
 ===============  ======================================================================================================
 ``hello``        {versions: [least, most], cluster, uuid} → the same of the other side
 ``describe``     {database, table} → a source table, with ``servers``: the HTTP addresses of its replicas
-``start``        {database, table} → {has_rows, vector, vector_zxid}: for a link that begins
+``start``        {database, table, name} → {has_rows, vector, vector_zxid, registered}: for a link that begins
 ``register``     {database, table, link} → a source table
 ``unregister``   {database, table, name} → {}
 ``changes``      {database, table, link, uuid, vector, trim, max_rows, max_bytes, wait_seconds} → changes up to a cut
@@ -86,6 +86,7 @@ def encode_source(source: SourceTable) -> dict[str, Any]:
         "definition_version": source.definition_version,
         "fingerprint": source.fingerprint,
         "forks": [[str(fork.origin), fork.zxid] for fork in source.forks],
+        "columns": source.columns,
     }
 
 
@@ -100,6 +101,7 @@ def decode_source(document: Document) -> SourceTable:
         get_number(document, "definition_version"),
         get_text(document, "fingerprint"),
         tuple(Fork(Origin.parse(text), zxid) for text, zxid in get_numbered(document, "forks")),
+        get_text(document, "columns", ""),
     )
 
 
@@ -130,7 +132,12 @@ def decode_outgoing(document: Document) -> OutgoingLink:
 def encode_start(start: SourceStart) -> dict[str, Any]:
     """Returns what a link that begins must know of a table as JSON."""
     vector = json.loads(start.vector.to_bytes())
-    return {"has_rows": start.has_rows, "vector": vector, "vector_zxid": start.vector_zxid}
+    return {
+        "has_rows": start.has_rows,
+        "vector": vector,
+        "vector_zxid": start.vector_zxid,
+        "registered": start.registered,
+    }
 
 
 def decode_start(document: Document) -> SourceStart:
@@ -139,6 +146,7 @@ def decode_start(document: Document) -> SourceStart:
         get_flag(document, "has_rows"),
         decode_vector(get_object(document, "vector")),
         get_number(document, "vector_zxid"),
+        get_number(document, "registered"),
     )
 
 

@@ -18,11 +18,16 @@ class SourceStart:
     vector: VersionVector
     """What other links brought; the table's own origin is not in it."""
     vector_zxid: int
-    """The commit that wrote the vector: a place at or behind it is one whose vector this is, if it was read later."""
+    """The commit that wrote the vector: the vector is that of every place from there to the moment of the reading."""
+    registered: int
+    """The commit that registered the link; 0 if the table does not know it."""
 
 
-def read_start(table: OwnedTable) -> SourceStart:
-    """Reads what a link that begins must know, behind everything that was committed before the call."""
+def read_start(table: OwnedTable, link: str) -> SourceStart:
+    """Reads what a link that begins must know, behind everything that was committed before the call.
+
+    ``link`` is its name at the source, ``<cluster>/<name>``.
+    """
     replica = table.replication
     assert replica is not None, "only replicated tables are linkable"
     keeper, paths = replica.require_keeper(), replica.paths
@@ -31,7 +36,9 @@ def read_start(table: OwnedTable) -> SourceStart:
         has_rows = bool(keeper.children(paths.block_numbers))
     except NoNode:
         has_rows = False
-    [found] = keeper.get_many([paths.link_vector])
-    if found is None:
-        return SourceStart(has_rows, VersionVector(), 0)
-    return SourceStart(has_rows, VersionVector.parse(found[0]), found[1].modified_zxid)
+    cluster, _, name = link.partition("/")
+    vector, registration = keeper.get_many([paths.link_vector, paths.outgoing_link(cluster, name)])
+    registered = registration[1].created_zxid if registration is not None else 0
+    if vector is None:
+        return SourceStart(has_rows, VersionVector(), 0, registered)
+    return SourceStart(has_rows, VersionVector.parse(vector[0]), vector[1].modified_zxid, registered)
