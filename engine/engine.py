@@ -90,6 +90,7 @@ class Engine(StatementRunner):
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)
             self.cluster_membership.join(self.replication.keeper)
+            self.replication.get_cluster_uuid = self._get_cluster_uuid
             self.catalog.conversion = Conversion(self.replication, self.services)
             self.replication.are_sessions_begun_later = in_background
             with without_collections():
@@ -132,6 +133,9 @@ class Engine(StatementRunner):
     def _make_table(self, definition: TableDefinition) -> OwnedTable:
         return make_table(definition, self.services, self.replication)
 
+    def _get_cluster_uuid(self) -> str:
+        return self.cluster_membership.get_identity(self.replication.require_keeper()).uuid
+
     def current_position(self, database: str, table: str) -> str:
         """Returns the position behind the newest commit of a replicated table.
 
@@ -142,8 +146,7 @@ class Engine(StatementRunner):
         if replica is None:
             name = found.definition.full_name
             raise UserError("BAD_ARGUMENTS", f"Only Replicated tables have positions, and {name} is none")
-        identity = self.cluster_membership.get_identity(self.replication.require_keeper())
-        return read_current_position(replica.require_keeper(), replica.paths, identity.uuid)
+        return read_current_position(replica.require_keeper(), replica.paths, self._get_cluster_uuid())
 
     # -- what there is ------------------------------------------------------------------------------------------
 

@@ -21,20 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
+from coordination.inserts.block_numbers import LockKind
 from coordination.links.change import Change
 from coordination.links.change_stream import Reading, build_changes
 from coordination.links.cuts import find_cuts
 from coordination.links.positions import Origin
 from parts.common.part_name import PartName
-
-
-class LockKind(Enum):
-    """The purpose for which a block number was taken."""
-
-    BLOCK = "block"
-    COMMAND = "command"
 
 
 @dataclass(frozen=True, slots=True)

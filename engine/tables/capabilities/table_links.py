@@ -217,3 +217,10 @@ class LinkTarget(Protocol):
 
     def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""
+
+
+class TableLinks(Protocol):
+    """The two ends of links at one replica of a table."""
+
+    source: LinkSource
+    target: LinkTarget
