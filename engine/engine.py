@@ -18,8 +18,10 @@ from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
+from engine.links.link_service import LinkService
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
+from engine.queries.server_links import ServerLinks, UnlinkedServer
 from engine.remote.cluster_membership import ClusterMembership
 from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
@@ -45,6 +47,7 @@ class Engine(StatementRunner):
 
     catalog: Catalog
     context_class = OwnerContext
+    link_answers: LinkService
 
     def __init__(self, config: Config, world: ServerEnvironment | None = None) -> None:
         self.world = world or ServerEnvironment()
@@ -63,6 +66,8 @@ class Engine(StatementRunner):
         self.query_totals: Callable[[], QueryTotals] = EmptyQueryTotals
         """Of ``system.workers``."""
         self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
+        self.link_answers = LinkService(self)
+        self.links: ServerLinks = UnlinkedServer()
         self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
 
