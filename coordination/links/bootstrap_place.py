@@ -26,7 +26,7 @@ from coordination.links.positions import Epoch, Origin
 from coordination.log.log_entry import EntryType, LogEntry
 from parts.common.part_name import PartName
 
-_ROWS_STAY = (EntryType.MERGE_PARTS, EntryType.MUTATE_PART, EntryType.ALTER_METADATA)
+ROWS_STAY = (EntryType.MERGE_PARTS, EntryType.MUTATE_PART, EntryType.ALTER_METADATA)
 """Entries that may still be queued: what they leave undone is seen in the parts, or changes no rows."""
 _NOBODY = Origin("", 0, Epoch(0, 0))
 """The origin of changes of which only the numbers are looked at."""
@@ -73,7 +73,7 @@ def explain_unfinished(replica: RestingReplica, place: int, *, is_ordered: bool 
 
 def _find_problems(replica: RestingReplica, place: int, is_ordered: bool) -> Iterator[str]:
     for entry in replica.queued:
-        if entry.type not in _ROWS_STAY:
+        if entry.type not in ROWS_STAY:
             yield f"the replica has not carried out {entry.type.value} {entry.new_part or entry.transaction}"
     parts = select_held_parts(replica)
     for part in parts:
@@ -88,9 +88,7 @@ def _find_problems(replica: RestingReplica, place: int, is_ordered: bool) -> Ite
     yield from _find_inversions(replica, parts, place, is_ordered)
 
 
-def _find_inversions(
-    replica: RestingReplica, parts: Sequence[PartName], place: int, is_ordered: bool
-) -> Iterator[str]:
+def _find_inversions(replica: RestingReplica, parts: Sequence[PartName], place: int, is_ordered: bool) -> Iterator[str]:
     """Yields what would be parted by the place though its numbers contradict the order of commits."""
     for record in replica.behind:
         if record.entry.type is EntryType.DROP_PART or LIST_KEY in dict(record.entry.extra):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from random import Random
 
 from coordination.links.bootstrap_place import (
@@ -144,7 +145,7 @@ class GiverModel:
             return max((number for number in known if number <= part.data_version), default=0)
 
         everything = sorted(self.virtual)
-        for left, right in zip(everything, everything[1:], strict=False):
+        for left, right in pairwise(everything):
             if left not in parts or right not in parts or version(left) != version(right):
                 continue
             if any(left.max_block < number < right.min_block for number in taken):
@@ -194,10 +195,8 @@ class GiverModel:
     def rest(self) -> RestingReplica:
         """What the giver reads while its pull rests."""
         floor = self.log[self.pulled - 1].zxid if self.pulled else 0
-        locks = tuple(
-            Lock("p", each.number, (LockKind.COMMAND if each.kind in "MD" else LockKind.BLOCK) if self.says_kinds else None)
-            for each in self.locks()
-        )  # fmt: skip
+        kinds = {each.number: LockKind.COMMAND if each.kind in "MD" else LockKind.BLOCK for each in self.locks()}
+        locks = tuple(Lock("p", number, kind if self.says_kinds else None) for number, kind in kinds.items())
         return RestingReplica(
             tuple(self.todo),
             floor,
