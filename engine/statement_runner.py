@@ -23,6 +23,7 @@ from engine.interpreter import execute_statement
 from engine.interpreter.session_relations import CatalogRelations
 from engine.interpreter.temporary_tables import forget_dropped_tables, resolve_names
 from engine.interserver.replication import Replication
+from engine.links.link_service import LinkAnswers
 from engine.queries.context import Context, QueryTotals, Row, SystemTableRows
 from engine.queries.other_processes import OtherProcesses
 from engine.queries.process_list import Process, ProcessList
@@ -82,6 +83,8 @@ class StatementRunner(ABC):
     list_worker_rows: Callable[[], list[Row]]
     query_totals: Callable[[], QueryTotals]
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
+    link_answers: LinkAnswers
+    """What the server answers to other clusters."""
 
     def __init__(self, config: Config, services: TableServices, other_processes: OtherProcesses | None = None) -> None:
         self.config = config

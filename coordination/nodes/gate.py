@@ -2,10 +2,12 @@
 
 ::
 
-    links/gate    {"version":1,"epoch":"1-00c0ffee00c0ffee","links":{},"bars":[{"owner":…,"keeps_out":…,…}]}
+    links/gate    {"version":1,"epoch":"1-00c0ffee00c0ffee","links":{},"periods":0,"bars":[{"owner":…,"keeps_out":…,…}]}
 
-A *bar* keeps commits out of the table until its owner takes it away. A table without bars is open. Keys that this
-version does not know are kept when it writes the gate.
+A *bar* keeps commits out of the table until its owner takes it away. A table without bars is open. ``links`` names the
+links that the table is an end of (:mod:`coordination.nodes.gate_link`). ``periods`` counts how often the table became
+linked: what a replica kept in a former period has holes. Keys that this version does not know are kept when it writes
+the gate.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from coordination.nodes.gate_link import GateLink, LinkDirection
 from parts.common.errors import CorruptionError, UnavailableError
 
 FORMAT_VERSION = 1
+_KEYS = ("version", "epoch", "links", "periods", "bars")
 _NONCE_MASK = 2**64 - 1
 
 
@@ -77,7 +81,11 @@ class Gate:
     epoch: str
     """A counter, and 64 random bits that tell the epochs of a restored ZooKeeper from its former ones."""
     bars: tuple[Bar, ...] = ()
-    others: Mapping[str, Any] = field(default_factory=lambda: {"links": {}})
+    links: tuple[GateLink, ...] = ()
+    """The links that the table is an end of, sorted by name."""
+    periods: int = 0
+    """How often the table became linked."""
+    others: Mapping[str, Any] = field(default_factory=dict)
     """The other keys of the node."""
 
     def find_bar(self, kind: CommitKind) -> Bar | None:
@@ -92,12 +100,31 @@ class Gate:
         """Returns the gate without the owner's bar."""
         return replace(self, bars=tuple(bar for bar in self.bars if bar.owner != owner))
 
+    def find_link(self, name: str) -> GateLink | None:
+        """Returns the link of this name, or ``None``."""
+        return next((link for link in self.links if link.name == name), None)
+
+    def links_of(self, direction: LinkDirection) -> tuple[GateLink, ...]:
+        """Returns the links of which the table is this side."""
+        return tuple(link for link in self.links if link.direction is direction)
+
+    def with_link(self, link: GateLink) -> Gate:
+        """Returns the gate with this link in place of a former one of the same name."""
+        links = sorted((link, *self.without_link(link.name).links), key=lambda each: each.name)
+        return replace(self, links=tuple(links), periods=self.periods + (not self.links))
+
+    def without_link(self, name: str) -> Gate:
+        """Returns the gate without the link of this name."""
+        return replace(self, links=tuple(link for link in self.links if link.name != name))
+
     def to_bytes(self) -> bytes:
         """Returns the node's content."""
         document = {
             **self.others,
             "version": FORMAT_VERSION,
             "epoch": self.epoch,
+            "links": {link.name: link.to_json() for link in self.links},
+            "periods": self.periods,
             "bars": [bar.to_json() for bar in self.bars],
         }
         return json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
@@ -109,9 +136,11 @@ class Gate:
             document = json.loads(data)
             if document["version"] != FORMAT_VERSION:
                 raise ValueError(f"version {document['version']}, this server understands {FORMAT_VERSION}")
-            others = {key: value for key, value in document.items() if key not in ("version", "epoch", "bars")}
-            return cls(document["epoch"], tuple(map(Bar.of, document["bars"])), others)
-        except (ValueError, KeyError, TypeError) as error:
+            links = tuple(GateLink.of(name, link) for name, link in sorted(document.get("links", {}).items()))
+            others = {key: value for key, value in document.items() if key not in _KEYS}
+            bars = tuple(map(Bar.of, document["bars"]))
+            return cls(document["epoch"], bars, links, int(document.get("periods", 0)), others)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptionError(f"Cannot read the gate {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
 
 

@@ -10,6 +10,7 @@
 ``/play``             a page to type queries into;
 ``/links``            a page that draws the links with other clusters;
 ``/scan/…``           reading parts in pieces (``engine.front.http.scan_routes``);
+``/links/…``          what other clusters ask (``engine.front.http.link_routes``);
 ====================  ================================================================
 
 OPTIONS returns the allowed methods, and for browsers the configuration's ``http_options_response``. Any other method is
@@ -30,6 +31,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from engine.front.http.error_responses import convert_to_pando_error
+from engine.front.http.link_routes import PREFIX as LINKS_PREFIX
+from engine.front.http.link_routes import LinkRoutes
 from engine.front.http.query_endpoint import QueryEndpoint, Receive, Scope, Send, send_error
 from engine.front.http.scan_routes import ScanEndpoints
 from engine.front.http.status_pages import StatusPage, StatusPages
@@ -56,7 +59,12 @@ _OK = PlainTextResponse("Ok.\n")
 
 
 def make_application(
-    config: Config, queries: QueryEndpoint, pages: StatusPages, scans: ScanEndpoints, guard: Guard
+    config: Config,
+    queries: QueryEndpoint,
+    pages: StatusPages,
+    scans: ScanEndpoints,
+    links: LinkRoutes,
+    guard: Guard,
 ) -> Application:
     """Returns an ASGI application that never raises.
 
@@ -73,11 +81,15 @@ def make_application(
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
-        is_root = path == "/"
-        if not is_root and path not in routes:
+        methods: tuple[str, ...] = _QUERY_METHODS
+        endpoint: Endpoint | None = None
+        if path.startswith(LINKS_PREFIX):
+            methods, endpoint = ("POST",), links
+        elif path in routes:
+            methods, endpoint = routes[path]
+        elif path != "/":
             await PlainTextResponse(_NOT_FOUND.format(path), 404)(scope, receive, send)
             return
-        methods, endpoint = (_QUERY_METHODS, None) if is_root else routes[path]
         if method == "OPTIONS":
             await _make_options_response(config, methods)(scope, receive, send)
         elif method not in methods:
