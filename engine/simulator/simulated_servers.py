@@ -90,7 +90,7 @@ class SimulatedServer(SimulatedNode):
 
     def connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
         """Returns the server's end of the part exchange, and its session."""
-        address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
+        address = self.cluster.address_of(self)
         self.replication = Replication(self.keeper, self, address, dict(config.macros))
         self.replication.force_restore_all = self.force_restore_all
         return self.replication
@@ -296,6 +296,10 @@ class SimulatedServers(SimulatedCluster):
     def make_environment(self, server: SimulatedServer, services: TableServices) -> ServerEnvironment:
         """Returns the world of a server that starts."""
         return ServerEnvironment(lambda config: services, server.connect, _no_lock, has_watchdog=False)
+
+    def address_of(self, server: SimulatedServer) -> ReplicaAddress:
+        """Returns the address that other servers reach the server by."""
+        return ReplicaAddress("127.0.0.1", int(server.name[1:]))
 
     @property
     def servers(self) -> list[SimulatedServer]:

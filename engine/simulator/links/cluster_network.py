@@ -63,13 +63,26 @@ class ClusterNetwork:
         self._routes.clear()
         self.loss_rate = 0.0
 
-    def call(self, home: str, asker: SimulatedServer, url: str, action: Callable[[SimulatedServer], T]) -> T:
+    def name_of(self, server: SimulatedServer) -> str:
+        """Returns the name of a server's cluster."""
+        return next(name for name, cluster in self.clusters.items() if cluster is server.cluster)
+
+    def call(
+        self,
+        home: str,
+        asker: SimulatedServer,
+        url: str,
+        action: Callable[[SimulatedServer], T],
+        read_seconds: float | None = None,
+    ) -> T:
         """Runs an action on the server at ``url`` as a request of ``asker`` of the cluster ``home``.
+
+        A way back that takes longer than ``read_seconds`` is one on which the answer is lost.
 
         Raises 210 (NETWORK_ERROR) if the request or the answer is lost, and what the action raises.
         """
         there = urlsplit(url).hostname or ""
-        self._travel(asker, home, there, f"the request to {url}")
+        self._travel(asker, home, there, f"the request to {url}", read_seconds)
         server = self._find(there, urlsplit(url).port or 0)
         if server is None or not server.is_up:
             raise UnavailableError("NETWORK_ERROR", f"Nobody answers at {url}")
@@ -85,7 +98,7 @@ class ClusterNetwork:
             self._count("a server crashed while it answered")
             raise UnavailableError("NETWORK_ERROR", f"{url} closed the connection") from None
         self._require_up(asker)
-        self._travel(asker, there, home, f"the answer of {url}")
+        self._travel(asker, there, home, f"the answer of {url}", read_seconds)
         return answer
 
     def _find(self, cluster: str, port: int) -> SimulatedServer | None:
@@ -93,17 +106,18 @@ class ClusterNetwork:
         assert found is None or isinstance(found, SimulatedServer)
         return found
 
-    def _travel(self, asker: SimulatedServer, source: str, target: str, what: str) -> None:
+    def _travel(self, asker: SimulatedServer, source: str, target: str, what: str, most_seconds: float | None) -> None:
         route = self.route(source, target)
+        is_too_slow = most_seconds is not None and route.delay_seconds > most_seconds
         if route.delay_seconds:
             self._count("a route was slow")
             asker.cluster.wait(threading.Event(), route.delay_seconds)
         if route.is_cut:
             self._count("a route was cut" if self.route(target, source).is_cut else "a route was cut one way")
-        elif self._random.random() >= self.loss_rate:
-            return
-        else:
+        elif self._random.random() < self.loss_rate:
             self._count("a message was lost")
+        elif not is_too_slow:
+            return
         asker.cluster.wait(threading.Event(), self._random.uniform(0.1, 2.0))  # until the asker gives up
         raise UnavailableError("NETWORK_ERROR", f"{what} from {source} to {target} was lost")
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
+from coordination.nodes.replica_activation import ReplicaAddress
+from engine.environment import ServerEnvironment
+from engine.server.background_pool import BackgroundPool
 from engine.simulator.links.cluster_network import ClusterNetwork
+from engine.simulator.links.simulated_transport import SimulatedTransport
 from engine.simulator.simulated_clocks import Timeline
 from engine.simulator.simulated_disk import SimulatedDisk
-from engine.simulator.simulated_servers import SimulatedServers
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import ClusterTrace, Trace
+from engine.tables.services import TableServices
 
 
 class LinkedCluster(SimulatedServers):
@@ -38,3 +45,20 @@ class LinkedCluster(SimulatedServers):
             root, replicas, seed, ClusterTrace(trace, name), disks,
             timeline=timeline, first_session=first_session, config_of=lambda node: dict(config), **settings,
         )  # fmt: skip
+
+    def make_environment(self, server: SimulatedServer, services: TableServices) -> ServerEnvironment:
+        """Returns the world of a server that starts: its requests to other clusters go through the network."""
+        world = super().make_environment(server, services)
+        transport = SimulatedTransport(self.network, self.name, server)
+        pool = cast(BackgroundPool, server.pool)
+        return replace(
+            world,
+            make_transport=lambda user, password, is_secure: transport,
+            make_link_pool=lambda: pool,
+            max_poll_seconds=0.0,
+        )
+
+    def address_of(self, server: SimulatedServer) -> ReplicaAddress:
+        """Returns the addresses that other servers and clusters reach the server by."""
+        port = int(server.name[1:])
+        return ReplicaAddress(self.name, port, port)
