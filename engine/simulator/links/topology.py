@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+
+NAMES = ("east", "west", "north", "south", "centre")
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,8 @@ class Topology:
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        """The names of all clusters, sorted."""
-        return tuple(sorted({cluster for link in self.links for cluster in link}))
+        """The names of all clusters."""
+        return tuple(dict.fromkeys(cluster for link in self.links for cluster in link))
 
     def takes_writes(self, cluster: str) -> bool:
         """Tells whether clients may insert there: a target takes nothing, unless its links say so."""
@@ -35,10 +38,21 @@ class Topology:
         return sorted(found)
 
 
-ONE_WAY = Topology("one-way", (("east", "west"),), commands_from="east")
-TWO_WAY = Topology("two-way", (("east", "west"), ("west", "east")), {"two_way": 1})
-CHAIN = Topology("chain", (("east", "west"), ("west", "north")), commands_from="east")
-RING = Topology("ring", (("east", "west"), ("west", "north"), ("north", "east")), {"two_way": 1})
-BROADCAST = Topology("broadcast", (("east", "west"), ("east", "north")), commands_from="east")
-CONSOLIDATION = Topology("consolidation", (("east", "north"), ("west", "north")), {"preserve_timestamps": 0})
-TOPOLOGIES = (ONE_WAY, TWO_WAY, CHAIN, RING, BROADCAST, CONSOLIDATION)
+def make_topologies(count: int) -> tuple[Topology, ...]:
+    """Returns the topologies of so many clusters, 2 to 5."""
+    first, *others = names = NAMES[:count]
+    last = names[-1]
+    row = tuple(pairwise(names))
+    if count == 2:
+        both = (*row, (last, first))
+        return Topology("one-way", row, commands_from=first), Topology("two-way", both, {"two_way": 1})
+    return (
+        Topology("chain", row, commands_from=first),
+        Topology("ring", (*row, (last, first)), {"two_way": 1}),
+        Topology("broadcast", tuple((first, other) for other in others), commands_from=first),
+        Topology("consolidation", tuple((other, first) for other in others), {"preserve_timestamps": 0}),
+    )
+
+
+TOPOLOGIES = (*make_topologies(2), *make_topologies(3))
+ONE_WAY, TWO_WAY, CHAIN, RING, BROADCAST, CONSOLIDATION = TOPOLOGIES

@@ -151,4 +151,4 @@ def test_rows_reach_clusters_along_links() -> None:
     assert CHAIN.takes_writes("east")
     assert not CHAIN.takes_writes("west")
     assert all(TWO_WAY.takes_writes(name) for name in TWO_WAY.clusters)
-    assert CONSOLIDATION.takes_writes("north")
+    assert all(CONSOLIDATION.takes_writes(name) for name in CONSOLIDATION.clusters)
