@@ -11,7 +11,7 @@ import yaml
 from engine.cluster.cluster_state import ClusterState, Member
 
 LINK_USER = "linker"
-"""The user that links of other clusters log in as; it may only read."""
+"""The user that links of other clusters log in as; it may only read, and register links."""
 _CLUSTER = "default"
 """The name of the cluster of all replicas in ``remote_servers``, and the value of the macro ``cluster``."""
 
@@ -51,7 +51,7 @@ def _make_config(cluster_directory: Path, state: ClusterState, replica: Member) 
         },
     }
     if state.name:
-        linker = {LINK_USER: {"password": state.link_password, "readonly": 1}}
+        linker = {LINK_USER: {"password": state.link_password, "readonly": 1, "may_link": True}}
         # Without users in the configuration there is the user default, which must not come back where it was left out.
         config["cluster_name"] = state.name
         config["users"] = linker if "users" in state.overrides else {"default": {}, **linker}
