@@ -8,6 +8,7 @@ from typing import cast
 
 from engine.simulator.links.cluster_work import ClusterWork, LinkWeights
 from engine.simulator.links.link_model import LinkModel
+from engine.simulator.links.link_rules import count_link_rules
 from engine.simulator.links.linked_world import LinkedWorld
 from engine.simulator.links.topology import Topology
 from engine.simulator.simulated_servers import SimulatedServer
@@ -42,7 +43,8 @@ class LinkedWork:
             )
             for number, (name, cluster) in enumerate(clusters.items())
         }  # fmt: skip
-        self._paused: set[str] = set()
+        for cluster in clusters.values():
+            count_link_rules(cluster.ensemble, self._count)
         self._nodes_without_links = {name: self._count_nodes(name) for name in clusters}
 
     def _count(self, what: str) -> None:
