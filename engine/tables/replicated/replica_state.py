@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from coordination.inserts.commit_times import CommitTimes
 from coordination.inserts.insert_commit import InsertRequest
 from coordination.inserts.partition_nodes import PartitionNode
 from coordination.keeper.interface import Keeper, KeeperError, SessionState
@@ -96,6 +97,7 @@ class ReplicaState:
         self.queue = ReplicationQueue(self.replica.name, services.clock, services.monotonic)
         self.mutations = KnownMutations(self.paths)
         self.gate = TableGate(self.paths)
+        self.commit_times = CommitTimes(self.paths)
         self.partition_nodes: dict[str, PartitionNode] = {}
         """The last seen nodes of partitions whose nodes have other names than the partitions."""
         self.activation: Activation | None = None
