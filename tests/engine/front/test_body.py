@@ -59,9 +59,7 @@ def test_content_encodings(encoding: str, compress: Callable[[bytes], bytes]) ->
     assert open_decompressed(io.BytesIO(compress(DATA)), encoding).read() == DATA
 
 
-@pytest.mark.parametrize(
-    ("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("xz", _xz)]
-)
+@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("xz", _xz)])
 def test_streams_that_were_put_together(encoding: str, compress: Callable[[bytes], bytes]) -> None:
     def read(data: bytes) -> bytes:
         return open_decompressed(io.BytesIO(data), encoding).read()

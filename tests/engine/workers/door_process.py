@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-
 _PROGRAM = """
 from engine.commands.process_startup import block_pandas_import
 
