@@ -47,6 +47,10 @@ class EntryType(Enum):
     ALTER_METADATA = "ALTER_METADATA"
 
 
+LINK_KEY, LIST_KEY = "link", "list"
+"""Keys of entries that links write: the changes of a batch, and the list that stands for a large one."""
+
+
 @dataclass(frozen=True, slots=True)
 class StagedPart:
     """A part that a transaction left on ``replica``, under ``place`` among its staged parts."""
@@ -117,8 +121,15 @@ class LogEntry:
     alter_version: int = 0
     mutations: tuple[str, ...] = ()
     """MUTATE_PART: the ids of the mutations that turn the source into the result."""
+    commit_time: int = 0
+    """Of a table with ``last_writer_wins``: the largest time among the new rows' versions (``commit_times``)."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
     """Keys of a later minor format, kept as they are."""
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether a link wrote the entry: it is the effect of a batch."""
+        return any(key in (LINK_KEY, LIST_KEY) for key, _ in self.extra)
 
     @property
     def created_parts(self) -> tuple[PartName, ...]:

@@ -6,6 +6,7 @@ The nodes of a table::
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
+           commit_time
            links/gate links/vector links/in/<name>{,/leader,/status} links/out/<cluster>.<name> definitions/<version>
            replicas/<name>/…
 
@@ -273,6 +274,11 @@ class TablePaths:
         return f"{self.root}/links/gate"
 
     @property
+    def commit_time(self) -> str:
+        """The largest commit time in the log entries that were trimmed (``commit_times``)."""
+        return f"{self.root}/commit_time"
+
+    @property
     def dropped(self) -> str:
         """An ephemeral node, held by the session that removes a dropped table."""
         return f"{self.root}/dropped"
@@ -335,7 +341,7 @@ class ReplicaPaths:
 
     @property
     def link_keeping(self) -> str:
-        """What the replica keeps of the changes of a linked table (``coordination.links.kept_changes``)."""
+        """The changes of a linked table that the replica keeps (``coordination.links.kept_changes``)."""
         return f"{self.root}/link_keeping"
 
     @property

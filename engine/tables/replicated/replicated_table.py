@@ -35,6 +35,7 @@ from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.life.gate_control import GateControl
 from engine.tables.replicated.life.log_cleanup import LogCleanup
 from engine.tables.replicated.life.replica_session import ReplicaSession
+from engine.tables.replicated.links.replica_bootstrap import ReplicaBootstrap
 from engine.tables.replicated.links.replica_links import ReplicaLinks
 from engine.tables.replicated.repair.failed_quorums import FailedQuorums
 from engine.tables.replicated.repair.lost_parts import LostParts
@@ -78,6 +79,7 @@ class ReplicatedTable(PartsTable):
     transactions: ReplicatedTransactions
     blocks: ReplicatedBlockHistory
     links: ReplicaLinks
+    bootstrap: ReplicaBootstrap
 
     def __init__(self, definition: TableDefinition, services: TableServices, replication: Replication) -> None:
         super().__init__(definition, services)
@@ -92,7 +94,7 @@ class ReplicatedTable(PartsTable):
         self._send_throttle = services.throttle(lambda: self.definition.settings.max_replicated_sends_network_bandwidth)
         self.blocks = ReplicatedBlockHistory(state, self.log_pull.pull, self.wake_execution)
         self.part_checks = PartChecks(state, fetcher.fetch)
-        self.links = ReplicaLinks(state, self.log_pull, fetcher)
+        self.links = ReplicaLinks(state, self.log_pull, fetcher, lambda: self.definitions, self.wake_execution)
         keeping = self.links.keeping
         self.failed_quorums = FailedQuorums(state, self.log_pull.pull, keeping.read_failures)
         give_up = LostParts(state, self.log_pull.pull).give_up
@@ -101,12 +103,7 @@ class ReplicatedTable(PartsTable):
             state, lambda database, name: self.home.find(database, name), lambda: self.mutations.note_made()
         )
         self.queue_steps = QueueExecutor(
-            state,
-            fetcher,
-            exchanges,
-            mutated_parts,
-            ClonedParts(self.store),
-            give_up,
+            state, fetcher, exchanges, mutated_parts, ClonedParts(self.store), give_up,
             self.part_checks.report_corruption,
         )  # fmt: skip
         self.definitions = DefinitionChanges(
@@ -121,7 +118,8 @@ class ReplicatedTable(PartsTable):
         self.transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
         )
-        self.housekeeping = LogCleanup(state, self.transactions.clean_up, self.links.blocks.keep_before_deletion)
+        exchanges.refetch = self.links.target.refetch_part
+        self.housekeeping = LogCleanup(state, self._clean_staged, self.links.blocks.keep_before_deletion)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
         self.queue.on_ready, self.queue.on_finish = self.wake_execution, self._note_finished
         self.mutations = ReplicatedMutations(state, self.log_pull, self.definitions, mutated_parts, self.wake_execution)
@@ -129,6 +127,7 @@ class ReplicatedTable(PartsTable):
         self.partitions = ReplicatedPartitions(
             state, self.log_pull, self.transactions, PartitionFetcher(self.store, services, self.is_stopping, fetcher)
         )
+        self.bootstrap = ReplicaBootstrap(state, self.log_pull.pull, self.wake_execution)
         self._restore = ReplicaRestore(state, self.definitions, self.restart)
         self.session = ReplicaSession(
             state, self.definitions, self._restore, self.failed_quorums.take_back,
@@ -181,7 +180,7 @@ class ReplicatedTable(PartsTable):
         idle = _WOKEN_SECONDS if shared.are_sessions_begun_later else 0.0
         first_pause = idle or min(self.session.step(), _FIRST_LOOK_SECONDS)
         satellites = (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self.mutations)
-        for satellite in (*satellites, self.gate_control):
+        for satellite in (*satellites, self.gate_control, self.bootstrap):
             self.run_in_background(housekeeping, satellite.task, idle)
         for task in (self.part_checks.task, self.links.blocks.task, *self.queue_steps.tasks):
             self.run_in_background(self.services.workers, task, idle)
@@ -260,6 +259,10 @@ class ReplicatedTable(PartsTable):
         for task in (*(each.task for each in satellites), self.gate_control.task, *self.queue_steps.tasks):
             task.wake()
         self.merge_steps.note_change()
+
+    def _clean_staged(self, keeper: Keeper) -> bool:
+        """Tells whether there may be more to do soon."""
+        return self.links.target.clean_up(keeper) | self.transactions.clean_up(keeper)
 
     def _note_logged(self, entries: int) -> None:
         """A pull has brought so many."""

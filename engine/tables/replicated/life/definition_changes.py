@@ -187,7 +187,7 @@ class DefinitionChanges:
         for _ in range(_ATTEMPTS):
             options.status.check()
             prepared, is_written = self._state.pass_gate(
-                CommitKind.OTHER, partial(self._try_alter, change, checked), options.status
+                CommitKind.DEFINITION, partial(self._try_alter, change, checked), options.status
             )
             if is_written:
                 break
@@ -278,7 +278,7 @@ class DefinitionChanges:
             is_there = keeper.exists(last) is not None
             mark = SetData(last, alter_id) if is_there else Create(last, alter_id)
             try:
-                checks = gate.checks(keeper, CommitKind.OTHER)
+                checks = gate.checks(keeper, CommitKind.DEFINITION)
                 noted = definition_ops(keeper, self._state.paths, gate.gate, prepared.definition)
                 change = SetData(columns, prepared.columns, prepared.version)
                 keeper.multi([change, *prepared.conditions, *checks, mark, *noted])

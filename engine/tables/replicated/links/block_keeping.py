@@ -136,7 +136,10 @@ class BlockKeeping:
     # -- in the background ----------------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Keeps the wanted blocks that are here, and gives up old ones. Returns the seconds until the next look."""
+        """Keeps the wanted blocks that are here, and gives up old ones.
+
+        Returns the seconds until the next look.
+        """
         if not self._is_on or not self._state.has_started:
             return _IDLE_SECONDS
         try:

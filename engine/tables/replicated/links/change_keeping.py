@@ -216,7 +216,7 @@ class ChangeKeeping:
                 self._append(records)
 
     def read_late_nodes(self, keeper: Keeper) -> None:
-        """Writes definitions, failed quorums and losses into the journal that it lacks, and tells the others so."""
+        """Writes definitions, failed quorums and losses into the journal, and tells the others so."""
         if self._kept is None:
             return
         paths = self._state.paths

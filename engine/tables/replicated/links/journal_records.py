@@ -31,7 +31,7 @@ def make_log_record(index: int, data: bytes, stat: Stat) -> JournalRecord:
 
 @dataclass(slots=True)
 class ParsedRecords:
-    """What some records say."""
+    """Some records by their kind."""
 
     log: list[LogRecord] = field(default_factory=list)
     mutations: list[MutationRecord] = field(default_factory=list)

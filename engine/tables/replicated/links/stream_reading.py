@@ -1,8 +1,8 @@
 """Reads a table's change stream: what is decided by now, and the next page of it.
 
 The reads have the order of :class:`coordination.links.frontier.Observation`. The journal takes part in them: a pull
-puts the log into it, a load of the mutations these. What lies at or below a frontier is decided for ever, so only what
-lies behind the last frontier is looked at anew, and an index remembers where the rest is.
+puts the log into it, a load of the mutations these. What lies at or below a frontier is decided for ever. So only what
+lies behind the last frontier is looked at anew; an index remembers where the rest is.
 
 Invariants: one reading runs at a time; the index is of the journal's present beginning.
 """
