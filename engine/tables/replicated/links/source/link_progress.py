@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from coordination.keeper.interface import BadVersion, Keeper, NoNode
 from coordination.links.positions import Origin
 from engine.tables.capabilities.table_links import ChangesRequest
-from engine.tables.replicated.links.outgoing_nodes import decode_outgoing, encode_outgoing, find_outgoing_path
+from engine.tables.replicated.links.source.outgoing_nodes import decode_outgoing, encode_outgoing, find_outgoing_path
 from engine.tables.replicated.replica_state import ReplicaState
 
 _WRITE_SECONDS = 1.0

@@ -27,8 +27,8 @@ from coordination.nodes.paths import parse_sequence_number
 from coordination.replicas.log_pull import KeepEntries, PulledEntry, read_log_pointer
 from engine.link_store.journal import JOURNAL_FOLDER, Journal
 from engine.link_store.journal_segment import JournalRecord, RecordKind
-from engine.tables.replicated.links.block_keeping import BlockKeeping
-from engine.tables.replicated.links.journal_records import make_log_record, make_record
+from engine.tables.replicated.links.source.block_keeping import BlockKeeping
+from engine.tables.replicated.links.source.journal_records import make_log_record, make_record
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CorruptionError, UnavailableError
 

@@ -24,10 +24,10 @@ from coordination.links.stream_index import StreamIndex
 from engine.link_store.journal import Journal, PositionTrimmedError
 from engine.link_store.journal_segment import JournalRecord
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable
-from engine.tables.replicated.links.block_source import BlockSource
-from engine.tables.replicated.links.change_keeping import SCAN_BYTES, ChangeKeeping
-from engine.tables.replicated.links.journal_records import ParsedRecords, parse_records
-from engine.tables.replicated.links.source_description import SourceDescription
+from engine.tables.replicated.links.source.block_source import BlockSource
+from engine.tables.replicated.links.source.change_keeping import SCAN_BYTES, ChangeKeeping
+from engine.tables.replicated.links.source.journal_records import ParsedRecords, parse_records
+from engine.tables.replicated.links.source.source_description import SourceDescription
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
