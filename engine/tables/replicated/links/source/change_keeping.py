@@ -34,7 +34,7 @@ from parts.common.errors import CorruptionError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
-SCAN_BYTES = 4 * 1024 * 1024
+SCAN_BYTES = 256 * 1024
 """The most bytes of records that a scan of the journal reads at once."""
 
 

@@ -42,6 +42,12 @@ class ParsedRecords:
     """Parts that were given up with their rows."""
 
     @property
+    def partition_ids(self) -> set[str]:
+        """The partitions of all blocks and commands."""
+        mutated = {partition_id for record in self.mutations for partition_id in record.mutation.numbers}
+        return mutated.union(*(record.entry.partition_ids for record in self.log))
+
+    @property
     def reading(self) -> Reading:
         """The log, the mutations and the definitions."""
         return Reading(tuple(self.log), tuple(self.mutations), tuple(self.definitions))
