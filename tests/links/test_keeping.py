@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -443,3 +444,23 @@ def test_the_time_of_an_answer_is_that_of_the_commits(asker: Asker) -> None:
     asker.table.servers.now += 11
     (change,) = asker.ask().changes
     assert 0 <= asker.ask().clock_ms - change.commit_ms <= 20_000
+
+
+def test_a_full_disk_goes_before_a_block(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    asker.begin()
+    blocks = asker.table.table.links.blocks
+
+    def keep(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(blocks.outbox, "keep", keep)
+    for key in (1, 2):
+        asker.table.first.sql(INSERT.format(1, key))
+    asker.table.settle()
+    asker.table.first.sql("OPTIMIZE TABLE costs FINAL")
+    asker.table.settle()
+    asker.table.servers.now += 10_000
+    with asker.table.first.acting():
+        asker.table.table.delete_outdated(asker.table.table.store.list_deletable())
+    assert [str(part.name) for part in asker.table.table.store.list_active()] == ["1_0_2_1"]
+    assert asker.table.table.store.list_deletable() == []

@@ -13,6 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -112,11 +113,15 @@ class BlockKeeping:
         """Returns the parts that may be deleted now, after keeping those that are wanted."""
         with self._lock:
             doomed = [part for part in parts if part.name in self._wanted]
-        left = {part.name for part in doomed if not self._keep(part)}
+        left = {part.name for part in doomed if not self._keep(part, is_last=True)}
         return [part for part in parts if part.name not in left]
 
-    def _keep(self, part: Part) -> bool:
-        """Links the part; tells whether it is wanted no more."""
+    def _keep(self, part: Part, *, is_last: bool = False) -> bool:
+        """Links the part; tells whether it is wanted no more.
+
+        ``is_last``: the part is to be deleted now. It is, if the disk is too full for another link: the disk goes
+        before all.
+        """
         with self._lock:
             wanted = self._wanted.get(part.name)
         if wanted is None:
@@ -126,8 +131,10 @@ class BlockKeeping:
         except CorruptionError as error:
             logger.error("block %s of %s cannot be kept: %s", part.name, self._state.definition.full_name, error)
         except (PandoError, OSError) as error:
-            logger.info("block %s of %s is kept later: %s", part.name, self._state.definition.full_name, error)
-            return False
+            if not (is_last and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+                logger.info("block %s of %s is kept later: %s", part.name, self._state.definition.full_name, error)
+                return False
+            logger.error("block %s of %s is given up: %s", part.name, self._state.definition.full_name, error)
         with self._lock:
             if self._wanted.get(part.name) == wanted:
                 del self._wanted[part.name]

@@ -120,6 +120,10 @@ class ChangeKeeping:
             self._stop()
             self.journal.remove()
 
+    def close(self) -> None:
+        """Closes the journal's file, when the table stops."""
+        self.journal.close()
+
     def _load(self) -> None:
         if self._is_loaded:
             return
