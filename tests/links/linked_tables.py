@@ -81,6 +81,18 @@ class LinkedTables:
         is_current = activation is not None and activation.session_id == server.keeper.session_id
         return is_current and not table.session.restart_requested.is_set()
 
+    def keep_definition(self) -> None:
+        """Makes the node of the link's definition, as CREATE REPLICATION LINK does."""
+        paths = self.table.table.paths
+        if self.keeper.exists(paths.incoming_links) is None:
+            self.keeper.create(paths.incoming_links)
+        self.keeper.create(paths.incoming_link(self.link.name), self.link.to_bytes())
+
+    def alter_source(self, command: str) -> None:
+        """Changes the source's definition, which is a change of its own."""
+        self.first.sql(f"ALTER TABLE source {command}")
+        self.note_definition()
+
     # -- what the source tells ----------------------------------------------------------------------------------------
 
     def origin(self) -> Origin:
@@ -91,7 +103,8 @@ class LinkedTables:
         """Keeps the present definition as the change of an ALTER."""
         data, stat = self.keeper.get(SOURCE.columns)
         metadata = self.keeper.get(SOURCE.metadata)[0].decode()
-        self.definitions.append((stat.modified_zxid, Definition(stat.version, metadata, data.decode())))
+        version = self.source.description.metadata_version
+        self.definitions.append((stat.modified_zxid, Definition(version, metadata, data.decode())))
 
     def changes(self) -> list[Change]:
         keeper, records = self.keeper, []

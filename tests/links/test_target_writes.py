@@ -76,13 +76,6 @@ def test_a_two_way_target_is_written(tables: LinkedTables, name: str) -> None:
     assert (1, 7, 0) in tables.rows()
 
 
-def test_several_sources_and_manual_writes(tables: LinkedTables) -> None:
-    """As YTsaurus' ``preserve_timestamps = false``."""
-    link(tables, extra=(("preserve_timestamps", False),))
-    tables.first.sql(STATEMENTS["insert"])
-    assert (1, 7, 0) in tables.rows()
-
-
 def test_a_source_is_written(tables: LinkedTables) -> None:
     move(tables, lambda gate: gate.with_link(GateLink("east/x", LinkDirection.OUT, "u1", LINK.peer, "east")))
     tables.first.sql(STATEMENTS["insert"])
