@@ -33,6 +33,7 @@ from coordination.links.repartition import find_command, is_aligned, repartition
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.nodes.gate import CommitKind, Gate
+from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.table_lists import missing_metadata_error
 from engine.tables.capabilities.table_links import (
     AppliedBatch,
@@ -84,7 +85,7 @@ class ReplicaLinkTarget:
         self._definitions = definitions
         self._wake_execution = wake_execution
         self._staging = BatchStaging(state, log.pull)
-        self._committer = BatchCommitter(state, log.last_blocks)
+        self.committer = BatchCommitter(state, log.last_blocks)
         self._carried_definitions = CarriedDefinitions(state, definitions)
         self._applying = threading.Lock()
         self._progress = BatchProgress(state.paths)
@@ -176,7 +177,7 @@ class ReplicaLinkTarget:
             ready = self._make_ready(batch, name, pieces, version)
             self._staging.forget(name)
             with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
-                plan = self._committer.commit(keeper, ready, self._definitions().columns_version)
+                plan = self.committer.commit(keeper, ready, self._definitions().columns_version)
                 state.services.failpoint("link.after_commit")
                 if plan is None:
                     state.store.staged.remove(name)
@@ -200,8 +201,12 @@ class ReplicaLinkTarget:
         return StagedBatch(batch, Target(state.replica.name, state.services.clock(), name, staged), sets_ids, version)
 
     def clean_up(self, keeper: Keeper) -> bool:
-        """Removes staged parts that no batch needs. Returns whether there may be more to do soon."""
-        return self._staging.clean_up(keeper)
+        """Removes staged parts and lists that no batch needs. Returns whether there may be more to do soon."""
+        gate = self._state.gate.gate
+        if gate is None:
+            return self._staging.clean_up(keeper)
+        links = [link.uuid for link in gate.links_of(LinkDirection.IN)]
+        return self._staging.clean_up(keeper) | self.committer.lists.clean_up(keeper, links)
 
     # -- progress ---------------------------------------------------------------------------------------------------
 
