@@ -1,6 +1,6 @@
-"""A log entry that is too large for one node: its content stands in pieces, and the log entry names them.
+"""Log entries that are too large for one node: the content stands in pieces.
 
-The entry has the key ``list``::
+The log entry names them: it has the key ``list``::
 
     "list": {"name": "<name>", "pieces": 3, "size": 1200000, "sha256": "<of all pieces together>"}
 

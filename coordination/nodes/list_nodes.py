@@ -110,7 +110,7 @@ def find_list_entry(keeper: Keeper, table: TablePaths, name: str) -> LogEntry | 
 
 
 def remove_unneeded_lists(keeper: Keeper, table: TablePaths, finished: Sequence[EntryList]) -> int:
-    """Removes those of the finished lists that neither the log nor a queue names. Returns how many are left.
+    """Removes the finished lists that neither the log nor a queue names. Returns how many are left.
 
     The log is read before the queues: an entry moves from it to them.
     """

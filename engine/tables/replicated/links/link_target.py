@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -27,8 +28,9 @@ from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFaile
 from coordination.links.batch_plan import BatchPlan, Target
 from coordination.links.carried_changes import read_carried_changes
 from coordination.links.change import Block, Change
+from coordination.links.definition_split import split_before_definitions
 from coordination.links.link_definition import LinkDefinition
-from coordination.links.positions import Origin
+from coordination.links.positions import Origin, Position
 from coordination.links.repartition import find_command, is_aligned, repartition
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry, StagedPart
@@ -164,8 +166,14 @@ class ReplicaLinkTarget:
         with self._applying:
             if batch.state.vector_version == NO_VECTOR:
                 return AppliedBatch(is_applied=False)  # the link was never begun, or the vector is gone
-            self._carried_definitions.follow(batch, status)
-            return self._state.pass_gate(CommitKind.LINK, lambda: self._apply(batch, status), status)
+            done = AppliedBatch(is_applied=True)
+            for part in _split(batch):
+                self._carried_definitions.follow(part, status)
+                applied = self._state.pass_gate(CommitKind.LINK, partial(self._apply, part, status), status)
+                if not applied.is_applied:
+                    return applied
+                done = _add(done, applied)
+            return done
 
     def _apply(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
         state, version = self._state, self._state.description.metadata_version
@@ -268,6 +276,31 @@ class ReplicaLinkTarget:
             shutil.rmtree(directory)
             written.directory.rename(directory)
             self._state.store.drop_temporary(written.directory)
+
+
+def _split(batch: IncomingBatch) -> Iterator[IncomingBatch]:
+    """Yields the batch, in parts if an ALTER that is carried out comes behind a mutation."""
+    if not batch.link.settings.get("replicate_ddl", False):
+        yield batch
+        return
+    state, after = batch.state, batch.state.vector.applied(batch.end.origin)
+    for changes, place in split_before_definitions(batch.changes, after, batch.end.zxid):
+        vector = state.vector
+        for change in changes:
+            vector = vector.advance(change.position)
+        end = Position(batch.end.origin, place)
+        yield replace(batch, state=state, changes=changes, vector=vector, end=end)
+        state = replace(state, vector=vector.advance(end), vector_version=state.vector_version + 1)
+
+
+def _add(former: AppliedBatch, applied: AppliedBatch) -> AppliedBatch:
+    return AppliedBatch(
+        True,
+        former.rows + applied.rows,
+        former.size_bytes + applied.size_bytes,
+        former.blocks + applied.blocks,
+        former.lost_rows + applied.lost_rows,
+    )
 
 
 def _describe(plan: BatchPlan) -> AppliedBatch:
