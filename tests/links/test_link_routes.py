@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from coordination.links.positions import Position
 from parts.common.part_name import PartName
 from tests.links.changes import NORTH, WEST, make_block, make_change
-from tests.links.link_ends import KeptTarget, StreamSource, FakeLinks
+from tests.links.link_ends import FakeLinks, KeptTarget, StreamSource
 from tests.links.linked_servers import PASSWORD, USER, LinkedServer, create_table, linked_servers
 
 NORTH_UUID = NORTH.cluster
