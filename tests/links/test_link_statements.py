@@ -204,7 +204,7 @@ def test_alter_changes_settings(east: LinkedServer) -> None:
     ("text", "code", "message"),
     [
         ("ALTER REPLICATION LINK l MODE sync", 48, "asynchronous"),
-        ("ALTER REPLICATION LINK l MODIFY SETTING two_way = 1", 36, "two_way is fixed when a link is made"),
+        ("ALTER REPLICATION LINK l MODIFY SETTING preserve_timestamps = 0", 36, "preserve_timestamps is fixed when"),
         ("ALTER REPLICATION LINK l MODIFY SETTING start_position = 'now'", 36, "start_position is fixed"),
         ("ALTER REPLICATION LINK l MODIFY SETTING link_quorum = 0", 69, "1 to 100"),
         ("ALTER REPLICATION LINK l MODIFY SETTING colour = DEFAULT", 115, "'colour'"),
@@ -219,6 +219,18 @@ def test_what_a_link_does_not_take_is_refused_by_name(east: LinkedServer, text: 
     east.sql(CREATE)
     found_code, found = east.fails(text)
     assert (found_code, message in found) == (code, True), found
+
+
+def test_a_link_becomes_two_way_when_its_source_knows(east: LinkedServer) -> None:
+    east.sql(CREATE)
+    east.west.fails["register"] = AWAY
+    assert east.fails("ALTER REPLICATION LINK l MODIFY SETTING two_way = 1")[0] == AWAY.code
+    assert not east.gate().links[0].is_two_way
+    east.west.fails.clear()
+    east.sql("ALTER REPLICATION LINK l MODIFY SETTING two_way = 1")
+    assert east.gate().links[0].is_two_way
+    assert east.west.registered["east/l"].is_two_way
+    assert east.fails("ALTER REPLICATION LINK l MODIFY SETTING auto_bootstrap = 1")[0] == 36
 
 
 def test_read_only_sessions_see_links_and_change_none(east: LinkedServer) -> None:
