@@ -40,7 +40,6 @@ class StreamSource:
     newest: int = 1
     opened: list[PartName] = field(default_factory=list)
     open_files: Callable[[PartName], tuple[Snapshot, Path]] | None = None
-    on_register: Callable[[OutgoingLink], object] = lambda link: None
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def add(self, change: Change) -> None:
@@ -54,7 +53,6 @@ class StreamSource:
 
     def register(self, link: OutgoingLink) -> SourceTable:
         self.links.setdefault(link.name, link)
-        self.on_register(link)
         return self.describe()
 
     def unregister(self, name: str) -> None:

@@ -47,6 +47,8 @@ class SourceTable:
     Without it only blocks of ``definition_version`` can be rewritten."""
     vector: VersionVector = field(default_factory=VersionVector)
     """In the answer of ``register``: what the table has of other origins at ``newest``, which is a cut."""
+    is_empty: bool = False
+    """In the answer of ``register``: at ``newest`` no row had ever come."""
 
 
 @dataclass(frozen=True, slots=True)
