@@ -96,6 +96,11 @@ class LinkManager:
         for client in clients:
             client.close()
 
+    @property
+    def can_copy(self) -> bool:
+        """Whether this server can copy a table to a link's target."""
+        return self.bootstrap is not None
+
     # -- for statements and system tables -----------------------------------------------------------------------------
 
     def connect(self, cluster: str) -> ClusterClient:

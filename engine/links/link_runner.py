@@ -31,6 +31,7 @@ from coordination.links.link_failures import (
     assess_failure,
 )
 from coordination.links.link_lag import LinkLag, measure_lag
+from coordination.links.link_nodes import request_copy
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from engine.interserver.transfer import Throttle
@@ -313,6 +314,10 @@ class LinkRunner:
         )
         self._disconnect()
 
+    def _copies_by_itself(self) -> bool:
+        settings = LinkSettings.parse(self.definition.settings)
+        return settings.auto_bootstrap and self._world.bootstrap() is not None
+
     def _say_copy(self) -> str:
         return f"SYSTEM BOOTSTRAP REPLICATION LINK {self.definition.name} copies the source anew"
 
@@ -321,6 +326,8 @@ class LinkRunner:
         place = state.vector.applied(source.origin) if state is not None and source is not None else 0
         former, self._state = self._failure, None
         self._failure = failure = assess_failure(former, error, place)
+        if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE and self._copies_by_itself():
+            self.definition = request_copy(self._replica.require_keeper(), self.definition.name)
         text = error.message if isinstance(error, PandoError | LinkStopped | LinkPaused) else repr(error)
         if former is None or former.name != failure.name:
             logger.warning("link %s: %s", self.definition.name, text)
@@ -334,7 +341,7 @@ class LinkRunner:
         rows = error.rows if isinstance(error, UncoveredSchema | LinkPaused) else 0
         waits = f" {rows} rows wait." if rows else ""
         name = self.definition.name
-        if failure.kind is FailureKind.STOP and failure.name == "CANNOT_READ_ALL_DATA":
+        if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE:
             return f"The source does not keep what the target lacks: {text}. {self._say_copy()}"
         if failure.kind is FailureKind.PAUSE and failure.count >= 2 and not rows:
             return (
@@ -353,6 +360,7 @@ class LinkRunner:
             logger.debug("the state of link %s is written later: %s", self.definition.name, error)
 
 
+_TOO_LATE = "CANNOT_READ_ALL_DATA"
 _STATUSES: Mapping[FailureKind, UpstreamStatus] = {
     FailureKind.RETRY: UpstreamStatus.DISCONNECTED,
     FailureKind.PAUSE: UpstreamStatus.PAUSED,

@@ -68,7 +68,7 @@ class CountedTable:
             self.on_request(kind, path)
         return None
 
-    def create(self, columns: str, rest: str, engine: str) -> None:
+    def create(self, columns: str, rest: str, engine: str = "ReplicatedMergeTree") -> None:
         """Creates the table on all servers."""
         for server in self.servers.servers:
             server.sql(f"CREATE TABLE costs ({columns}) ENGINE = {engine}('{_ROOT}', '{{replica}}') {rest}")

@@ -100,7 +100,9 @@ def test_a_wanted_part_is_not_deleted_before_it_is_kept(asker: Asker) -> None:
     assert kept(asker.table.table) == ["1_1_1_0", "1_2_2_0"]
 
 
-@pytest.mark.parametrize("point", ["links.after_journal", "produced.after_rename", "produced.after_commit"])
+@pytest.mark.parametrize(
+    "point", ["links.before_journal", "links.after_journal", "produced.after_rename", "produced.after_commit"]
+)
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_crash_loses_no_change_and_no_block(asker: Asker, point: str, times: int) -> None:
     asker.begin()
@@ -384,7 +386,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("statement", COMMANDS)
+@pytest.mark.parametrize("statement", COMMANDS, ids=["drop", "detach", "deduplicate", "kill", "uncertain"])
 def test_what_links_cannot_carry_is_refused(asker: Asker, statement: str) -> None:
     servers: list[SimulatedServer] = asker.table.servers.servers
     for server in servers:
