@@ -64,7 +64,7 @@ class LogCursor:
 
 @dataclass(frozen=True, slots=True)
 class PulledEntry:
-    """A log entry as it was read: its index, its content (with that of its list), and the stat of its node."""
+    """A log entry as it was read, with the stat of its node. ``data`` has the content of its list, too."""
 
     index: int
     data: bytes

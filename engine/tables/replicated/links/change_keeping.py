@@ -107,7 +107,11 @@ class ChangeKeeping:
                 self._end(keeper)
                 return
             self._load()
-            self._continue_or_begin(keeper, gate.periods)
+            try:
+                self._continue_or_begin(keeper, gate.periods)
+            except BaseException:
+                self._stop()  # pulls go on; the next attempt begins behind them
+                raise
         self.read_late_nodes(keeper)
 
     def forget(self) -> None:
@@ -195,6 +199,7 @@ class ChangeKeeping:
 
     def keep_entries(self, pulled: Sequence[PulledEntry]) -> None:
         """Writes log entries into the journal. Raises ``OSError``: then the pointer stays."""
+        self._state.services.failpoint("links.before_journal")
         with self._lock:
             records = [make_log_record(each.index, each.data, each.stat) for each in pulled]
             self._append(records, [each.entry for each in pulled])
