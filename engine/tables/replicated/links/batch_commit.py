@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from coordination.drops.drop_partition import LastBlocks, list_quorum_ops
 from coordination.inserts.block_ids import read_block_ids
-from coordination.inserts.block_numbers import BlockLock, allocate_block_number, read_committing_numbers
+from coordination.inserts.block_numbers import BlockLock, LockKind, allocate_block_number, read_committing_numbers
 from coordination.inserts.block_views import BlockNode
 from coordination.inserts.insert_commit import release_block_number_if_possible
 from coordination.inserts.partition_nodes import find_partitions
@@ -168,7 +168,9 @@ class _Attempt:
         """Reads what the multi expects, in the order of ``TargetReads``, and plans the batch."""
         keeper, table, batch = self._keeper, self._state.paths, self._batch
         mutations = keeper.get(table.mutations)[1].version
-        firsts = {p: self._take_numbers(p, count) for p, count in sorted(count_numbers(batch.changes).items())}
+        commanded = {p for change in batch.changes for p, _ in change.command_numbers()}
+        counts = sorted(count_numbers(batch.changes).items())
+        firsts = {p: self._take_numbers(p, count, commanded) for p, count in counts}
         committing = read_committing_numbers(keeper, table, list(firsts)) if firsts else {}
         guards = {p: (node, stat.version) for p, (node, stat) in find_partitions(keeper, table, list(firsts)).items()}
         plan = plan_batch(batch.changes, firsts, batch.vector, batch.end, self._staged.target)
@@ -186,7 +188,8 @@ class _Attempt:
         )
         return plan, reads
 
-    def _take_numbers(self, partition_id: str, count: int) -> int:
+    def _take_numbers(self, partition_id: str, count: int, commanded: Collection[str]) -> int:
+        """Takes numbers in a partition; ``commanded`` has those to which the batch brings commands."""
         state = self._state
         virtual = (part.max_block + 1 for part in state.queue.list_virtual_parts(partition_id))
         lock = allocate_block_number(
@@ -194,6 +197,7 @@ class _Attempt:
             state.paths,
             partition_id,
             owner=state.replica.name,
+            kind=LockKind.COMMAND if partition_id in commanded else LockKind.BLOCK,
             minimum=max(state.store.compute_next_block_number(partition_id), *virtual, 0),
             count=count,
         )
