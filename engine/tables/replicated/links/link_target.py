@@ -214,7 +214,7 @@ class ReplicaLinkTarget:
         if gate is None:
             return self._staging.clean_up(keeper)
         links = [link.uuid for link in gate.links_of(LinkDirection.IN)]
-        return self._staging.clean_up(keeper) | self.committer.lists.clean_up(keeper, links)
+        return self._staging.clean_up(keeper, links) | self.committer.lists.clean_up(keeper, links)
 
     # -- progress ---------------------------------------------------------------------------------------------------
 
