@@ -355,7 +355,7 @@ class ReplicaPaths:
 
     @property
     def link_keeping(self) -> str:
-        """What the replica keeps of the changes of a linked table (``coordination.links.kept_changes``)."""
+        """The changes of a linked table that the replica keeps (``coordination.links.kept_changes``)."""
         return f"{self.root}/link_keeping"
 
     @property
