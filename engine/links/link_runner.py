@@ -343,6 +343,8 @@ class LinkRunner:
         name = self.definition.name
         if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE:
             return f"The source does not keep what the target lacks: {text}. {self._say_copy()}"
+        if failure.kind is FailureKind.STOP and failure.name in ("UNKNOWN_TABLE", "UNKNOWN_DATABASE"):
+            return f"The source is gone: {text}. DROP REPLICATION LINK {name} ends the link"
         if failure.kind is FailureKind.PAUSE and failure.count >= 2 and not rows:
             return (
                 f"The same change failed {failure.count} times: {text}.{waits} The link goes on by itself when the "
