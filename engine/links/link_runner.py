@@ -65,7 +65,7 @@ _CANCELLED_SECONDS = 0.5
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
-_RESTING_SECONDS = 10.0
+_RESTING_SECONDS = 25.0
 """A resting link asks by itself so often: its source counts that as the link's heartbeat."""
 
 
@@ -126,6 +126,7 @@ class LinkRunner:
         self._is_stopping = threading.Event()
         self._moved_at = self._trimmed_at = self._applied_at = -math.inf
         self._trim = 0
+        self._has_rested = False
 
     # -- from any thread ----------------------------------------------------------------------------------------------
 
@@ -250,7 +251,7 @@ class LinkRunner:
         if applied.is_applied:
             self._failure = None
             if selection.changes:
-                self._applied_at = self._services.monotonic()
+                self._applied_at, self._has_rested = self._services.monotonic(), False
             else:
                 self._moved_at = self._services.monotonic()
             self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
@@ -267,7 +268,8 @@ class LinkRunner:
             return _HELD_BACK_SECONDS
         table = self.definition.source_database, self.definition.source_table
         timeout = settings.replication_timeout
-        resting = RestingLink(table, answer.mark, timeout, self._note_heartbeat, self._wake)
+        is_again, self._has_rested = self._has_rested, True
+        resting = RestingLink(table, answer.mark, timeout, is_again, self._note_heartbeat, self._wake)
         self._world.rest(self.definition.name, resting)
         return _RESTING_SECONDS
 
