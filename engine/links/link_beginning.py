@@ -2,8 +2,10 @@
 
 The order, so that a crash at any step is repeated without loss: the source keeps its changes; the definition says with
 which vector the link begins, once for all; the target's vector gets it; the definition says that the link is begun.
-Two servers that begin a link at the same time give it the same place. CREATE REPLICATION LINK does all three where it can, so that
-what is committed after it is brought. What needs the source's rows first is left to the server that runs the link.
+Two servers that begin a link at the same time give it the same place.
+
+CREATE REPLICATION LINK does all of it where it can, so that what is committed after it is brought. What needs the
+source's rows first is left to the server that runs the link.
 """
 
 from __future__ import annotations
