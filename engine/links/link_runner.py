@@ -62,6 +62,9 @@ _SMALL_MOVE_SECONDS = 1.0
 """A batch without changes only moves the vector: at most one in this time."""
 _TRIM_SECONDS = 0.5
 _CANCELLED_SECONDS = 0.5
+_FAILURES_OF_A_LEADER = 6
+"""After so many failures in a row another server may try: it may reach the source, or have a table that works."""
+_RESIGNED_SECONDS = 3.0
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
@@ -167,10 +170,13 @@ class LinkRunner:
                 logger.exception("link %s failed", self.definition.name)
             delay = self._note_failure(error)
         self._write_report()
+        if self._failure is not None and self._failure.count % _FAILURES_OF_A_LEADER == 0:
+            self.resign()
+            return max(delay, _RESIGNED_SECONDS)
         return delay
 
     def resign(self) -> None:
-        """Gives the lead up; no step runs or will run."""
+        """Gives the lead up. Not called while another thread is in a step."""
         self._disconnect()
         try:
             self._leader.resign(self._replica.require_keeper())
@@ -334,7 +340,9 @@ class LinkRunner:
         if former is None or former.name != failure.name:
             logger.warning("link %s: %s", self.definition.name, text)
         self._report.count_error(text)
-        self._report.change(upstream_status=_STATUSES[failure.kind], message=self._explain(error, failure, text))
+        if failure.kind is not FailureKind.RETRY or failure.count > 1:  # one server's restart is no message
+            status = _STATUSES[failure.kind]
+            self._report.change(upstream_status=status, message=self._explain(error, failure, text))
         if failure.kind is not FailureKind.RETRY or failure.count > 1:
             self._source = None  # it is looked at anew, perhaps at another server
         return failure.pause_seconds

@@ -299,3 +299,15 @@ def test_two_servers_that_begin_a_link_give_it_one_place(pair: Pair) -> None:
     again = begin_at_registration(pair.east[0].table(), late, later)
     assert again == begun
     pair.wait_applied(1)
+
+
+def test_a_leader_that_keeps_failing_lets_another_server_try(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    leader = next(server for server in pair.east if server.links._count_running())
+    broken = KeptTarget(EAST, pair.target.vector, error=UnavailableError("TABLE_IS_READ_ONLY", "a broken disk"))
+    ((runner, _),) = leader.links._runners.values()
+    runner._target = broken
+    pair.source.add(make_change(10**6, make_block(1)))
+    pair.wait_applied(1)
+    assert not leader.links._count_running()
