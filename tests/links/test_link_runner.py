@@ -241,7 +241,8 @@ def test_a_table_that_is_gone_from_the_source_is_told(pair: Pair) -> None:
     pair.create(start_position="now")
     pair.wait_status(UpstreamStatus.FOLLOW)
     pair.source.error = UserError("UNKNOWN_TABLE", "Table default.t does not exist")
-    pair.wait(lambda: "does not exist" in pair.progress().message, "the message")
+    progress = pair.wait_status(UpstreamStatus.STOPPED, "does not exist")
+    assert "DROP REPLICATION LINK l" in progress.message
     pair.source.error = None
 
 

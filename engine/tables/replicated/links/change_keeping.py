@@ -107,7 +107,11 @@ class ChangeKeeping:
                 self._end(keeper)
                 return
             self._load()
-            self._continue_or_begin(keeper, gate.periods)
+            try:
+                self._continue_or_begin(keeper, gate.periods)
+            except BaseException:
+                self._stop()  # pulls go on; the next attempt begins behind them
+                raise
         self.read_late_nodes(keeper)
 
     def forget(self) -> None:
