@@ -1,7 +1,7 @@
 """Marks an origin that is gone for good in a table's vector: whatever still arrives of it is dropped.
 
-The mark is a promise that no other cluster has changes of the origin that this table lacks: they would be lost here. The
-other clusters are not asked, so the statement takes FORCE alone.
+The mark is a promise that no other cluster has changes of the origin that this table lacks: they would be lost here.
+The other clusters are not asked, so the statement takes FORCE alone.
 """
 
 from __future__ import annotations
