@@ -200,3 +200,18 @@ def test_a_query_says_how_fresh_a_target_must_be(clusters: TwoClusters) -> None:
     assert clusters.source.value(f"SELECT count() FROM {t} SETTINGS max_link_lag_seconds = 1") == 5
     one.execute("DROP REPLICATION LINK q")
     assert one.value(f"SELECT count() FROM {t} SETTINGS max_link_lag_seconds = 1") == 5
+
+
+def test_a_link_inside_one_cluster(clusters: TwoClusters) -> None:
+    first, second, (one, other) = clusters.make_tables(), clusters.make_tables(), clusters.targets
+    assert "cannot be linked to itself" in fails(one, f"CREATE REPLICATION LINK r ON {first} FROM CLUSTER east").message
+    one.execute(f"CREATE REPLICATION LINK r ON {second} FROM CLUSTER east TABLE {first}")
+    other.execute(f"INSERT INTO {first} VALUES (3), (4)")
+    one.execute(WAIT.format("r"))
+    assert other.value(f"SELECT sum(k) FROM {second}") == 7
+    assert other.rows("SELECT name, direction, table FROM system.replication_links ORDER BY name") == [
+        ["east/r", "out", first],
+        ["r", "in", second],
+    ]
+    other.execute("DROP REPLICATION LINK r")
+    assert one.rows("SHOW REPLICATION LINKS") == []
