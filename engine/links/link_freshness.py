@@ -58,7 +58,7 @@ def _require_small_lag(
 
 
 def measure_staleness(server: OwnerServer, keeper: Keeper, table: TablePaths, link: str) -> float | None:
-    """Returns by how many seconds a target may be behind the source of a link; ``None`` if nobody has told yet."""
+    """Returns by how many seconds a target may be behind a source; ``None`` if nobody has told yet."""
     own = server.links.find_progress(link)
     if own is not None:
         return own.lag if own.upstream_status in _CURRENT else max(own.lag, own.idle)

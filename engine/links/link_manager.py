@@ -205,7 +205,7 @@ class LinkManager:
         with self._lock:
             found = self._resting.get(client.name)
             if found is None:
-                found = self._resting[client.name] = RestingLinks(client)
+                found = self._resting[client.name] = RestingLinks(client, self._services.monotonic)
                 assert self._pool is not None
                 self._pool.add(found.task)
         found.rest(name, link)

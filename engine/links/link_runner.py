@@ -62,10 +62,13 @@ _SMALL_MOVE_SECONDS = 1.0
 """A batch without changes only moves the vector: at most one in this time."""
 _TRIM_SECONDS = 0.5
 _CANCELLED_SECONDS = 0.5
+_FAILURES_OF_A_LEADER = 6
+"""After so many failures in a row another server may try: it may reach the source, or have a table that works."""
+_RESIGNED_SECONDS = 3.0
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
-_RESTING_SECONDS = 10.0
+_RESTING_SECONDS = 25.0
 """A resting link asks by itself so often: its source counts that as the link's heartbeat."""
 
 
@@ -126,6 +129,7 @@ class LinkRunner:
         self._is_stopping = threading.Event()
         self._moved_at = self._trimmed_at = self._applied_at = -math.inf
         self._trim = 0
+        self._has_rested = False
 
     # -- from any thread ----------------------------------------------------------------------------------------------
 
@@ -165,10 +169,14 @@ class LinkRunner:
             if not isinstance(error, PandoError | LinkStopped | LinkPaused):
                 logger.exception("link %s failed", self.definition.name)
             delay = self._note_failure(error)
-        return min(delay, self._write_report())
+        pending = self._write_report()
+        if self._failure is not None and self._failure.count % _FAILURES_OF_A_LEADER == 0:
+            self.resign()
+            return max(delay, _RESIGNED_SECONDS)
+        return min(delay, pending)
 
     def resign(self) -> None:
-        """Gives the lead up; no step runs or will run."""
+        """Gives the lead up. Not called while another thread is in a step."""
         self._disconnect()
         try:
             self._leader.resign(self._replica.require_keeper())
@@ -251,7 +259,7 @@ class LinkRunner:
         if applied.is_applied:
             self._failure = None
             if selection.changes:
-                self._applied_at = self._services.monotonic()
+                self._applied_at, self._has_rested = self._services.monotonic(), False
             else:
                 self._moved_at = self._services.monotonic()
             self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
@@ -268,7 +276,8 @@ class LinkRunner:
             return _HELD_BACK_SECONDS
         table = self.definition.source_database, self.definition.source_table
         timeout = settings.replication_timeout
-        resting = RestingLink(table, answer.mark, timeout, self._note_heartbeat, self._wake)
+        is_again, self._has_rested = self._has_rested, True
+        resting = RestingLink(table, answer.mark, timeout, is_again, self._note_heartbeat, self._wake)
         self._world.rest(self.definition.name, resting)
         return _RESTING_SECONDS
 
@@ -333,7 +342,9 @@ class LinkRunner:
         if former is None or former.name != failure.name:
             logger.warning("link %s: %s", self.definition.name, text)
         self._report.count_error(text)
-        self._report.change(upstream_status=_STATUSES[failure.kind], message=self._explain(error, failure, text))
+        if failure.kind is not FailureKind.RETRY or failure.count > 1:  # one server's restart is no message
+            status = _STATUSES[failure.kind]
+            self._report.change(upstream_status=status, message=self._explain(error, failure, text))
         if failure.kind is not FailureKind.RETRY or failure.count > 1:
             self._source = None  # it is looked at anew, perhaps at another server
         return failure.pause_seconds
