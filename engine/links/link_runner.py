@@ -169,11 +169,11 @@ class LinkRunner:
             if not isinstance(error, PandoError | LinkStopped | LinkPaused):
                 logger.exception("link %s failed", self.definition.name)
             delay = self._note_failure(error)
-        self._write_report()
+        pending = self._write_report()
         if self._failure is not None and self._failure.count % _FAILURES_OF_A_LEADER == 0:
             self.resign()
             return max(delay, _RESIGNED_SECONDS)
-        return delay
+        return min(delay, pending)
 
     def resign(self) -> None:
         """Gives the lead up. Not called while another thread is in a step."""
@@ -252,6 +252,8 @@ class LinkRunner:
             Position(origin, selection.end),
             upstream.fetch,
         )
+        if not self.definition.is_enabled:  # since the source was asked
+            return 0.0
         applied = self._target.apply_batch(batch, self._status)
         self._state = None
         if applied.is_applied:
@@ -362,14 +364,16 @@ class LinkRunner:
             )
         return f"{text}.{waits}" if waits else text
 
-    def _write_report(self) -> None:
+    def _write_report(self) -> float:
+        """Tells the other servers how far the link is. Returns the seconds after which there is more to tell."""
         if not self._leader.is_leader:
             self._report.forget_written()
-            return
+            return math.inf
         try:
-            self._report.write(self._replica.require_keeper())
+            return self._report.write(self._replica.require_keeper())
         except PandoError as error:
             logger.debug("the state of link %s is written later: %s", self.definition.name, error)
+            return math.inf
 
 
 _TOO_LATE = "CANNOT_READ_ALL_DATA"
