@@ -18,7 +18,10 @@ from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
+from engine.links.database_links import DatabaseLinks
+from engine.links.link_manager import LinkManager
 from engine.links.link_service import LinkService
+from engine.links.link_statuses import list_link_statuses
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
 from engine.queries.server_links import ServerLinks, UnlinkedServer
@@ -28,11 +31,12 @@ from engine.server.config import Config
 from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES
 from engine.table_engines import make_table
+from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.owned_table import OwnedTable
 from engine.tables.replica_conversion import Conversion
 from engine.tables.table_definition import TableDefinition
-from parts.common.errors import UserError
+from parts.common.errors import PandoError, UserError
 from parts.common.process_memory import configure_allocators, without_collections
 from parts.format.hashed_file import make_directories
 from sql.run.duckdb import database
@@ -68,6 +72,7 @@ class Engine(StatementRunner):
         self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
         self.link_answers = LinkService(self)
         self.links: ServerLinks = UnlinkedServer()
+        """The links; without ``cluster_name`` none."""
         self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
 
@@ -102,6 +107,8 @@ class Engine(StatementRunner):
                 self.catalog.load()
             self.replication.end_start()
             self._start_background_check()
+            if self.replication.keeper is not None and self.config.cluster_name is not None:
+                self._start_links()
             if self.replication.keeper is not None and self.config.remote_servers:
                 self._start_distributed_ddl()
         except BaseException:
@@ -119,6 +126,14 @@ class Engine(StatementRunner):
         self._ddl_worker = worker = DdlWorker(self)
         task = BackgroundTask("distributed DDL", worker.run_once)
         worker.wake = task.wake
+        self.services.workers.add(task)
+        self._on_stop.callback(self.services.workers.remove, task)
+
+    def _start_links(self) -> None:
+        self.links = manager = LinkManager(self)
+        manager.start()
+        self._on_stop.callback(manager.stop)
+        task = BackgroundTask("links of databases", DatabaseLinks(self).run_once)
         self.services.workers.add(task)
         self._on_stop.callback(self.services.workers.remove, task)
 
@@ -170,6 +185,13 @@ class Engine(StatementRunner):
             *(ReplicaStatus(f"{each.database}.{each.name}", 0.0, each.error().message, "") for each in failed),
             *self._loaded_replicas(),
         ]
+
+    def link_statuses(self) -> list[LinkStatus]:
+        try:
+            return list_link_statuses(self)
+        except PandoError as error:
+            logger.debug("the links are not listed: %s", error)
+            return []
 
     def _loaded_replicas(self) -> list[ReplicaStatus]:
         return [

@@ -30,6 +30,7 @@ from parts.common import thread_pool
 from parts.common.errors import UserError
 
 _HOUSEKEEPING_THREADS = 4
+_LINK_THREADS = 16
 
 
 def make_system_services(config: Config) -> TableServices:
@@ -79,5 +80,7 @@ class ServerEnvironment:
     has_watchdog: bool = True
     make_transport: MakeTransport = make_http_transport
     """Makes the connections to servers of other clusters."""
+    make_link_pool: Callable[[], BackgroundPool] = lambda: BackgroundPool("link", _LINK_THREADS)
+    """Makes the threads that bring the changes of links, when the first link is found."""
     max_poll_seconds: float = 10.0
     """How long a request to another cluster may wait there for something new; 0 where nobody else runs meanwhile."""

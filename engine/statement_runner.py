@@ -34,6 +34,7 @@ from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
 from engine.server.config import Config
 from engine.system_tables import zookeeper
+from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
 from engine.tables.table import Table
@@ -112,6 +113,10 @@ class StatementRunner(ABC):
     @abstractmethod
     def replicas_status(self) -> list[ReplicaStatus]:
         """Returns the status of every replicated table."""
+
+    def link_statuses(self) -> list[LinkStatus]:
+        """Returns the links of the cluster; none if this process does not know them, or ZooKeeper does not answer."""
+        return []
 
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
         """Returns a system table's rows as the statement of ``context`` sees them, with the named columns."""

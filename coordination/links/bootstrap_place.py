@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from coordination.links.carried_changes import LIST_KEY
 from coordination.links.change_stream import LogRecord, MutationRecord, build_changes
 from coordination.links.frontier import Lock
 from coordination.links.positions import Epoch, Origin
-from coordination.log.log_entry import EntryType, LogEntry
+from coordination.log.log_entry import LIST_KEY, EntryType, LogEntry
 from parts.common.part_name import PartName
 
 ROWS_STAY = (EntryType.MERGE_PARTS, EntryType.MUTATE_PART, EntryType.ALTER_METADATA)

@@ -79,6 +79,8 @@ class Frontier:
 
     place: int
     """The last cut, or the place from which was asked."""
+    end: int
+    """The last place of all at which a batch may end or a link begin. No change lies between the last cut and it."""
     changes: tuple[Change, ...]
     """Those up to the last cut."""
     cuts: tuple[int, ...]
@@ -115,7 +117,8 @@ def find_frontier(
     cuts = tuple(place for place in find_cuts(known, after, is_ordered=is_ordered) if place <= bound)
     place = cuts[-1] if cuts else after
     waits = tuple(dict.fromkeys(hold.reason for hold in sorted(holds, key=lambda hold: hold.place)))
-    return Frontier(place, tuple(change for change in known if change.place <= place), cuts, waits)
+    end = place if any(place < change.place <= bound for change in known) else max(place, bound)
+    return Frontier(place, end, tuple(change for change in known if change.place <= place), cuts, waits)
 
 
 @dataclass(frozen=True, slots=True)

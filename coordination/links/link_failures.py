@@ -93,7 +93,10 @@ class LinkFailure:
 
 
 def assess_failure(former: LinkFailure | None, error: Exception, place: int) -> LinkFailure:
-    """Returns what a failure at ``place`` means, after the ``former`` one; a success in between leaves none."""
+    """Returns what a failure at ``place`` means, after the ``former`` one.
+
+    A success in between leaves none.
+    """
     name = error.name if isinstance(error, PandoError) else type(error).__name__
     is_repeated = former is not None and (former.name, former.place) == (name, place)
     count = former.count + 1 if former is not None and is_repeated else 1

@@ -15,7 +15,7 @@ from coordination.links.change import Change
 
 @dataclass(frozen=True, slots=True)
 class LinkLag:
-    """What the last answer told. ``answered_at`` is monotonic time, in seconds."""
+    """The lag as the last answer told it. ``answered_at`` is monotonic time, in seconds."""
 
     answered_at: float
     seconds: float = 0.0

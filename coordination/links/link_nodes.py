@@ -1,12 +1,12 @@
 """The nodes of a link at its target: made, changed and dropped, each in one multi.
 
-::
-
-    <root>/links/in/<name>          the definition (coordination.links.link_definition)
-    <root>/links/in/<name>/status   written by the server that runs the link
-    <root>/links/in/<name>/leader   held by it
-    <root>/links/gate               names the link, so that "linked from here on" is a moment in the order of commits
-    /pando/links/<name>             the name, unique in the cluster (coordination.links.link_names)
+======================================  ===============================================================
+``<root>/links/in/<name>``              the definition (``coordination.links.link_definition``)
+``<root>/links/in/<name>/status``       the state, written by the server that runs the link
+``<root>/links/in/<name>/leader``       held by that server
+``<root>/links/gate``                   names the link, so that it begins and ends in the order of commits
+``/pando/links/<name>``                 the name, unique in the cluster (``coordination.links.link_names``)
+======================================  ===============================================================
 
 Invariants: definition, name and the gate's entry come and go in one multi. A crash leaves a link whole or not at all.
 """

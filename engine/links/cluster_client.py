@@ -39,12 +39,10 @@ from engine.links.protocol import (
     agree_on_version,
     decode_answer,
     decode_source,
-    decode_start,
     encode_outgoing,
     encode_request,
 )
 from engine.links.server_ring import ServerRing
-from engine.links.source_start import SourceStart
 from engine.remote.linked_cluster import LinkableTable
 from engine.remote.linked_clusters import LinkedClusters
 from engine.server.links_config import LinkedClusterConfig
@@ -106,11 +104,6 @@ class ClusterClient:
         self._ring.learn(_checked(lambda: get_texts(document, "servers"), "describe"))
         return _checked(lambda: decode_source(document), "describe")
 
-    def find_start(self, database: str, table: str) -> SourceStart:
-        """Returns what a link that begins must know of a table."""
-        document = self._ask("start", {"database": database, "table": table})
-        return _checked(lambda: decode_start(document), "start")
-
     def register(self, database: str, table: str, link: OutgoingLink) -> SourceTable:
         """Makes the table keep its changes for the link from now on. May be repeated."""
         remember_cluster(self._require_keeper(), self._get_own(), self.get_identity())
@@ -142,15 +135,15 @@ class ClusterClient:
 
     def fetch_block(
         self,
-        source: SourceTable,
+        table: tuple[str, str],
         position: Position,
         part: PartName,
         directory: Path,
         begin: Callable[[int], object],
         count: Callable[[int], None],
     ) -> int:
-        """Fetches the files of a block of the source's table into an empty directory; see ``receive_part``."""
-        body = {"database": source.database, "table": source.table, "position": str(position), "part": str(part)}
+        """Fetches the files of a block of a database's table into an empty directory; see ``receive_part``."""
+        body = {"database": table[0], "table": table[1], "position": str(position), "part": str(part)}
         return self.fetch_files("block", body, part, directory, begin, count)
 
     # -- requests in general ------------------------------------------------------------------------------------------
@@ -242,7 +235,7 @@ class ClusterClient:
         if met.name != self.name:
             raise UserError(
                 "BAD_ARGUMENTS",
-                f"{url} belongs to cluster {met.name!r}, and linked_clusters in the configuration names it {self.name!r}",
+                f"{url} belongs to cluster {met.name!r}, and linked_clusters names it {self.name!r}",
             )
         check_known_cluster(self._require_keeper(), own, met)
         self._greeted[url] = met

@@ -46,21 +46,23 @@ class DirectSource:
     def hold(self, status: QueryStatus) -> HeldTable:
         self.before_hold(len(self.held))
         with self.tables.servers[self.giver].acting():
-            held = self.tables.source(self.giver).bootstrap.giver.hold(LINK, status)
+            held = self.tables.source(self.giver).links.bootstrap.giver.hold(LINK, status)
         self.held.append(held)
         return self.change(held)
 
     def fetch(self, held: HeldTable, part: HeldPart, directory: Path, status: QueryStatus) -> None:
         self.before_fetch(part)
         with self.tables.servers[self.giver].acting():
-            snapshot, path = self.tables.source(self.giver).bootstrap.giver.open_held_part(LINK, held.lease, part.name)
+            snapshot, path = self.tables.source(self.giver).links.bootstrap.giver.open_held_part(
+                LINK, held.lease, part.name
+            )
         with snapshot:
             for file in sorted(path.iterdir()):
                 shutil.copyfile(file, directory / file.name)
         self.fetched.append(str(part.name))
 
     def release(self) -> None:
-        self.tables.source(self.giver).bootstrap.giver.release(LINK)
+        self.tables.source(self.giver).links.bootstrap.giver.release(LINK)
 
 
 class BootstrapTables:
@@ -75,7 +77,9 @@ class BootstrapTables:
         target.servers.config_of = lambda name: {"cluster_name": "east"}  # of servers that start again
         for server in self.servers:
             server.replication.get_cluster_uuid = lambda: CLUSTER  # type: ignore[method-assign]
-            server.sql(f"CREATE TABLE source ({columns}) ENGINE = ReplicatedMergeTree('{SOURCE.root}', '{{replica}}') {rest}")
+            server.sql(
+                f"CREATE TABLE source ({columns}) ENGINE = ReplicatedMergeTree('{SOURCE.root}', '{{replica}}') {rest}"
+            )
             self.source_of(server).merge_steps.is_enabled = False
         self.register()
         self.make_link()
@@ -122,7 +126,7 @@ class BootstrapTables:
     def run(self, source: DirectSource | None = None, *, taker: int = 1, replaces: bool = False) -> BootstrapReport:
         """Copies the table."""
         with self.servers[taker].acting():
-            return self.target(taker).bootstrap.taker.bootstrap(
+            return self.target(taker).links.bootstrap.taker.bootstrap(
                 self.link, source or DirectSource(self), QueryStatus(), replaces=replaces,
                 note=lambda progress: self.progress.append(replace(progress)),
             )  # fmt: skip
@@ -130,7 +134,7 @@ class BootstrapTables:
     def clean_up(self, taker: int = 1) -> None:
         """What the next elected server does."""
         with self.servers[taker].acting():
-            self.target(taker).bootstrap.taker.clean_up(self.link.uuid)
+            self.target(taker).links.bootstrap.taker.clean_up(self.link.uuid)
 
     # -- what is shown ------------------------------------------------------------------------------------------------
 

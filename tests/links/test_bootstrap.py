@@ -16,7 +16,8 @@ from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
-from engine.tables.replicated.links import bootstrap_giver, bootstrap_taker
+from engine.tables.replicated.links.bootstrap import giver as bootstrap_giver
+from engine.tables.replicated.links.bootstrap import taker as bootstrap_taker
 from parts.common.errors import ConflictError, CorruptionError, PandoError, UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 from tests.links.bootstrap_tables import (
@@ -121,7 +122,11 @@ def test_the_table_takes_no_writes_while_it_is_closed(tables: BootstrapTables) -
 
     def write(part: object) -> None:
         if tables.gate().bars:
-            for statement in ("INSERT INTO costs VALUES (1, 5, 5)", "TRUNCATE TABLE costs", "ALTER TABLE costs ADD COLUMN w UInt8"):
+            for statement in (
+                "INSERT INTO costs VALUES (1, 5, 5)",
+                "TRUNCATE TABLE costs",
+                "ALTER TABLE costs ADD COLUMN w UInt8",
+            ):
                 with pytest.raises(PandoError, match="being copied from its source by replication link l"):
                     tables.sql(statement)
             refused.append(True)
@@ -137,7 +142,9 @@ def test_the_table_takes_no_writes_while_it_is_closed(tables: BootstrapTables) -
 # --- while the giver works -------------------------------------------------------------------------------------------
 
 
-def test_the_giver_merges_mutates_and_takes_inserts_meanwhile(tables: BootstrapTables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_giver_merges_mutates_and_takes_inserts_meanwhile(
+    tables: BootstrapTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bootstrap_taker, "LITTLE_BYTES", 0)
     for number in range(4):
         tables.insert(number, server=number % 2)
@@ -205,7 +212,7 @@ def test_own_inserts_behind_the_place_are_left_to_the_stream(tables: BootstrapTa
     tables.insert(1)
     tables.settle()
     source = tables.source()
-    pull, done = source.bootstrap.giver._pull, []
+    pull, done = source.links.bootstrap.giver._pull, []
 
     def pull_then_insert(keeper: Keeper) -> None:
         pull(keeper)
@@ -213,9 +220,9 @@ def test_own_inserts_behind_the_place_are_left_to_the_stream(tables: BootstrapTa
             done.append(True)
             tables.insert(2)  # active at once; its entry is not pulled
 
-    source.bootstrap.giver._pull = pull_then_insert
+    source.links.bootstrap.giver._pull = pull_then_insert
     with tables.servers[0].acting():
-        held = source.bootstrap.giver.hold(LINK, QueryStatus())
+        held = source.links.bootstrap.giver.hold(LINK, QueryStatus())
     assert done
     assert [str(part.name) for part in held.parts] == ["1_0_0_0"]
     logged = tables.keeper.get(SOURCE.log_entry(1))[1].created_zxid
@@ -225,7 +232,7 @@ def test_own_inserts_behind_the_place_are_left_to_the_stream(tables: BootstrapTa
 def test_entries_that_arrive_while_the_pull_rests_are_not_held(tables: BootstrapTables) -> None:
     tables.insert(1, server=1)
     tables.settle()
-    giver = tables.source().bootstrap.giver
+    giver = tables.source().links.bootstrap.giver
     waits: list[int] = []
     on_wait = tables.table.servers.on_wait
 
@@ -269,14 +276,14 @@ def test_truncate_at_the_source_during_a_bootstrap(tables: BootstrapTables, monk
 
 def hold(tables: BootstrapTables) -> HeldTable:
     with tables.servers[0].acting():
-        return tables.source().bootstrap.giver.hold(LINK, QueryStatus())
+        return tables.source().links.bootstrap.giver.hold(LINK, QueryStatus())
 
 
 def test_a_hold_keeps_parts_until_its_lease_ends(tables: BootstrapTables) -> None:
     tables.insert(1)
     tables.insert(2)
     tables.settle()
-    held, giver = hold(tables), tables.source().bootstrap.giver
+    held, giver = hold(tables), tables.source().links.bootstrap.giver
     tables.merge()
     tables.sql("TRUNCATE TABLE source")
 
@@ -302,7 +309,7 @@ def test_a_hold_keeps_parts_until_its_lease_ends(tables: BootstrapTables) -> Non
 
 def test_a_hold_ends_with_the_registration(tables: BootstrapTables) -> None:
     tables.insert(1)
-    held, giver = hold(tables), tables.source().bootstrap.giver
+    held, giver = hold(tables), tables.source().links.bootstrap.giver
     tables.keeper.delete(SOURCE.outgoing_link("east", "l"))
     tables.table.servers.now += 60
     tables.table.work_until(lambda: not giver._holds)
@@ -335,7 +342,7 @@ def test_a_link_that_is_disabled_or_dropped_is_not_copied(tables: BootstrapTable
     tables.must_be([])
     assert not tables.gate().bars
     assert not tables.vector().entries
-    assert not tables.source().bootstrap.giver._holds
+    assert not tables.source().links.bootstrap.giver._holds
     if how == "dropped":
         tables.table.servers.now += 700
         tables.table.work_until(lambda: not tables.staged())
@@ -419,9 +426,7 @@ def test_a_part_with_another_content_is_not_taken(tables: BootstrapTables) -> No
     tables.insert(1)
     tables.settle()
     source = DirectSource(tables)
-    source.change = lambda held: replace(
-        held, parts=tuple(replace(part, content_hash="0" * 32) for part in held.parts)
-    )
+    source.change = lambda held: replace(held, parts=tuple(replace(part, content_hash="0" * 32) for part in held.parts))
     with pytest.raises(CorruptionError, match="another content"):
         tables.run(source)
     tables.must_be([])

@@ -1,7 +1,8 @@
 """Requests of other clusters over HTTP: ``POST /links/…``; JSON in, JSON or files out (``engine.links.protocol``).
 
 Authentication and errors are those of queries. A user may ask for whatever a query would show: what changes a table's
-links is refused to read-only users. Nothing of a request is logged but its name and its error.
+links is refused to read-only users, unless the configuration says that they may link. Nothing of a request is logged
+but its name and its error.
 
 An answer that waits for something new holds a thread of this interface, for at most ten seconds.
 """
@@ -29,7 +30,6 @@ from engine.http_client.transport import Transport, make_http_transport
 from engine.links.fields import MAX_REQUEST_BYTES, to_bytes
 from engine.links.file_transfer import send_part
 from engine.links.link_service import ElsewhereFiles, LinkAnswers, OpenedFiles
-from engine.queries.session import Session
 from parts.common.errors import CancelledError, PandoError, UserError
 from parts.common.query_status import QueryStatus
 from sql.settings.session_settings import make_settings
@@ -82,9 +82,10 @@ class LinkRoutes:
         name = request.scope["path"].removeprefix(PREFIX)
         try:
             credentials = parse_credentials(request.scope)
-            session = self._entry.authenticate(credentials, request.scope).open_session()
+            user = self._entry.authenticate(credentials, request.scope)
+            is_read_only = bool(make_settings(user.open_session().settings).readonly) and not user.account.may_link
             document = await read_json_body(request, _REQUEST_SECONDS, MAX_REQUEST_BYTES)
-            work = partial(self._answer, name, document, session, (credentials.user, credentials.password))
+            work = partial(self._answer, name, document, is_read_only, (credentials.user, credentials.password))
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except Exception as problem:
             error = convert_to_pando_error(problem)
@@ -92,8 +93,7 @@ class LinkRoutes:
             headers = {"X-ClickHouse-Exception-Code": str(error.code)}
             return Response(format_error(error), get_http_status(error), headers, "text/plain; charset=UTF-8")
 
-    def _answer(self, name: str, document: dict[str, object], session: Session, user: tuple[str, str]) -> Response:
-        is_read_only = bool(make_settings(session.settings).readonly)
+    def _answer(self, name: str, document: dict[str, object], is_read_only: bool, user: tuple[str, str]) -> Response:
         with self._begin() as status:
             answer = self._answers.answer(name, document, status, is_read_only=is_read_only)
         if isinstance(answer, OpenedFiles):

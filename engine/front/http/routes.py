@@ -8,6 +8,7 @@
 ``/ready``            503 while a configured ZooKeeper has no session with this server;
 ``/metrics``          Prometheus;
 ``/play``             a page to type queries into;
+``/links``            a page that draws the links with other clusters;
 ``/scan/…``           reading parts in pieces (``engine.front.http.scan_routes``);
 ``/links/…``          what other clusters ask (``engine.front.http.link_routes``);
 ====================  ================================================================
@@ -69,7 +70,7 @@ def make_application(
 
     ``guard`` raises for requests that may not see ``/metrics`` and the like.
     """
-    routes = {**_page_routes(pages, guard), "/play": (_READ_METHODS, _show_play_page)}
+    routes = {**_page_routes(pages, guard), **_html_routes(config)}
     routes.update((path, (("POST",), endpoint)) for path, endpoint in scans.endpoints().items())
 
     async def root(scope: Scope, receive: Receive, send: Send) -> None:
@@ -177,8 +178,17 @@ def _make_response(page: StatusPage) -> Response:
     return Response(page.body, page.status, headers={"Content-Type": page.content_type})
 
 
-async def _show_play_page(_: Request) -> Response:
-    return HTMLResponse(_read_play_page())
+def _html_routes(config: Config) -> dict[str, tuple[tuple[str, ...], Endpoint]]:
+    """Returns the pages for browsers. They hold no data: their scripts query as the user who is typed in."""
+
+    async def play(_: Request) -> Response:
+        return HTMLResponse(_read_page("play.html"))
+
+    async def links(_: Request) -> Response:
+        # A cluster's name has letters, digits, "_" and "-" only, so it can stand in HTML as it is.
+        return HTMLResponse(_read_page("links.html").replace("{cluster}", config.cluster_name or "this server"))
+
+    return {"/play": (_READ_METHODS, play), "/links": (_READ_METHODS, links)}
 
 
 def _make_options_response(config: Config, methods: tuple[str, ...]) -> Response:
@@ -188,5 +198,5 @@ def _make_options_response(config: Config, methods: tuple[str, ...]) -> Response
 
 
 @cache
-def _read_play_page() -> str:
-    return files("engine.front.http").joinpath("play.html").read_text(encoding="utf-8")
+def _read_page(name: str) -> str:
+    return files("engine.front.http").joinpath(name).read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sql.grammar.clause_types import SettingLiteral, TableRef
 from sql.grammar.common_clauses import render_settings
-from sql.grammar.tokens import quote_identifier_if_needed, quote_string
+from sql.grammar.tokens import quote_identifier_if_needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +76,25 @@ LinkStatement = CreateLink | AlterLink | DropLink | ShowCreateLink | WaitLink | 
 
 def render_create_link(statement: CreateLink) -> str:
     """Writes the statement so that it can be parsed again."""
-    lines = [f"CREATE REPLICATION LINK {'IF NOT EXISTS ' * statement.if_not_exists}{_quote(statement.name)}"]
-    cluster = _quote(statement.cluster)
+    quote = quote_identifier_if_needed
+    exists = "IF NOT EXISTS " if statement.if_not_exists else ""
+    source = ""
     if statement.target is not None:
-        source = f" TABLE {_render_table(statement.source)}" if statement.source is not None else ""
-        lines += [f"ON {_render_table(statement.target)}", f"FROM CLUSTER {cluster}{source}"]
+        target = _render_table(statement.target)
+        if statement.source is not None:
+            source = f" TABLE {_render_table(statement.source)}"
     else:
-        source = f" DATABASE {_quote(statement.source_database)}" if statement.source_database is not None else ""
-        lines += [f"ON DATABASE {_quote(statement.database or '')}", f"FROM CLUSTER {cluster}{source}"]
+        target = f"DATABASE {quote(statement.database or '')}"
+        if statement.source_database is not None:
+            source = f" DATABASE {quote(statement.source_database)}"
+    lines = [
+        f"CREATE REPLICATION LINK {exists}{quote(statement.name)}",
+        f"ON {target}",
+        f"FROM CLUSTER {quote(statement.cluster)}{source}",
+    ]
     if statement.settings:
         lines.append(f"SETTINGS {render_settings(statement.settings)}")
     return "\n".join(lines)
-
-
-def _quote(name: str) -> str:
-    return quote_string(name) if "/" in name else quote_identifier_if_needed(name)
 
 
 def _render_table(table: TableRef) -> str:

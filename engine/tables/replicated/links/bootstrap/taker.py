@@ -40,8 +40,8 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.nodes.gate import Bar, KeptOut
 from coordination.nodes.table_gate import move_gate
 from engine.tables.capabilities.table_bootstrap import BootstrapProgress, BootstrapReport, HeldSource
-from engine.tables.replicated.links.bootstrap_commit import BootstrapCommit, ClosedTable
-from engine.tables.replicated.links.bootstrap_copies import BootstrapCopies
+from engine.tables.replicated.links.bootstrap.commit import BootstrapCommit, ClosedTable
+from engine.tables.replicated.links.bootstrap.copies import BootstrapCopies
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import ConflictError, PandoError, UserError
 from parts.common.query_status import QueryStatus

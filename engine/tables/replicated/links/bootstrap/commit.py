@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from coordination.drops.drop_partition import list_quorum_ops
+from coordination.inserts.block_ids import read_block_ids
 from coordination.inserts.block_numbers import BlockLock, LockKind, allocate_block_number, read_committing_numbers
 from coordination.inserts.insert_commit import release_block_number_if_possible
 from coordination.inserts.partition_nodes import find_partitions
@@ -35,18 +37,17 @@ from coordination.links.bootstrap_plan import (
     number_parts,
     rename_block_ids,
 )
-from coordination.links.carried_changes import LINK_KEY, carried_document
+from coordination.links.carried_changes import carried_document
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.table_fingerprint import make_table_fingerprint
 from coordination.links.version_vector import VersionVector
-from coordination.log.log_entry import EntryType, LogEntry, StagedPart, drop_range_name
+from coordination.log.log_entry import LINK_KEY, EntryType, LogEntry, StagedPart, drop_range_name
 from coordination.nodes.gate import Bar, Gate
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.paths import TablePaths
 from coordination.reads.dropped_blocks import record_drop_ops
-from engine.tables.replicated.links.own_changes import find_last_own_change
-from engine.tables.replicated.links.target_ids import list_quorum_failure_ops, read_block_ids
+from engine.tables.replicated.links.bootstrap.own_changes import find_last_own_change
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
@@ -289,7 +290,7 @@ class BootstrapCommit:
         return [
             *record_drop_ops(keeper, state.paths, lasts),
             *forget_dropped_parts_ops(keeper, state.paths, *ranges),
-            *list_quorum_failure_ops(keeper, state.paths, ranges),
+            *(op for group in list_quorum_ops(keeper, state.paths, ranges) for op in group),
         ]
 
     def _settle(

@@ -24,7 +24,7 @@ from pathlib import Path
 from coordination.keeper.interface import Keeper
 from coordination.links.bootstrap_place import explain_unfinished, find_place, select_held_parts
 from coordination.links.bootstrap_plan import HeldPart, HeldTable
-from engine.tables.replicated.links.giver_reads import GiverReading, GiverReads, read_block_ids_up_to
+from engine.tables.replicated.links.bootstrap.giver_reads import GiverReading, GiverReads, read_block_ids_up_to
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName

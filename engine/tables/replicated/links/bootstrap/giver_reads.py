@@ -13,6 +13,7 @@ from coordination.keeper.interface import Keeper, Stat
 from coordination.links.bootstrap_place import ROWS_STAY, RestingReplica
 from coordination.links.change_stream import LogRecord, MutationRecord
 from coordination.links.frontier import select_undecided
+from coordination.links.kept_changes import read_kept_changes
 from coordination.links.positions import Origin, Position
 from coordination.links.table_fingerprint import make_table_fingerprint
 from coordination.links.version_vector import VersionVector
@@ -24,6 +25,7 @@ from coordination.nodes.paths import TablePaths, parse_sequence_number
 from coordination.nodes.table_lists import missing_metadata_error
 from coordination.replicas.log_pull import read_log_pointer
 from engine.tables.replicated.life.shared_definition import make_shared_definition
+from engine.tables.replicated.links.outgoing_nodes import find_outgoing_path
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -80,10 +82,7 @@ class GiverReads:
         return [link for link, stat in zip(links, stats, strict=True) if stat is None]
 
     def _registration(self, link: str) -> str:
-        cluster, slash, name = link.partition("/")
-        if not slash:
-            raise UserError("BAD_ARGUMENTS", f"A link is named <target cluster>/<name> here, got {link[:200]!r}")
-        return self._state.paths.outgoing_link(cluster, name)
+        return find_outgoing_path(self._state.paths, link)
 
     # -- the table ----------------------------------------------------------------------------------------------------
 
@@ -148,7 +147,8 @@ class GiverReads:
 
     def _kept_since(self, keeper: Keeper) -> list[int]:
         """Returns the zxids behind which the replicas keep the changes that the target will ask for."""
-        return []
+        replicas = keeper.children(self._state.paths.replicas)
+        return [each.since for each in read_kept_changes(keeper, self._state.paths, replicas).values()]
 
 
 def _read_mutations(keeper: Keeper, table: TablePaths) -> tuple[MutationRecord, ...]:

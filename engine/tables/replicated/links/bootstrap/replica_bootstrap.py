@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 
 from coordination.keeper.interface import Keeper
-from engine.tables.replicated.links.bootstrap_commit import BootstrapCommit
-from engine.tables.replicated.links.bootstrap_copies import BootstrapCopies
-from engine.tables.replicated.links.bootstrap_giver import BootstrapGiver
-from engine.tables.replicated.links.bootstrap_taker import BootstrapTaker
+from engine.tables.replicated.links.bootstrap.commit import BootstrapCommit
+from engine.tables.replicated.links.bootstrap.copies import BootstrapCopies
+from engine.tables.replicated.links.bootstrap.giver import BootstrapGiver
+from engine.tables.replicated.links.bootstrap.taker import BootstrapTaker
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import PandoError
 
