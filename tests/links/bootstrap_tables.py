@@ -120,6 +120,9 @@ class BootstrapTables:
         values = ", ".join(f"({partition}, {number}, {number})" for number in numbers)
         self.sql(f"INSERT INTO {table} VALUES {values}", server)
 
+    def insert_values(self, values: str, table: str = "source", server: int = 0) -> None:
+        self.sql(f"INSERT INTO {table} VALUES {values}", server)
+
     def merge(self, server: int = 0, table: str = "source") -> None:
         self.sql(f"OPTIMIZE TABLE {table} FINAL", server)
 

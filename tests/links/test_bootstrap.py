@@ -16,6 +16,8 @@ from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
+from engine.tables.capabilities.table_links import UncoveredSchema
+from engine.tables.replicated.links.bootstrap import copy_writers
 from engine.tables.replicated.links.bootstrap import giver as bootstrap_giver
 from engine.tables.replicated.links.bootstrap import taker as bootstrap_taker
 from parts.common.errors import ConflictError, CorruptionError, PandoError, UnavailableError, UserError
@@ -96,7 +98,7 @@ def test_a_target_with_rows_is_refused(tables: BootstrapTables) -> None:
     tables.insert(1)
     tables.insert(7, 8, table="costs")
     tables.settle()
-    with pytest.raises(UserError, match="has 2 rows.*SYSTEM BOOTSTRAP") as refused:
+    with pytest.raises(UserError, match=r"has 2 rows.*SYSTEM BOOTSTRAP") as refused:
         tables.run()
     assert refused.value.name == "BAD_ARGUMENTS"
     tables.must_be([(1, 7, 7), (1, 8, 8)])
@@ -413,13 +415,57 @@ def test_own_changes_of_a_two_way_target_must_be_in_the_source(tables: Bootstrap
     assert own not in tables.vector().entries
 
 
-def test_other_definitions_are_refused(tables: BootstrapTables) -> None:
-    tables.insert(1)
-    tables.sql("ALTER TABLE source ADD COLUMN w UInt8")
+# --- other definitions -----------------------------------------------------------------------------------------------
+
+
+def test_rows_are_written_anew_where_the_definitions_differ(
+    tables: BootstrapTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_writers, "SLICE_ROWS", 1)
+    monkeypatch.setattr(bootstrap_taker, "LITTLE_BYTES", 0)
+    tables.insert(1, 2)
+    tables.insert(3, server=1)
+    tables.insert(4, partition=2)
     tables.settle()
-    with pytest.raises(UserError, match="differ") as refused:
+    tables.sql("ALTER TABLE source DROP COLUMN v")
+    tables.sql("ALTER TABLE source ADD COLUMN w UInt8 DEFAULT 5")
+    tables.insert_values("(1, 6, 60)")
+    tables.sql("ALTER TABLE costs ADD COLUMN w UInt16, ADD COLUMN x String DEFAULT 'x'")
+    tables.settle()
+    tables.merge()
+    tables.settle()
+    report = tables.run()
+    wanted = sorted((p, k, 0, w, "x") for p, k, w in tables.rows("source"))
+    assert [w for *_, w, _ in wanted] == [5, 5, 5, 60, 5]
+    tables.must_be(wanted)
+    assert report.rows == 5
+    before = tables.rows()
+    assert tables.keeper.children(TARGET.blocks)
+    crash_once(tables, "before_commit")
+    with pytest.raises(Crash):
+        tables.run(replaces=True)
+    tables.table.servers.on_failpoint = lambda node, name: None
+    tables.start(1)
+    tables.clean_up(0)
+    source = DirectSource(tables)
+    tables.run(source, replaces=True)
+    assert not source.fetched
+    tables.must_be(before)
+
+
+def test_rows_that_the_target_cannot_hold_are_not_copied(tables: BootstrapTables) -> None:
+    tables.sql("ALTER TABLE source ADD COLUMN w UInt8 DEFAULT 5")
+    tables.insert_values("(1, 6, 6, 60)")
+    tables.settle()
+    with pytest.raises(UncoveredSchema, match="Column w UInt8 of the source is missing at the target") as refused:
         tables.run()
-    assert refused.value.name == "NOT_IMPLEMENTED"
+    assert refused.value.rows == 1
+    tables.must_be([])
+    assert not tables.gate().bars
+    tables.sql("ALTER TABLE costs ADD COLUMN w UInt32")
+    tables.table.work_until(lambda: "w" in tables.target().description.schema)
+    tables.run()
+    tables.must_be_equal()
 
 
 def test_a_part_with_another_content_is_not_taken(tables: BootstrapTables) -> None:

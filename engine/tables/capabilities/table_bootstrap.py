@@ -35,8 +35,8 @@ class BootstrapGiver(Protocol):
         Raises 232 (NO_SUCH_DATA_PART) if the hold has ended or does not have the part.
         """
 
-    def release(self, link: str) -> None:
-        """Ends the hold, if there is one."""
+    def release(self, link: str) -> bool:
+        """Ends the hold; tells whether there was one."""
 
 
 class HeldSource(Protocol):

@@ -30,6 +30,7 @@ from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.store.part_states import Snapshot
+from sql.definitions.definition_text import render_create
 
 logger = logging.getLogger(__name__)
 
@@ -134,6 +135,9 @@ class BootstrapGiver:
                 if part.name in held
             ),
             read_block_ids_up_to(keeper, self._state.paths, place),
+            self._state.description.metadata_version,
+            render_create(self._state.definition.create),
+            reading.columns,
         )
 
     def _keep(self, link: str, lease: str, reading: GiverReading, stack: ExitStack) -> None:
@@ -160,12 +164,13 @@ class BootstrapGiver:
             held = self._state.store.hold([part])
         return held, held.parts[0].path
 
-    def release(self, link: str) -> None:
-        """Ends the hold, if there is one."""
+    def release(self, link: str) -> bool:
+        """Ends the hold; tells whether there was one."""
         with self._lock:
             hold = self._holds.pop(link, None)
         if hold is not None:
             hold.snapshot.release()
+        return hold is not None
 
     # -- in the background --------------------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ class GiverReading:
     vector: VersionVector
     """The node's, which is not newer than the floor."""
     fingerprint: str
+    columns: str
+    """The columns with their history, as ZooKeeper has them."""
     snapshot: Snapshot
     """The active parts."""
 
@@ -133,6 +135,7 @@ class GiverReads:
             Origin.parse(origin),
             VersionVector.parse(vector[0] if vector is not None else b""),
             make_table_fingerprint(metadata[0].decode(), columns[0].decode()),
+            columns[0].decode(),
             snapshot,
         )
 
