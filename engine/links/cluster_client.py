@@ -14,7 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from coordination.keeper.interface import Keeper
 from coordination.links.cluster_identity import ClusterIdentity
@@ -44,7 +44,6 @@ from engine.links.protocol import (
 )
 from engine.links.server_ring import ServerRing
 from engine.remote.linked_cluster import LinkableTable
-from engine.remote.linked_clusters import LinkedClusters
 from engine.server.links_config import LinkedClusterConfig
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError
@@ -61,13 +60,20 @@ _TRY_ANOTHER = frozenset({"UNKNOWN_TABLE", "UNKNOWN_DATABASE", "NO_SUCH_DATA_PAR
 _Result = TypeVar("_Result")
 
 
+class ClusterConfigs(Protocol):
+    """The configuration of linked clusters."""
+
+    def get(self, name: str) -> LinkedClusterConfig:
+        """Returns a cluster. Raises 36 (BAD_ARGUMENTS) if the configuration does not name it."""
+
+
 class ClusterClient:
     """One cluster of ``linked_clusters``. Implements :class:`engine.remote.linked_cluster.LinkedCluster`."""
 
     def __init__(
         self,
         name: str,
-        clusters: LinkedClusters,
+        clusters: ClusterConfigs,
         make_transport: MakeTransport,
         get_own: Callable[[], ClusterIdentity],
         require_keeper: Callable[[], Keeper],

@@ -18,13 +18,16 @@ from coordination.links.link_definition import LinkDefinition
 from engine.catalog.catalog import Catalog
 from engine.environment import ServerEnvironment
 from engine.interserver.replication import Replication
-from engine.links.cluster_client import ClusterClient
+from engine.links.cluster_client import ClusterClient, ClusterConfigs
 from engine.links.found_links import FoundLinks
 from engine.links.link_beginning import BootstrapLink
 from engine.links.link_runner import LinkRunner, RunnerWorld
+from engine.links.link_service import LinkService
+from engine.links.own_cluster import OwnCluster, OwnTransport
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.server.background_pool import BackgroundPool, BackgroundTask
+from engine.server.config import Config
 from engine.tables.capabilities.link_status import LinkProgress
 from engine.tables.owned_table import OwnedTable
 from engine.tables.services import TableServices
@@ -48,6 +51,8 @@ class LinkingServer(Protocol):
     replication: Replication
     cluster_membership: ClusterMembership
     linked_clusters: LinkedClusters
+    link_answers: LinkService
+    config: Config
     uuid: str
 
 
@@ -89,16 +94,22 @@ class LinkManager:
     # -- for statements and system tables -----------------------------------------------------------------------------
 
     def connect(self, cluster: str) -> ClusterClient:
-        """Returns a cluster of ``linked_clusters``. Raises 36 (BAD_ARGUMENTS) for another name."""
-        self._server.linked_clusters.get(cluster)
+        """Returns a cluster of ``linked_clusters``, or this server's own.
+
+        Raises 36 (BAD_ARGUMENTS) for another name.
+        """
+        server = self._server
+        is_own = cluster == server.config.cluster_name and cluster not in server.linked_clusters.names()
+        configs: ClusterConfigs = OwnCluster() if is_own else server.linked_clusters
+        configs.get(cluster)
         with self._lock:
             if cluster not in self._clients:
                 self._clients[cluster] = ClusterClient(
                     cluster,
-                    self._server.linked_clusters,
-                    self._server.world.make_transport,
+                    configs,
+                    (lambda *_: OwnTransport(server.link_answers)) if is_own else server.world.make_transport,
                     self._get_own,
-                    self._server.replication.require_keeper,
+                    server.replication.require_keeper,
                     self._services.monotonic,
                 )
             return self._clients[cluster]

@@ -195,6 +195,7 @@ class ChangeKeeping:
 
     def keep_entries(self, pulled: Sequence[PulledEntry]) -> None:
         """Writes log entries into the journal. Raises ``OSError``: then the pointer stays."""
+        self._state.services.failpoint("links.before_journal")
         with self._lock:
             records = [make_log_record(each.index, each.data, each.stat) for each in pulled]
             self._append(records, [each.entry for each in pulled])

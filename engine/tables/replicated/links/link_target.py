@@ -46,6 +46,7 @@ from engine.tables.replicated.links.batch_commit import BatchCommitter, StagedBa
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
+from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.source_definition import SourceDefinition
 from engine.tables.replicated.replica_state import ReplicaState
@@ -84,6 +85,7 @@ class ReplicaLinkTarget:
         self._wake_execution = wake_execution
         self._staging = BatchStaging(state, log.pull)
         self._committer = BatchCommitter(state, log.last_blocks)
+        self._carried_definitions = CarriedDefinitions(state, definitions)
         self._applying = threading.Lock()
         self._progress = BatchProgress(state.paths)
         self._looking = threading.Lock()
@@ -161,6 +163,7 @@ class ReplicaLinkTarget:
         with self._applying:
             if batch.state.vector_version == NO_VECTOR:
                 return AppliedBatch(is_applied=False)  # the link was never begun, or the vector is gone
+            self._carried_definitions.follow(batch, status)
             return self._state.pass_gate(CommitKind.LINK, lambda: self._apply(batch, status), status)
 
     def _apply(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
