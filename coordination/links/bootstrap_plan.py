@@ -203,3 +203,8 @@ def make_marks(vector: VersionVector, commit_ms: int) -> list[Change]:
         for position in vector
         if position.zxid and not vector.entries[position.origin].is_forgotten
     ]
+
+
+def bootstrap_bar_owner(link_uuid: str) -> str:
+    """Returns the owner of the bar with which a link's bootstrap closes the table."""
+    return f"bootstrap of link {link_uuid}"

@@ -33,6 +33,7 @@ from coordination.links.bootstrap_plan import (
     CopyPlan,
     HeldPart,
     HeldTable,
+    bootstrap_bar_owner,
     explain_missing,
     is_little_left,
     plan_copy,
@@ -101,7 +102,7 @@ class BootstrapTaker:
     def clean_up(self, link_uuid: str) -> None:
         """Opens a table that a bootstrap of this link closed and did not open again."""
         with self._state.hold_write_access() as (keeper, _):
-            owner = bar_owner(link_uuid)
+            owner = bootstrap_bar_owner(link_uuid)
             gate = self._state.gate.load(keeper)
             if gate is not None and any(bar.owner == owner for bar in gate.bars):
                 move_gate(keeper, self._state.paths, lambda gate: gate.without_bar(owner))
@@ -110,11 +111,6 @@ class BootstrapTaker:
     def forget_copies(self, link_uuid: str) -> None:
         """Removes what was copied here for a link that needs it no more."""
         self._copies.forget(link_uuid)
-
-
-def bar_owner(link_uuid: str) -> str:
-    """Returns the owner of the bar of a link's bootstrap."""
-    return f"bootstrap of link {link_uuid}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +159,7 @@ class _Bootstrap:
             if is_little_left(now.plan.fetch_bytes, self._progress.rounds, LITTLE_BYTES):
                 break
             self._copy(now)
-        bar = Bar(bar_owner(self._link.uuid), KeptOut.ALL, reason=self._reason())
+        bar = Bar(bootstrap_bar_owner(self._link.uuid), KeptOut.ALL, reason=self._reason())
         try:
             with self._state.hold_write_access() as (keeper, _):
                 move_gate(keeper, self._state.paths, lambda gate: gate.with_bar(bar))

@@ -18,11 +18,12 @@ from typing import Any, Protocol
 
 from coordination.links.bootstrap_plan import HeldPart, HeldTable
 from coordination.links.positions import Origin
+from engine.catalog.databases import Databases
 from engine.interserver.transfer import Throttle
 from engine.links.fields import Document, get_list, get_number, get_object, get_text, is_number
 from engine.links.link_service import LinkService, OpenedFiles
 from engine.links.linkable_tables import require_linkable
-from engine.links.protocol import decode_vector, parse_part_name
+from engine.links.protocol import decode_vector, get_table_name, parse_part_name
 from engine.tables.capabilities.table_links import TableLinks
 from engine.tables.owned_table import OwnedTable
 from parts.common.errors import CorruptionError, UnavailableError, UserError
@@ -36,20 +37,20 @@ _BEGIN_SECONDS = 90.0
 # -- at the source ------------------------------------------------------------------------------------------------
 
 
-def add_bootstrap_answers(service: LinkService, find_table: Callable[[Document], OwnedTable]) -> None:
+def add_bootstrap_answers(service: LinkService, catalog: Databases[OwnedTable]) -> None:
     """Adds the requests of bootstraps to those that a server answers."""
-    answers = _BootstrapAnswers(find_table)
+    answers = _BootstrapAnswers(catalog)
     service.add("bootstrap/begin", answers.begin, changes=True)
     service.add("bootstrap/part", answers.open_part)
     service.add("bootstrap/end", answers.end, changes=True)
 
 
 class _BootstrapAnswers:
-    def __init__(self, find_table: Callable[[Document], OwnedTable]) -> None:
-        self._find_table = find_table
+    def __init__(self, catalog: Databases[OwnedTable]) -> None:
+        self._catalog = catalog
 
     def _links(self, document: Document) -> TableLinks:
-        return require_linkable(self._find_table(document))
+        return require_linkable(self._catalog.table(*get_table_name(document)))
 
     def begin(self, document: Document, status: QueryStatus) -> dict[str, Any]:
         """Holds the table for a link that is registered under this UUID."""

@@ -1,0 +1,64 @@
+"""Copies the source's table to a link's target, on the server that runs the link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from coordination.keeper.interface import Keeper
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_failures import LinkStopped
+from coordination.links.link_nodes import change_link
+from engine.links.bootstrap.held_source import RemoteSource
+from engine.links.linkable_tables import require_linkable
+from engine.tables.capabilities.table_bootstrap import BootstrapProgress
+from engine.tables.owned_table import OwnedTable
+from parts.common.errors import UserError
+from parts.common.query_status import QueryStatus
+
+_MEBIBYTE = 1024 * 1024
+
+
+def copy_table(
+    definition: LinkDefinition,
+    table: OwnedTable,
+    source: RemoteSource,
+    status: QueryStatus,
+    tell: Callable[[str], object],
+) -> None:
+    """Copies the source's table, whole or not at all, and gives the link its place with the same commit.
+
+    May be repeated after any error. ``tell`` is called with what has been done, for people.
+
+    Raises ``LinkStopped`` for a target that has rows, unless SYSTEM BOOTSTRAP asked for their replacement, and what the
+    source and the target raise.
+    """
+    taker = require_linkable(table).bootstrap.taker
+    taker.clean_up(definition.uuid)
+
+    def note(progress: BootstrapProgress) -> None:
+        tell(describe_progress(progress))
+
+    try:
+        taker.bootstrap(definition, source, status, replaces=definition.copies_anew, note=note)
+    except UserError as error:
+        if error.name == "BAD_ARGUMENTS":
+            raise LinkStopped(error.message) from error
+        raise
+
+
+def describe_progress(progress: BootstrapProgress) -> str:
+    """Says how far a bootstrap is."""
+    closed = "; the table takes no writes now" if progress.is_closed else ""
+    return (
+        f"Copying the source, round {progress.rounds}: {progress.parts_done} of {progress.parts} parts are here, "
+        f"{progress.bytes_done / _MEBIBYTE:.1f} of {progress.size_bytes / _MEBIBYTE:.1f} MiB came{closed}"
+    )
+
+
+def ask_for_copy(keeper: Keeper, name: str) -> None:
+    """Makes the server that runs a link copy the source's table in the place of what the target has.
+
+    Raises 36 (BAD_ARGUMENTS) for an unknown link.
+    """
+    change_link(keeper, name, lambda link: replace(link, is_begun=False, copies_anew=True, source_origin=""))
