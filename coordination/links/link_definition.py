@@ -39,6 +39,8 @@ class LinkDefinition:
     """What the source was when the link began (identity and epoch); "" until then."""
     is_begun: bool = False
     """Whether the link has its place in the source's stream: until then it is being set up or bootstrapped."""
+    wants_copy: bool = False
+    """The source's table is to take the place of what the target has (SYSTEM BOOTSTRAP), before the link goes on."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
 
     def at_source(self, target_cluster: str) -> str:
@@ -82,4 +84,5 @@ _FIELDS = (
     "is_enabled",
     "source_origin",
     "is_begun",
+    "wants_copy",
 )

@@ -14,7 +14,7 @@ Invariants: definition, name and the gate's entry come and go in one multi. A cr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordination.keeper.interface import (
     BadVersion,
@@ -228,6 +228,14 @@ def change_link(
             if not isinstance(error.cause, BadVersion | NoNode):
                 raise error.cause from error
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep changing link {name!r}; repeat the statement")
+
+
+def request_copy(keeper: Keeper, name: str) -> LinkDefinition:
+    """Makes a link begin anew: its source's table takes the place of what the target has.
+
+    Returns the new definition. Raises 36 (BAD_ARGUMENTS) for an unknown link.
+    """
+    return change_link(keeper, name, lambda link: replace(link, is_begun=False, wants_copy=True))[1]
 
 
 def _change_gate(gate: Gate, new: LinkDefinition) -> Gate | None:

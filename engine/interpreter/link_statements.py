@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import DatabaseLink, find_link_name
-from coordination.links.link_nodes import StoredLink, find_link, make_unknown_error, require_link
+from coordination.links.link_nodes import StoredLink, find_link, make_unknown_error, request_copy, require_link
 from coordination.links.link_settings import (
     DEFAULTS,
     LinkSettings,
@@ -192,9 +192,27 @@ def wait_link(statement: WaitLink, context: OwnerContext) -> QueryResult:
 
 
 def bootstrap_link(statement: BootstrapLink, context: OwnerContext) -> QueryResult:
-    """Executes SYSTEM BOOTSTRAP REPLICATION LINK."""
+    """Executes SYSTEM BOOTSTRAP REPLICATION LINK: the copy begins, and goes on when this returns."""
     _refuse_source_name(statement.name, "SYSTEM BOOTSTRAP")
-    raise UserError("NOT_IMPLEMENTED", "SYSTEM BOOTSTRAP REPLICATION LINK is not supported")
+    server, keeper = context.server, context.server.replication.require_keeper()
+    if not server.links.can_copy:
+        raise UserError("NOT_IMPLEMENTED", "SYSTEM BOOTSTRAP REPLICATION LINK is not supported by this server")
+    found = require_link(keeper, statement.name)
+    if isinstance(found, DatabaseLink):
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Link {statement.name!r} is of a database. SYSTEM BOOTSTRAP REPLICATION LINK takes the link of one table: "
+            f"{', '.join(member.name for member in list_members(keeper, statement.name)) or 'it has none yet'}",
+        )
+    if not found.definition.is_enabled:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Link {statement.name!r} is disabled, so it copies nothing: first ALTER REPLICATION LINK {statement.name} "
+            "ENABLE",
+        )
+    request_copy(keeper, statement.name)
+    server.links.wake()
+    return QueryResult()
 
 
 def forget_link_origin(statement: ForgetLinkOrigin, context: OwnerContext) -> QueryResult:

@@ -139,6 +139,17 @@ class ClusterClient:
         document = self._ask("changes", body, read_seconds=silence_seconds)
         return _checked(lambda: decode_answer(document), "changes")
 
+    def find_news(
+        self, links: Sequence[tuple[tuple[str, str], str]], wait_seconds: float, *, silence_seconds: float
+    ) -> Sequence[int]:
+        """Returns the places, in the list, of tables with something new behind the mark; waits for the first.
+
+        A link is a database's table, and the mark of the last answer.
+        """
+        body = [{"database": table[0], "table": table[1], "mark": mark} for table, mark in links]
+        document = self._ask("news", {"links": body, "wait_seconds": wait_seconds}, read_seconds=silence_seconds)
+        return [at for at in _checked(lambda: get_numbers(document, "news"), "news") if at < len(links)]
+
     def fetch_block(
         self,
         table: tuple[str, str],

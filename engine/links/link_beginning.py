@@ -38,6 +38,8 @@ def begin_at_registration(table: OwnedTable, definition: LinkDefinition, source:
     Returns its definition, in which it is begun if it could be.
     """
     start = LinkSettings.parse(definition.settings).start_position
+    if definition.wants_copy:
+        return definition
     if start == START_NOW or (not start and source.is_empty and never_had_rows(table)):
         _join(table, definition, VersionVector().begin_with(_add_own(source)))
         return _set_begun(table, definition, source)
@@ -61,7 +63,9 @@ def begin_link(
         return begun
     target = require_linkable(table).target
     start = LinkSettings.parse(definition.settings).start_position
-    if start == START_VECTOR:
+    if definition.wants_copy:
+        _copy(table, definition, upstream, bootstrap, status)
+    elif start == START_VECTOR:
         if not target.read_target().vector.applied(source.origin):
             raise LinkStopped(
                 f"start_position = '{START_VECTOR}' needs a target that has changes of {source.origin}, and it has none"
@@ -79,7 +83,7 @@ def _set_begun(table: OwnedTable, definition: LinkDefinition, source: SourceTabl
     def change(current: LinkDefinition) -> LinkDefinition:
         if current.uuid != definition.uuid:
             raise ConflictError("KEEPER_EXCEPTION", f"Link {definition.name!r} was made anew meanwhile")
-        return replace(current, is_begun=True, source_origin=str(source.origin))
+        return replace(current, is_begun=True, wants_copy=False, source_origin=str(source.origin))
 
     return change_link(table.replication.require_keeper(), definition.name, change)[1]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import Protocol
 
 from coordination.links.cluster_identity import ClusterIdentity
@@ -24,6 +25,7 @@ from engine.links.link_beginning import BootstrapLink
 from engine.links.link_runner import LinkRunner, RunnerWorld
 from engine.links.link_service import LinkService
 from engine.links.own_cluster import OwnCluster, OwnTransport
+from engine.links.resting_links import RestingLink, RestingLinks
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.server.background_pool import BackgroundPool, BackgroundTask
@@ -38,8 +40,7 @@ logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 2.0
 """What is in memory is looked at so often; watches tell what changes in ZooKeeper."""
 _WAITING_LINKS = 12
-"""More links than these do not wait at their sources, but ask again after a while: each wait holds a thread."""
-_ASK_SECONDS = (0.2, 0.4)
+"""More links than these do not wait at their sources by themselves: each wait holds a thread."""
 
 
 class LinkingServer(Protocol):
@@ -65,6 +66,7 @@ class LinkManager:
         self.bootstrap: BootstrapLink | None = None
         """Copies a table to a link's target; set by who can."""
         self._clients: dict[str, ClusterClient] = {}
+        self._resting: dict[str, RestingLinks] = {}
         self._runners: dict[tuple[OwnedTable, str], tuple[LinkRunner, BackgroundTask]] = {}
         self._lock = threading.Lock()
         self._pool: BackgroundPool | None = None
@@ -82,6 +84,9 @@ class LinkManager:
         self._services.housekeeping.remove(self._task)
         for key in list(self._runners):
             self._runners[key][0].stop()
+        for resting in self._resting.values():
+            assert self._pool is not None
+            self._pool.remove(resting.task)
         for key in list(self._runners):
             self._end(key)
         if self._pool is not None:
@@ -90,6 +95,11 @@ class LinkManager:
             clients, self._clients = list(self._clients.values()), {}
         for client in clients:
             client.close()
+
+    @property
+    def can_copy(self) -> bool:
+        """Whether this server can copy a table to a link's target."""
+        return self.bootstrap is not None
 
     # -- for statements and system tables -----------------------------------------------------------------------------
 
@@ -160,7 +170,7 @@ class LinkManager:
             (own.name, own.uuid),
             self._count_running,
             self._find_wait,
-            self._find_pause,
+            partial(self._rest, client),
             lambda: self.bootstrap,
         )
         task = BackgroundTask(f"link {definition.name}", lambda: runner.step())
@@ -173,6 +183,8 @@ class LinkManager:
 
     def _end(self, key: tuple[OwnedTable, str]) -> None:
         runner, task = self._runners.pop(key)
+        if (resting := self._resting.get(runner.definition.source_cluster)) is not None:
+            resting.forget(key[1])
         runner.stop()
         assert self._pool is not None
         self._pool.remove(task)
@@ -185,6 +197,12 @@ class LinkManager:
     def _find_wait(self) -> float:
         return self._server.world.max_poll_seconds if self._count_running() <= _WAITING_LINKS else 0.0
 
-    def _find_pause(self) -> float:
-        """Returns the pause between two requests that do not wait, so that all links together ask at a steady rate."""
-        return self._services.random.uniform(*_ASK_SECONDS) * max(1.0, self._count_running() / _WAITING_LINKS)
+    def _rest(self, client: ClusterClient, name: str, link: RestingLink) -> None:
+        """Lets a link rest until its cluster has news of it."""
+        with self._lock:
+            found = self._resting.get(client.name)
+            if found is None:
+                found = self._resting[client.name] = RestingLinks(client)
+                assert self._pool is not None
+                self._pool.add(found.task)
+        found.rest(name, link)

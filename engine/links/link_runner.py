@@ -14,6 +14,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from coordination.links.link_failures import (
     assess_failure,
 )
 from coordination.links.link_lag import LinkLag, measure_lag
+from coordination.links.link_nodes import request_copy
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from engine.interserver.transfer import Throttle
@@ -38,6 +40,7 @@ from engine.links.link_beginning import BootstrapLink, begin_link
 from engine.links.link_leader import LinkLeader
 from engine.links.link_report import LinkReport
 from engine.links.link_upstream import LinkUpstream
+from engine.links.resting_links import RestingLink
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import (
     ChangesAnswer,
@@ -59,6 +62,11 @@ _SMALL_MOVE_SECONDS = 1.0
 """A batch without changes only moves the vector: at most one in this time."""
 _TRIM_SECONDS = 0.5
 _CANCELLED_SECONDS = 0.5
+_HELD_BACK_SECONDS = 0.1
+_ACTIVE_SECONDS = 1.0
+"""A link that brought something asks by itself for so long."""
+_RESTING_SECONDS = 10.0
+"""A resting link asks by itself so often: its source counts that as the link's heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +82,8 @@ class RunnerWorld:
     """The number of links that this server runs."""
     max_wait_seconds: Callable[[], float]
     """How long a request may wait at the source for something new."""
-    pause_seconds: Callable[[], float]
-    """How long a link rests that found nothing and may not wait."""
+    rest: Callable[[str, RestingLink], None]
+    """Wakes a link that found nothing, and may not wait by itself, when there is something new."""
     bootstrap: Callable[[], BootstrapLink | None]
     """Copies a table to a link's target; ``None`` while nothing can."""
 
@@ -102,6 +110,7 @@ class LinkRunner:
         self._target: LinkTarget = table.links.target
         self._client = client
         self._world = world
+        self._wake = wake
         self._services = world.services
         self._leader = LinkLeader(self._replica.paths, definition.name, world.server, wake)
         self._report = LinkReport(
@@ -115,7 +124,7 @@ class LinkRunner:
         self._failure: LinkFailure | None = None
         self._status = QueryStatus()
         self._is_stopping = threading.Event()
-        self._moved_at = self._trimmed_at = 0.0
+        self._moved_at = self._trimmed_at = self._applied_at = -math.inf
         self._trim = 0
 
     # -- from any thread ----------------------------------------------------------------------------------------------
@@ -224,7 +233,7 @@ class LinkRunner:
             if selection.stop is not None:
                 raise LinkStopped(f"{selection.stop}. {self._say_copy()}")
             self._failure = None
-            return 0.0 if wait else self._world.pause_seconds()
+            return 0.0 if wait else self._rest(answer, settings)
         if not selection.changes and not self._is_move_due(settings):
             return min(_SMALL_MOVE_SECONDS, settings.replication_timeout)
         batch = IncomingBatch(
@@ -240,7 +249,9 @@ class LinkRunner:
         self._state = None
         if applied.is_applied:
             self._failure = None
-            if not selection.changes:
+            if selection.changes:
+                self._applied_at = self._services.monotonic()
+            else:
                 self._moved_at = self._services.monotonic()
             self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
             self._report.change(applied_position=str(batch.end))
@@ -248,6 +259,20 @@ class LinkRunner:
                 self._report.note_answer(LinkLag(self._services.monotonic()))
                 self._report.change(rows_behind=0, bytes_behind=0)
         return settings.link_batch_delay_ms / 1000 if selection.changes else 0.0
+
+    def _rest(self, answer: ChangesAnswer, settings: LinkSettings) -> float:
+        """Leaves the wait for news to one that waits for many links; returns the seconds until the next look."""
+        is_active = self._services.monotonic() - self._applied_at < _ACTIVE_SECONDS
+        if is_active or answer.waits:  # nobody notices when what holds the frontier back ends
+            return _HELD_BACK_SECONDS
+        table = self.definition.source_database, self.definition.source_table
+        timeout = settings.replication_timeout
+        resting = RestingLink(table, answer.mark, timeout, self._note_heartbeat, self._wake)
+        self._world.rest(self.definition.name, resting)
+        return _RESTING_SECONDS
+
+    def _note_heartbeat(self) -> None:
+        self._report.note_answer(LinkLag(self._services.monotonic()))
 
     def _is_move_due(self, settings: LinkSettings) -> bool:
         return self._services.monotonic() - self._moved_at >= _SMALL_MOVE_SECONDS
@@ -289,6 +314,10 @@ class LinkRunner:
         )
         self._disconnect()
 
+    def _copies_by_itself(self) -> bool:
+        settings = LinkSettings.parse(self.definition.settings)
+        return settings.auto_bootstrap and self._world.bootstrap() is not None
+
     def _say_copy(self) -> str:
         return f"SYSTEM BOOTSTRAP REPLICATION LINK {self.definition.name} copies the source anew"
 
@@ -297,6 +326,8 @@ class LinkRunner:
         place = state.vector.applied(source.origin) if state is not None and source is not None else 0
         former, self._state = self._failure, None
         self._failure = failure = assess_failure(former, error, place)
+        if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE and self._copies_by_itself():
+            self.definition = request_copy(self._replica.require_keeper(), self.definition.name)
         text = error.message if isinstance(error, PandoError | LinkStopped | LinkPaused) else repr(error)
         if former is None or former.name != failure.name:
             logger.warning("link %s: %s", self.definition.name, text)
@@ -310,7 +341,7 @@ class LinkRunner:
         rows = error.rows if isinstance(error, UncoveredSchema | LinkPaused) else 0
         waits = f" {rows} rows wait." if rows else ""
         name = self.definition.name
-        if failure.kind is FailureKind.STOP and failure.name == "CANNOT_READ_ALL_DATA":
+        if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE:
             return f"The source does not keep what the target lacks: {text}. {self._say_copy()}"
         if failure.kind is FailureKind.PAUSE and failure.count >= 2 and not rows:
             return (
@@ -329,6 +360,7 @@ class LinkRunner:
             logger.debug("the state of link %s is written later: %s", self.definition.name, error)
 
 
+_TOO_LATE = "CANNOT_READ_ALL_DATA"
 _STATUSES: Mapping[FailureKind, UpstreamStatus] = {
     FailureKind.RETRY: UpstreamStatus.DISCONNECTED,
     FailureKind.PAUSE: UpstreamStatus.PAUSED,

@@ -9,6 +9,8 @@ versions in the first request (``hello``), and the smaller one counts. A change 
 ``register``     {database, table, link} → a source table, at a place where the link may begin
 ``unregister``   {database, table, name} → {}
 ``changes``      {database, table, link, uuid, vector, trim, max_rows, max_bytes, wait_seconds} → changes up to a cut
+``news``         {links: [{database, table, mark}], wait_seconds} → {news: […]}: the places in the list of those links
+                 of whose tables the server noticed something after it gave the mark, as soon as there is one
 ``position``     {database, table} → {position}: behind everything that is committed now
 ``block``        {database, table, position, part} → the files of a block (``engine.interserver.protocol``)
 ``tables``       {database} → {tables: [{table, create_query, problem}]}: those that links can take, and why others not
@@ -186,6 +188,7 @@ def encode_answer(answer: ChangesAnswer) -> dict[str, Any]:
         "clock_ms": answer.clock_ms,
         "rows_behind": answer.rows_behind,
         "bytes_behind": answer.bytes_behind,
+        "mark": answer.mark,
     }
 
 
@@ -207,6 +210,7 @@ def decode_answer(document: Document) -> ChangesAnswer:
         get_number(document, "clock_ms"),
         get_number(document, "rows_behind", 0),
         get_number(document, "bytes_behind", 0),
+        get_text(document, "mark", ""),
     )
 
 

@@ -12,6 +12,10 @@ from parts.common.errors import UserError
 class ServerLinks(Protocol):
     """The links that a server runs, and the clusters that it can ask."""
 
+    @property
+    def can_copy(self) -> bool:
+        """Whether this server can copy a table to a link's target."""
+
     def connect(self, cluster: str) -> LinkedCluster:
         """Returns a cluster of ``linked_clusters``. Raises 36 (BAD_ARGUMENTS) for another name."""
 
@@ -24,6 +28,8 @@ class ServerLinks(Protocol):
 
 class UnlinkedServer:
     """The links of an engine without a server around it: none."""
+
+    can_copy = False
 
     def connect(self, cluster: str) -> LinkedCluster:
         """Raises 36 (BAD_ARGUMENTS)."""

@@ -72,6 +72,9 @@ class StreamSource:
             cuts = sorted({each.place for each in found} | ({self.newest} if self.newest > after else set()))
         return ChangesAnswer(self.describe(), tuple(found), tuple(cuts), self.newest, (), 2000 + self.newest)
 
+    def count_news(self) -> int:
+        return self.newest
+
     def open_block(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
         if self.open_files is None:
             raise UserError("NO_SUCH_DATA_PART", f"No part {part}")

@@ -86,15 +86,15 @@ class LinkedClusters:
         return found[0]
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline, last = time.monotonic() + WAIT_SECONDS, ""
         while True:
             try:
                 if condition():
                     return
-            except PandoError as error:
-                what = f"{what}: {error}"
+            except (PandoError, AssertionError) as error:
+                last = str(error)
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain for {what}: {self.explain()}")
+                raise AssertionError(f"waited in vain for {what} ({last}): {self.explain()}")
             time.sleep(0.05)
 
     def explain(self) -> object:

@@ -79,6 +79,7 @@ class ChosenLinks:
 
     west: ChosenCluster
     wakes: int = 0
+    can_copy: bool = True
     progress: dict[str, LinkProgress] = field(default_factory=dict)
 
     def connect(self, cluster: str) -> ChosenCluster:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
+from coordination.links.link_nodes import StoredLink, require_link
 from coordination.links.positions import Position
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import LinkDirection
@@ -279,6 +280,18 @@ def test_wait_returns_when_what_the_source_had_is_applied(east: LinkedServer) ->
     chosen.visible = UnavailableError("TIMEOUT_EXCEEDED", "replica r2")
     code, message = east.fails("SYSTEM WAIT REPLICATION LINK l TIMEOUT 0.05")
     assert (code, f"applied position {SOURCE}:100, but not every active replica shows it" in message) == (159, True)
+
+
+def test_a_copy_is_asked_for(east: LinkedServer) -> None:
+    east.sql(f"{CREATE} SETTINGS enabled = 0")
+    assert "is disabled, so it copies nothing" in east.fails("SYSTEM BOOTSTRAP REPLICATION LINK l")[1]
+    east.sql("ALTER REPLICATION LINK l ENABLE")
+    east.sql("SYSTEM BOOTSTRAP REPLICATION LINK l")
+    found = require_link(east.engine.replication.require_keeper(), "l")
+    assert isinstance(found, StoredLink)
+    assert (found.definition.is_begun, found.definition.wants_copy) == (False, True)
+    east.links.can_copy = False
+    assert east.fails("SYSTEM BOOTSTRAP REPLICATION LINK l")[0] == 48
 
 
 def test_positions_of_a_table_are_its_own_and_those_of_its_vector(east: LinkedServer) -> None:

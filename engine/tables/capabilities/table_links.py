@@ -108,6 +108,8 @@ class ChangesAnswer:
     rows_behind: int = 0
     bytes_behind: int = 0
     """What lies between the vector and the frontier, about."""
+    mark: str = ""
+    """What the server that answers had noticed of the table before it looked; another mark means that there is news."""
 
 
 class LinkSource(Protocol):
@@ -138,6 +140,9 @@ class LinkSource(Protocol):
         Raises ``PositionTrimmedError`` if this replica's journal begins later, 36 (BAD_ARGUMENTS) for a link that is
         not registered, or whose UUID differs.
         """
+
+    def count_news(self) -> int:
+        """Returns a number that grows when there may be something new for links. Reads memory alone."""
 
     def open_block(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
         """Returns the files of a block from this replica's outbox or active parts, held by the snapshot.

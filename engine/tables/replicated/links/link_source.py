@@ -214,6 +214,10 @@ class ReplicaLinkSource:
                 if answer.waits or self._keeping.appended != seen:
                     break
 
+    def count_news(self) -> int:
+        """Returns how often the journal has grown: each time there may be something new for links."""
+        return self._keeping.appended
+
     def _require_registered(self, keeper: Keeper, request: ChangesRequest) -> None:
         gate = self._state.gate.gate or self._state.gate.load(keeper)
         link = gate.find_link(request.link) if gate is not None else None
