@@ -1,4 +1,4 @@
-"""A table with rows is copied to another cluster, and followed: real server processes, each cluster with its ZooKeeper."""
+"""A table with rows is copied to another cluster, and followed, by real server processes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from parts.common.errors import PandoError
 from tests.links.linked_clusters import LinkedClusters
 
 pytestmark = pytest.mark.cluster
@@ -53,7 +54,7 @@ def must_be_equal(clusters: LinkedClusters, table: str, name: str) -> None:
 def test_a_table_with_rows_is_copied_and_followed(clusters: LinkedClusters, table: str) -> None:
     fill(clusters, table)
     name = f"l_{table}"
-    clusters.link(name, "east", table, "west")
+    clusters.link(name, "east", table, "west", start_position="")
     must_be_equal(clusters, table, name)
     clusters["west"].execute(f"INSERT INTO {table} VALUES (0, 7, 'later')")
     clusters["west"].execute(f"ALTER TABLE {table} DROP PARTITION 1")
@@ -79,7 +80,7 @@ def test_the_source_goes_on_while_it_is_copied(clusters: LinkedClusters, table: 
     for writer in writers:
         writer.start()
     try:
-        clusters.link(name, "east", table, "west")
+        clusters.link(name, "east", table, "west", start_position="")
         sql = f"SELECT upstream_status FROM system.replication_links WHERE name = '{name}'"
         clusters.wait(lambda: clusters.rows("east", sql) == [["follow"]], "the copy")
     finally:
@@ -89,16 +90,19 @@ def test_the_source_goes_on_while_it_is_copied(clusters: LinkedClusters, table: 
     must_be_equal(clusters, table, name)
 
 
-def test_a_target_with_rows_stops_until_it_is_told_to_replace_them(clusters: LinkedClusters, table: str) -> None:
+def test_what_a_target_has_is_replaced_on_demand(clusters: LinkedClusters, table: str) -> None:
     fill(clusters, table)
-    clusters["east"].execute(f"INSERT INTO {table} VALUES (9, 9, 'mine')")
     name = f"l_{table}"
+    clusters["east"].execute(f"INSERT INTO {table} VALUES (9, 9, 'mine')")
+    with pytest.raises(PandoError, match="has 1 rows"):
+        clusters.link(name, "east", table, "west", start_position="")
     clusters.link(name, "east", table, "west")
-    sql = f"SELECT upstream_status, message FROM system.replication_links WHERE name = '{name}'"
-    clusters.wait(lambda: clusters.rows("east", sql)[0][0] == "stopped", "the refusal")
-    assert "has 1 rows" in str(clusters.rows("east", sql)[0][1])
-    assert clusters.rows("east", f"SELECT k FROM {table}") == [[9]]
+    clusters["west"].execute(f"INSERT INTO {table} VALUES (0, 7, 'later')")
+    clusters.settle("east", name)
+    assert clusters.rows("east", f"SELECT k FROM {table} ORDER BY k") == [[7], [9]]
     clusters["east"].execute(f"SYSTEM BOOTSTRAP REPLICATION LINK {name}")
+    must_be_equal(clusters, table, name)
+    clusters["west"].execute(f"INSERT INTO {table} VALUES (0, 8, 'later')")
     must_be_equal(clusters, table, name)
 
 
@@ -106,7 +110,7 @@ def test_a_target_of_another_definition_gets_the_rows(clusters: LinkedClusters, 
     fill(clusters, table)
     clusters["east"].execute(f"ALTER TABLE {table} ADD COLUMN more UInt8 DEFAULT 3")
     name = f"l_{table}"
-    clusters.link(name, "east", table, "west")
+    clusters.link(name, "east", table, "west", start_position="")
     clusters["west"].execute(f"INSERT INTO {table} VALUES (0, 7, 'later')")
     clusters.settle("east", name)
     rows = f"SELECT p, k, v FROM {table} ORDER BY p, k, v"

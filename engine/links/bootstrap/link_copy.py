@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from coordination.keeper.interface import Keeper
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import LinkStopped
-from coordination.links.link_nodes import change_link
-from engine.links.bootstrap.held_source import RemoteSource
+from engine.links.link_upstream import LinkUpstream
 from engine.links.linkable_tables import require_linkable
 from engine.tables.capabilities.table_bootstrap import BootstrapProgress
 from engine.tables.owned_table import OwnedTable
@@ -22,7 +19,7 @@ _MEBIBYTE = 1024 * 1024
 def copy_table(
     definition: LinkDefinition,
     table: OwnedTable,
-    source: RemoteSource,
+    upstream: LinkUpstream,
     status: QueryStatus,
     tell: Callable[[str], object],
 ) -> None:
@@ -40,7 +37,7 @@ def copy_table(
         tell(describe_progress(progress))
 
     try:
-        taker.bootstrap(definition, source, status, replaces=definition.copies_anew, note=note)
+        taker.bootstrap(definition, upstream.open_held(), status, replaces=definition.wants_copy, note=note)
     except UserError as error:
         if error.name == "BAD_ARGUMENTS":
             raise LinkStopped(error.message) from error
@@ -54,11 +51,3 @@ def describe_progress(progress: BootstrapProgress) -> str:
         f"Copying the source, round {progress.rounds}: {progress.parts_done} of {progress.parts} parts are here, "
         f"{progress.bytes_done / _MEBIBYTE:.1f} of {progress.size_bytes / _MEBIBYTE:.1f} MiB came{closed}"
     )
-
-
-def ask_for_copy(keeper: Keeper, name: str) -> None:
-    """Makes the server that runs a link copy the source's table in the place of what the target has.
-
-    Raises 36 (BAD_ARGUMENTS) for an unknown link.
-    """
-    change_link(keeper, name, lambda link: replace(link, is_begun=False, copies_anew=True, source_origin=""))

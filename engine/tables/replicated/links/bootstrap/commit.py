@@ -245,7 +245,7 @@ class BootstrapCommit:
         reads = TargetReads(
             closed.vector_version, tuple(locks.values()), committing, guards, read_block_ids(keeper, table, set(locks))
         )
-        begun = replace(definition, is_begun=True, copies_anew=False, source_origin=str(ready.held.origin))
+        begun = replace(definition, is_begun=True, wants_copy=False, source_origin=str(ready.held.origin))
         along = [
             SetData(table.gate, gate.without_bar(bar.owner).to_bytes(), closed.gate_version),
             SetData(table.incoming_link(link.name), begun.to_bytes(), closed.definition_version),
