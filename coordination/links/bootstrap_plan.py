@@ -81,7 +81,7 @@ class HeldTable:
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """What to do with each held part, and what to throw away."""
+    """The work of one round: what becomes of each held part, and what is thrown away."""
 
     kept: tuple[HeldPart, ...]
     """Copied in an earlier round."""

@@ -1,1 +1,1 @@
-"""Bootstraps of links, as servers speak of them: what the source answers, and how the target asks and copies."""
+"""Bootstraps between servers: how a source answers, and how a target asks."""

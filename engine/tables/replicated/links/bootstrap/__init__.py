@@ -1,1 +1,1 @@
-"""Both ends of a bootstrap at one replica: a table that gives its parts away, and one that takes them."""
+"""Both ends of a bootstrap at one replica: one gives its parts, the other takes them."""

@@ -1,6 +1,6 @@
 """The commit of a bootstrap at the target, and what a closed table is examined for before it.
 
-The multi creates one log entry: the ranges that go, the parts that come, and marks for whoever follows this table
+The multi creates one log entry: the ranges that go, the parts that come, and marks for those who follow this table
 (``coordination.links.bootstrap_plan``). With it come the vector, the block ids, the link's definition with its place,
 and the gate without the bar. It expects the versions that were read when the table was closed.
 """
@@ -78,7 +78,7 @@ class ClosedTable:
 
 @dataclass(frozen=True, slots=True)
 class ReadyCopies:
-    """What is committed."""
+    """Copies that are committed together."""
 
     held: HeldTable
     copies: Mapping[PartName, Sequence[Copy]]

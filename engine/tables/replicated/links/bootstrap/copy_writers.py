@@ -1,4 +1,4 @@
-"""Turns fetched files of a source's part into parts of this table: as they are, or by writing their rows anew.
+"""Turns fetched files of a source's part into parts of this table, or writes their rows anew.
 
 Files stay where the definitions and histories of both tables are equal, but for the block numbers that a part may
 store: they are numbers of another table, so such a part is rewritten without them. Elsewhere rows are read by the

@@ -175,7 +175,7 @@ class BootstrapGiver:
     # -- in the background --------------------------------------------------------------------------------------------
 
     def end_holds(self, keeper: Keeper) -> bool:
-        """Ends holds that nobody uses, or whose link is not registered any more. Tells whether others are left."""
+        """Ends holds that nobody uses, or whose link is not registered. Tells whether others are left."""
         state = self._state
         with self._lock:
             limit = state.services.monotonic() - LEASE_SECONDS

@@ -1,4 +1,4 @@
-"""What a replica reads of itself and of ZooKeeper while its pull rests, in the order that bootstrap_place asks for."""
+"""Reads a replica and its table in ZooKeeper, in the order that ``bootstrap_place`` asks for."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _read_log_from(keeper: Keeper, table: TablePaths, index: int) -> tuple[LogRe
 
 
 def read_block_ids_up_to(keeper: Keeper, table: TablePaths, place: int) -> tuple[tuple[str, PartName], ...]:
-    """Returns the ids that were made at or below the place with the parts of their blocks, the newest first."""
+    """Returns the ids made at or below the place with the parts of their blocks, the newest first."""
     names = keeper.children(table.blocks)
     answers = keeper.get_many([table.block(name) for name in names])
     found = [

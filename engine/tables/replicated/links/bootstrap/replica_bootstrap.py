@@ -32,7 +32,7 @@ class ReplicaBootstrap:
         self.taker = BootstrapTaker(state, BootstrapCommit(state, pull, wake_execution), self._copies)
 
     def step(self) -> float:
-        """Ends holds that are over, and removes copies that nobody needs; returns the seconds until the next look."""
+        """Ends holds and removes copies that nobody needs; returns the seconds until the next look."""
         state = self._state
         if state.activation is None or state.is_session_expired:
             return _IDLE_SECONDS
