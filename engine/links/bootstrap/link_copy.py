@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import LinkStopped
-from engine.links.link_upstream import LinkUpstream
 from engine.links.linkable_tables import require_linkable
-from engine.tables.capabilities.table_bootstrap import BootstrapProgress
+from engine.tables.capabilities.table_bootstrap import BootstrapProgress, HeldSource
 from engine.tables.owned_table import OwnedTable
 from parts.common.errors import UserError
 from parts.common.query_status import QueryStatus
@@ -16,10 +16,17 @@ from parts.common.query_status import QueryStatus
 _MEBIBYTE = 1024 * 1024
 
 
+class Upstream(Protocol):
+    """The source of a link."""
+
+    def open_held(self) -> HeldSource:
+        """Returns the source as one that is copied."""
+
+
 def copy_table(
     definition: LinkDefinition,
     table: OwnedTable,
-    upstream: LinkUpstream,
+    upstream: Upstream,
     status: QueryStatus,
     tell: Callable[[str], object],
 ) -> None:

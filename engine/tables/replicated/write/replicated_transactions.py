@@ -244,7 +244,7 @@ class ReplicatedTransactions:
         )  # for example those of a clone
         changed = clean_transactions(keeper, state.paths)
         for name in state.store.staged.list_transactions():
-            if name.startswith((LINK_STAGING_PREFIX, BOOTSTRAP_STAGING_PREFIX)):  # they have no node
+            if name.startswith((LINK_STAGING_PREFIX, BOOTSTRAP_STAGING_PREFIX)):  # they clean up themselves
                 continue
             found = read_transaction(keeper, state.paths, name)
             if found is not None and found.state is TransactionState.OPEN:
