@@ -18,6 +18,7 @@ from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
+from engine.links.bootstrap.held_source import add_bootstrap_answers
 from engine.links.database_links import DatabaseLinks
 from engine.links.link_freshness import require_fresh
 from engine.links.link_manager import LinkManager
@@ -73,6 +74,7 @@ class Engine(StatementRunner):
         """Of ``system.workers``."""
         self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
         self.link_answers = LinkService(self)
+        add_bootstrap_answers(self.link_answers, self.catalog)
         self.links: ServerLinks = UnlinkedServer()
         """The links; without ``cluster_name`` none."""
         self._ddl_worker: DdlWorker | None = None

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from coordination.keeper.interface import Keeper
 from coordination.links.batch_plan import BatchLimits
 from coordination.links.batch_selection import Selection, select_batch
+from coordination.links.gap_check import Gap
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import (
     FailureKind,
@@ -29,6 +30,7 @@ from coordination.links.link_failures import (
     LinkPaused,
     LinkStopped,
     assess_failure,
+    is_late,
 )
 from coordination.links.link_lag import LinkLag, measure_lag
 from coordination.links.link_nodes import request_copy
@@ -111,6 +113,7 @@ class LinkRunner:
         self.table = table
         self._replica = table.replication
         self._target: LinkTarget = table.links.target
+        self._bootstrap = table.links.bootstrap
         self._client = client
         self._world = world
         self._wake = wake
@@ -189,6 +192,8 @@ class LinkRunner:
         if delay:
             self._disconnect()
             return delay
+        if not definition.is_begun:  # a server that died may have left the table closed
+            self._bootstrap.taker.clean_up(definition.uuid)
         if not definition.is_enabled:
             self._pause_disabled()
             return _DISABLED_SECONDS
@@ -198,7 +203,9 @@ class LinkRunner:
             self._source = upstream.describe()
         if not definition.is_begun:
             self._report.change(upstream_status=UpstreamStatus.BOOTSTRAP, message="")
-            self.definition = begin_link(self.table, definition, upstream, self._world.bootstrap(), self._status)
+            self.definition = begin_link(
+                self.table, definition, upstream, self._world.bootstrap(), self._status, self._tell
+            )
             self._disconnect()
             return 0.0
         return self._follow(upstream, state, self._source)
@@ -238,7 +245,7 @@ class LinkRunner:
         self._note_answer(answer, state, selection)
         if selection.end is None:
             if selection.stop is not None:
-                raise LinkStopped(f"{selection.stop}. {self._say_copy()}")
+                raise LinkStopped(f"{selection.stop}. {self._say_copy()}", is_late=isinstance(selection.stop, Gap))
             self._failure = None
             return 0.0 if wait else self._rest(answer, settings)
         if not selection.changes and not self._is_move_due(settings):
@@ -336,7 +343,7 @@ class LinkRunner:
         place = state.vector.applied(source.origin) if state is not None and source is not None else 0
         former, self._state = self._failure, None
         self._failure = failure = assess_failure(former, error, place)
-        if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE and self._copies_by_itself():
+        if is_late(error) and self._copies_by_itself():
             self.definition = request_copy(self._replica.require_keeper(), self.definition.name)
         text = error.message if isinstance(error, PandoError | LinkStopped | LinkPaused) else repr(error)
         if former is None or former.name != failure.name:
@@ -363,6 +370,10 @@ class LinkRunner:
                 f"cause is gone; ALTER REPLICATION LINK {name} DISABLE rests it"
             )
         return f"{text}.{waits}" if waits else text
+
+    def _tell(self, text: str) -> None:
+        self._report.change(message=text)
+        self._write_report()
 
     def _write_report(self) -> float:
         """Tells the other servers how far the link is. Returns the seconds after which there is more to tell."""

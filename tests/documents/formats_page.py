@@ -43,7 +43,7 @@ _ZOOKEEPER = (
     "coordination/links/cluster_identity.py", "coordination/links/known_clusters.py",
     "coordination/links/link_names.py", "coordination/links/link_nodes.py", "coordination/links/link_definition.py",
     "coordination/links/version_vector.py", "engine/tables/capabilities/link_status.py",
-    "engine/tables/replicated/links/outgoing_nodes.py",
+    "engine/tables/replicated/links/source/outgoing_nodes.py",
 )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from engine.tables.replicated.links.batch_staging import StagedFile, require_con
 from engine.tables.replicated.links.source_definition import SourceDefinition
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import ConflictError
-from parts.read.part_reader import Part, open_part
+from parts.read.part_reader import open_part
 from parts.write.block_preparation import PartitionBlock, sort_block, split_by_partition
 from parts.write.part_writer import write_part
 from sql.definitions.column_defaults import cast_block, complete_block
@@ -48,13 +48,18 @@ class RowRewriter:
                 f"Block {block.part} was written under version {part.metadata_version} of the source's definition, "
                 f"and the source sent only version {self._source.definition_version}; try again",
             )
-        return [self._write(piece) for piece in split_by_partition(self._convert(part), self._description)]
-
-    def _convert(self, part: Part) -> pa.Table:
-        schema, own = self._definition.description.schema, self._description.schema
+        schema = self._definition.description.schema
         names = [column.name for column in schema.stored.columns]
         arrow = part.adapt_to_schema(schema)
-        rows = pa.Table.from_batches(arrow.read(names), schema=pa.schema([]) if not names else None)
+        return self.write(pa.Table.from_batches(arrow.read(names), schema=pa.schema([]) if not names else None))
+
+    def write(self, rows: pa.Table) -> list[StagedFile]:
+        """Returns a part for each partition that the rows go to. ``rows`` has the source's stored columns."""
+        return [self._write(piece) for piece in split_by_partition(self._convert(rows), self._description)]
+
+    def _convert(self, rows: pa.Table) -> pa.Table:
+        schema, own = self._definition.description.schema, self._description.schema
+        names = [column.name for column in schema.stored.columns]
         types, columns = [schema.column(name).type for name in names], [own.column(name) for name in names]
         cast = cast_block(rows, types, columns, settings=_SETTINGS)
         return complete_block(cast, own, settings=_SETTINGS)
