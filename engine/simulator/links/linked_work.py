@@ -56,6 +56,8 @@ class LinkedWork:
         """Makes the links, then runs rounds of random actions, each followed by healing and checks."""
         for source, target in self.topology.links:
             self.create_link(source, target)
+        self.world.calm()
+        self.world.settle(lambda: not self._not_begun(), lambda: f"links did not begin: {self._explain()}")
         for _ in range(rounds):
             for work in self.work.values():
                 work.begin_faults()
@@ -63,6 +65,14 @@ class LinkedWork:
                 self.act()
             self.heal()
             self.check()
+
+    def _not_begun(self) -> list[tuple[str, str]]:
+        """Lists the links that have no place in their source's stream yet."""
+        return [
+            (source, target)
+            for source, target in self.topology.links
+            if self.model.uuids[source] not in {origin.cluster for origin in self.model.vectors[target].entries}
+        ]
 
     def create_link(self, source: str, target: str) -> None:
         """Makes the link from one cluster to another, at the target."""

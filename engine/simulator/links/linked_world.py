@@ -50,9 +50,10 @@ class LinkedWorld:
             yield from cluster
 
     def step_others(self) -> None:
-        """Steps all tasks of nodes that are in the middle of nothing."""
+        """Steps all tasks of nodes that are not waiting."""
         for node in list(self):
-            if node.is_up and not node.is_frozen and node not in self.timeline.stack:
+            # A node that is deeper in the stack may hold a lock of its own.
+            if node.is_up and not node.is_frozen and node not in self.timeline.stack[:-1]:
                 node.step_all()
 
     def calm(self) -> None:
