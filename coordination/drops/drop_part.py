@@ -24,7 +24,7 @@ from coordination.keeper.interface import (
     SetData,
 )
 from coordination.keeper.request_limits import MAX_MULTI_BYTES
-from coordination.log.log_entry import EntryType, LogEntry
+from coordination.log.log_entry import TTL_DROP, EntryType, LogEntry
 from coordination.nodes.gate import CommitKind
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import FEATURE_DROP_PART, require_feature
@@ -61,7 +61,8 @@ def log_drop_part(
     ]
     drop = DropPlan((part,), tuple(must), tuple([op] for op in ids.deletes))
     ops, has_leftovers = drop.ops(MAX_MULTI_BYTES)
-    entry = LogEntry(EntryType.DROP_PART, part, clock(), replica_name, detach=detach)
+    kind = TTL_DROP if gate is None else ""
+    entry = LogEntry(EntryType.DROP_PART, part, clock(), replica_name, detach=detach, merge_type=kind)
     logged = Create(table.log_prefix, replace(entry, has_leftovers=has_leftovers).to_bytes(), sequential=True)
     checks = gate.checks(keeper, CommitKind.OTHER) if gate is not None else ()
     try:

@@ -19,13 +19,10 @@ from typing import Any
 
 from coordination.links.change import Block, Change, Definition, Drop, Mutation
 from coordination.links.positions import MAX_ZXID, Origin, Position
-from coordination.log.log_entry import LogEntry, StagedPart
+from coordination.log.log_entry import LINK_KEY, LogEntry, StagedPart
 from parts.common.errors import CorruptionError, UserError
 from parts.common.part_name import PartName
 
-LINK_KEY = "link"
-LIST_KEY = "list"
-"""The key of an entry whose content stands in the nodes of a list (``batch_list``)."""
 _NOT_LOST = -1
 
 
@@ -51,7 +48,7 @@ def _to_list(change: Change, index: Mapping[Origin, int]) -> list[object]:
 
 def is_batch(entry: LogEntry) -> bool:
     """Tells whether a link wrote the entry."""
-    return any(key in (LINK_KEY, LIST_KEY) for key, _ in entry.extra)
+    return entry.is_batch
 
 
 def read_carried_changes(entry: LogEntry, place: int) -> list[Change]:

@@ -37,6 +37,7 @@ from coordination.keeper.interface import (
     NoNode,
     Op,
     SetData,
+    Stat,
     Watch,
 )
 from coordination.keeper.request_limits import require_log_entry_fits
@@ -66,6 +67,8 @@ class KnownMutations:
         self._current = MutationSet()
         self._settled: dict[str, int] = {}
         """Partition → the block number below which nothing is being committed or ever will be."""
+        self.keep: Callable[[Mapping[str, tuple[bytes, Stat]]], None] | None = None
+        """Keeps the nodes of mutations (id → content and stat) before they are known."""
 
     @property
     def current(self) -> MutationSet:
@@ -86,6 +89,8 @@ class KnownMutations:
             unknown = [id_ for id_ in ids if id_ not in known]
             if unknown or len(ids) < len(known):
                 answers = keeper.get_many([self._table.mutation(id_) for id_ in unknown])
+                if self.keep is not None:
+                    self.keep({id_: a for id_, a in zip(unknown, answers, strict=True) if a is not None})
                 for id_, answer in zip(unknown, answers, strict=True):
                     if answer is not None:
                         known[id_] = MutationEntry.parse(id_, answer[0])

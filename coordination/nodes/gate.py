@@ -13,7 +13,7 @@ the gate.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -32,7 +32,11 @@ class CommitKind(Enum):
     ROWS = "rows"
     """Rows come in: an INSERT, a transaction, an attached or moved partition."""
     OTHER = "other"
-    """Anything else that this cluster commits: a drop, a mutation, an ALTER."""
+    """Anything else that this cluster commits: a drop, a mutation."""
+    DEFINITION = "definition"
+    """An ALTER. The target of a link takes it, and nothing else of its own clients."""
+    LINK = "link"
+    """A batch of a link: what another cluster committed."""
 
 
 class KeptOut(Enum):
@@ -47,6 +51,8 @@ class KeptOut(Enum):
 
     def concerns(self, kind: CommitKind) -> bool:
         """Tells whether a commit of this kind is kept out."""
+        if kind is CommitKind.LINK:
+            return self is KeptOut.ALL
         return kind is CommitKind.ROWS or self is not KeptOut.INSERTS
 
 
@@ -89,8 +95,25 @@ class Gate:
     """The other keys of the node."""
 
     def find_bar(self, kind: CommitKind) -> Bar | None:
-        """Returns the first bar that keeps out commits of this kind."""
-        return next((bar for bar in self.bars if bar.keeps_out.concerns(kind)), None)
+        """Returns the first bar that keeps out commits of this kind.
+
+        A link whose only writer is its source is a bar, too: against rows, drops and mutations.
+        """
+        bar = next((bar for bar in self.bars if bar.keeps_out.concerns(kind)), None)
+        if bar is None and kind in (CommitKind.ROWS, CommitKind.OTHER):
+            bar = next(self._link_bars(), None)
+        return bar
+
+    def _link_bars(self) -> Iterator[Bar]:
+        for link in self.links_of(LinkDirection.IN):
+            if not link.is_two_way and dict(link.extra).get("preserve_timestamps", True):
+                yield Bar(
+                    f"link {link.name}",
+                    KeptOut.COMMITS,
+                    reason=f"The table is the target of replication link {link.name} from cluster "
+                    f"{link.peer_name or link.peer}, so it is written there alone. ALTER REPLICATION LINK {link.name} "
+                    "MODIFY SETTING two_way = 1 allows writes at both ends",
+                )
 
     def with_bar(self, bar: Bar) -> Gate:
         """Returns the gate with this bar in place of the owner's former one."""

@@ -97,10 +97,14 @@ class ReplicaAddress:
     features: tuple[str, ...] = FEATURES
 
     @property
+    def url_host(self) -> str:
+        """The host as a URL has it."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
     def interserver_url(self) -> str:
         """The URL for other replicas."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.interserver_port}"
+        return f"{self.scheme}://{self.url_host}:{self.interserver_port}"
 
     def to_bytes(self) -> bytes:
         """Returns the content of ``host`` as JSON."""

@@ -39,12 +39,10 @@ from engine.links.protocol import (
     agree_on_version,
     decode_answer,
     decode_source,
-    decode_start,
     encode_outgoing,
     encode_request,
 )
 from engine.links.server_ring import ServerRing
-from engine.links.source_start import SourceStart
 from engine.remote.linked_cluster import LinkableTable
 from engine.remote.linked_clusters import LinkedClusters
 from engine.server.links_config import LinkedClusterConfig
@@ -105,11 +103,6 @@ class ClusterClient:
         document = self._ask("describe", {"database": database, "table": table})
         self._ring.learn(_checked(lambda: get_texts(document, "servers"), "describe"))
         return _checked(lambda: decode_source(document), "describe")
-
-    def find_start(self, database: str, table: str, link: str) -> SourceStart:
-        """Returns what a link that begins must know of a table; ``link`` is its name at the source."""
-        document = self._ask("start", {"database": database, "table": table, "name": link})
-        return _checked(lambda: decode_start(document), "start")
 
     def register(self, database: str, table: str, link: OutgoingLink) -> SourceTable:
         """Makes the table keep its changes for the link from now on. May be repeated."""

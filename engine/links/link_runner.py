@@ -29,7 +29,7 @@ from coordination.links.link_failures import (
     LinkStopped,
     assess_failure,
 )
-from coordination.links.link_lag import measure_lag
+from coordination.links.link_lag import LinkLag, measure_lag
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from engine.interserver.transfer import Throttle
@@ -179,12 +179,10 @@ class LinkRunner:
         upstream = self._connect(definition)
         state = self._state = self._state or self._target.read_target()
         if self._source is None:
-            self._source = upstream.describe(state.vector)
+            self._source = upstream.describe()
         if not definition.is_begun:
             self._report.change(upstream_status=UpstreamStatus.BOOTSTRAP, message="")
-            self.definition = begin_link(
-                self._replica, definition, upstream, self.table, self._world.bootstrap(), self._status
-            )
+            self.definition = begin_link(self.table, definition, upstream, self._world.bootstrap(), self._status)
             self._disconnect()
             return 0.0
         return self._follow(upstream, state, self._source)
@@ -242,9 +240,13 @@ class LinkRunner:
         self._state = None
         if applied.is_applied:
             self._failure = None
-            self._moved_at = self._services.monotonic()
+            if not selection.changes:
+                self._moved_at = self._services.monotonic()
             self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
             self._report.change(applied_position=str(batch.end))
+            if selection.end >= answer.frontier:  # nothing is missing until the next answer says so
+                self._report.note_answer(LinkLag(self._services.monotonic()))
+                self._report.change(rows_behind=0, bytes_behind=0)
         return settings.link_batch_delay_ms / 1000 if selection.changes else 0.0
 
     def _is_move_due(self, settings: LinkSettings) -> bool:

@@ -22,7 +22,7 @@ from coordination.links.positions import Position
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
 from engine.links.fields import Document, get_flag, get_numbers, get_object, get_text
-from engine.links.linkable_tables import describe_tables, require_linkable
+from engine.links.linkable_tables import describe_tables, never_had_rows, require_linkable
 from engine.links.protocol import (
     LEAST_VERSION,
     VERSION,
@@ -31,12 +31,10 @@ from engine.links.protocol import (
     decode_request,
     encode_answer,
     encode_source,
-    encode_start,
     get_table_name,
     parse_part_name,
 )
 from engine.links.server_addresses import list_http_urls
-from engine.links.source_start import read_start
 from engine.remote.cluster_membership import ClusterMembership
 from engine.tables.capabilities.table_links import ChangesRequest
 from engine.tables.owned_table import OwnedTable
@@ -99,7 +97,6 @@ class LinkService:
         self._answers: dict[str, tuple[AnswerRequest, bool]] = {}
         self.add("hello", self._hello)
         self.add("describe", self._describe)
-        self.add("start", self._start)
         self.add("tables", self._tables)
         self.add("changes", self._changes)
         self.add("position", self._position)
@@ -145,11 +142,6 @@ class LinkService:
         table = self._table(document)
         return {**encode_source(require_linkable(table).source.describe()), "servers": list(list_http_urls(table))}
 
-    def _start(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        table = self._table(document)
-        require_linkable(table)
-        return encode_start(read_start(table, get_text(document, "name")))
-
     def _tables(self, document: Document, _: QueryStatus) -> dict[str, Any]:
         return {"tables": describe_tables(self._host.catalog, get_text(document, "database"))}
 
@@ -163,7 +155,8 @@ class LinkService:
     # -- links --------------------------------------------------------------------------------------------------------
 
     def _register(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        source = require_linkable(self._table(document)).source
+        table = self._table(document)
+        source = require_linkable(table).source
         link = decode_outgoing(get_object(document, "link"))
         if not link.name.startswith(f"{link.target_cluster_name}/"):
             raise UserError(
@@ -174,7 +167,8 @@ class LinkService:
             self.get_identity(),
             ClusterIdentity(link.target_cluster_name, link.target_cluster),
         )
-        return encode_source(source.register(link))
+        found = source.register(link)
+        return encode_source(replace(found, is_empty=never_had_rows(table)))
 
     def _unregister(self, document: Document, _: QueryStatus) -> dict[str, Any]:
         require_linkable(self._table(document)).source.unregister(get_text(document, "name"))

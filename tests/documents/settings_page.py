@@ -9,7 +9,11 @@ from pathlib import Path
 from coordination.links.link_settings import DEFAULTS, RANGES, LinkSettings, changes_with_alter
 from sql.settings import supported_settings
 from sql.settings.clickhouse_settings import load_clickhouse_settings
-from sql.settings.merge_tree_settings import SUPPORTED_MERGE_TREE_SETTINGS, MergeTreeSettings
+from sql.settings.merge_tree_settings import (
+    SUPPORTED_MERGE_TREE_SETTINGS,
+    MergeTreeSettings,
+    find_table_setting_type,
+)
 from sql.settings.setting_values import SettingValue, format_setting_value
 from sql.settings.supported_settings import SUPPORTED_SETTINGS
 from tests.documents.markdown import GENERATED, read_field_docs, table
@@ -68,9 +72,9 @@ def _only(values: tuple[SettingValue, ...]) -> str:
 
 
 def _table_settings() -> str:
-    known, docs = load_clickhouse_settings().merge_tree, read_field_docs(MergeTreeSettings)
+    docs = read_field_docs(MergeTreeSettings)
     rows = [
-        (f"`{name}`", known[name].type, _default(default), docs[name])
+        (f"`{name}`", find_table_setting_type(name), _default(default), docs[name])
         for name, default in SUPPORTED_MERGE_TREE_SETTINGS.items()
     ]
     return table(_HEAD, rows)

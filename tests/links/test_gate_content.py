@@ -33,7 +33,12 @@ def test_what_cannot_be_read(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keeps_out", "kinds"), [(KeptOut.INSERTS, [ROWS]), (KeptOut.COMMITS, [ROWS, OTHER]), (KeptOut.ALL, [ROWS, OTHER])]
+    ("keeps_out", "kinds"),
+    [
+        (KeptOut.INSERTS, [ROWS]),
+        (KeptOut.COMMITS, [ROWS, OTHER, CommitKind.DEFINITION]),
+        (KeptOut.ALL, list(CommitKind)),
+    ],
 )
 def test_what_a_bar_keeps_out(keeps_out: KeptOut, kinds: list[CommitKind]) -> None:
     gate = Gate("1-0").with_bar(Bar("a", keeps_out))

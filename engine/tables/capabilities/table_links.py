@@ -44,6 +44,10 @@ class SourceTable:
     columns: str = ""
     """The text of the columns in ZooKeeper, with the history of their changes: how parts of former versions are read.
     Without it only blocks of ``definition_version`` can be rewritten."""
+    vector: VersionVector = field(default_factory=VersionVector)
+    """In the answer of ``register``: what the table has of other origins at ``newest``, which is a cut."""
+    is_empty: bool = False
+    """In the answer of ``register``: at ``newest`` no row had ever come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class LinkSource(Protocol):
     def register(self, link: OutgoingLink) -> SourceTable:
         """Makes every replica keep changes and blocks from now on, and returns when those that are active do.
 
+        A link may begin at ``newest`` of the answer ("now"): it is a cut, and every active replica has what follows.
         May be repeated; a link of the same name and another UUID is refused (36).
         """
 
@@ -237,7 +242,12 @@ class LinkTarget(Protocol):
 
 
 class TableLinks(Protocol):
-    """The two ends of links at one replica of a table."""
+    """Both ends of links at one table."""
 
-    source: LinkSource
-    target: LinkTarget
+    @property
+    def source(self) -> LinkSource:
+        """Gives changes to the links that go out."""
+
+    @property
+    def target(self) -> LinkTarget:
+        """Takes the changes that links bring here."""

@@ -45,6 +45,7 @@ from sql.grammar.statements.alter_commands import (
 from sql.grammar.statements.statement import CreateTable
 from sql.grammar.tokens import not_implemented
 from sql.settings.clickhouse_settings import load_clickhouse_settings
+from sql.settings.merge_tree_settings import OWN_TABLE_SETTINGS
 
 _FIXED_SETTINGS = frozenset(
     {"index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column"}
@@ -391,7 +392,7 @@ def _check_settings(names: Collection[str], *, is_reset: bool = False) -> None:
                 "READONLY_SETTING",
                 f"Setting '{name}' is readonly for MergeTree tables: it shapes the parts they have",
             )
-        if is_reset and name not in load_clickhouse_settings().merge_tree:
+        if is_reset and name not in load_clickhouse_settings().merge_tree and name not in OWN_TABLE_SETTINGS:
             raise UserError(
                 "BAD_ARGUMENTS", f"Cannot reset setting '{name}' because it doesn't exist for MergeTree engines family"
             )

@@ -13,13 +13,15 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from coordination.drops.drop_partition import LastBlocks
 from coordination.keeper.interface import Keeper, KeeperConnectionLoss, KeeperError
 from coordination.log.part_set import IntersectingPartsError
 from coordination.replicas.clone import request_clone
 from coordination.replicas.log_pull import (
+    KeepEntries,
     LogCursor,
     LogTrimmedError,
     pull_log,
@@ -66,6 +68,8 @@ class LogPull:
         self._state = state
         self._wake_execution = wake_execution
         self._note_logged = note_logged
+        self.keep: KeepEntries | None = None
+        """Keeps the entries of a linked table before the pointer moves. Changed only inside :meth:`resting`."""
         self.task = state.make_task("pull log", self.step)
         self._pull_lock = threading.Lock()
         self._cursor = LogCursor()
@@ -158,7 +162,14 @@ class LogPull:
                 is_list, was_told = self._cursor.position is None, self._was_told
                 self._was_told = False
                 self._is_watching = True  # the watch may fire before the pull ends
-                pulled = pull_log(keeper, state.replica, state.queue, watch=self._on_log_change, cursor=self._cursor)
+                pulled = pull_log(
+                    keeper,
+                    state.replica,
+                    state.queue,
+                    watch=self._on_log_change,
+                    cursor=self._cursor,
+                    keep=self.keep,
+                )
         except BaseException as error:
             self._is_watching = False
             self.task.wake(_RETRY_SECONDS)
@@ -176,6 +187,12 @@ class LogPull:
         elif was_told and not is_list:  # the new entry may be trimmed already
             self._list_at = now
             self.task.wake()
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Keeps pulls from running while the block is."""
+        with self._pull_lock:
+            yield
 
     def last_blocks(self, keeper: Keeper) -> LastBlocks:
         """Returns a function that finds the last blocks in dropped ranges."""
