@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import DatabaseLink, find_link_name
-from coordination.links.link_nodes import StoredLink, change_link, find_link, make_unknown_error, require_link
+from coordination.links.link_nodes import StoredLink, find_link, make_unknown_error, require_link
 from coordination.links.link_settings import (
     DEFAULTS,
     LinkSettings,
@@ -20,6 +20,7 @@ from engine.interpreter.shared_steps import refuse_system_database
 from engine.interpreter.statement_kind import define_owner_statement
 from engine.links.database_link_changes import change_database_link, create_database_link, drop_database_link
 from engine.links.database_links import list_members
+from engine.links.link_changes import change_table_link
 from engine.links.link_creation import NewLink, create_table_link, drop_outgoing_link, drop_table_link
 from engine.links.link_wait import wait_for_link
 from engine.queries.context import OwnerContext
@@ -78,8 +79,7 @@ def alter_link(statement: AlterLink, context: OwnerContext) -> QueryResult:
     if isinstance(require_link(keeper, statement.name), DatabaseLink):
         change_database_link(context.server, statement.name, change)
     else:
-        change_link(keeper, statement.name, change)
-    context.server.links.wake()
+        change_table_link(context.server, statement.name, change)
     return QueryResult()
 
 

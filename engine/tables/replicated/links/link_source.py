@@ -18,6 +18,7 @@ from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import FEATURE_LINKS, read_replica_activity
 from coordination.nodes.table_gate import move_gate
 from coordination.nodes.table_lists import create_lists
+from engine.tables.capabilities.link_status import OutboxStatus
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from engine.tables.replicated.links.block_source import BlockSource
 from engine.tables.replicated.links.change_keeping import ChangeKeeping
@@ -166,6 +167,25 @@ class ReplicaLinkSource:
         if gate is not None and not gate.links_of(LinkDirection.OUT):
             return []
         return read_outgoing(self._state.require_writable(), self._state.paths)
+
+    def describe_outbox(self) -> OutboxStatus | None:
+        """Returns what this replica keeps for links; ``None`` if it keeps nothing."""
+        if not self._keeping.is_keeping:
+            return None
+        journal, outbox = self._keeping.require_journal().get_statistics(), self._blocks.outbox.get_statistics()
+        with self._state.hold_write_access() as (keeper, _):
+            origin = self._description.describe(keeper).origin
+        return OutboxStatus(
+            self._state.definition.database,
+            self._state.definition.name,
+            str(Position(origin, journal.first_position)),
+            str(Position(origin, journal.last_position)),
+            str(Position(origin, outbox.trimmed_position)) if outbox.trimmed_position else "",
+            outbox.blocks,
+            outbox.size_bytes,
+            journal.size_bytes,
+            tuple(link.name for link in self.list_outgoing() if link.trim < journal.last_position),
+        )
 
     # -- changes --------------------------------------------------------------------------------------------------
 
