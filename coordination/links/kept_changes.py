@@ -7,7 +7,7 @@
 ``period`` is the gate's at which the replica began (:class:`coordination.nodes.gate.Gate`). Its journal has every
 change after the zxid ``since``; 0 while it is beginning. The node is written before that zxid is chosen, so the zxid is
 larger than that of everything that the replica did not keep. ``pointer`` is its log pointer then. ``definitions`` and
-``failures`` are the zxids up to which it has the definitions and the failed quorums of the table. Unknown keys are kept.
+``failures`` are the zxids up to which it has the definitions and the failed quorums. Unknown keys are kept.
 
 Log entries and mutations stay in ZooKeeper until every replica that is not lost has pulled or finished them.
 Definitions and markers of failed quorums have no such rule of their own: they stay until every such replica has them in
@@ -23,6 +23,7 @@ from typing import Any
 
 from coordination.keeper.interface import Keeper
 from coordination.nodes.deletion import delete_all_present
+from coordination.nodes.gate import Gate
 from coordination.nodes.paths import TablePaths
 from parts.common.errors import CorruptionError
 
@@ -93,17 +94,32 @@ def is_in_journals(created_zxid: int, kept: Collection[KeptChanges], period: int
     )
 
 
-def clean_definitions(keeper: Keeper, table: TablePaths, kept: Collection[KeptChanges], period: int) -> int:
+def select_in_journals(
+    keeper: Keeper, table: TablePaths, zxids: Mapping[str, int], replicas: Sequence[str], what: str
+) -> list[str]:
+    """Selects the nodes (name → zxid) that no replica has to write into its journal any more.
+
+    ``replicas`` are those that are not lost. All are selected while the table has no links: a link that comes later
+    begins behind them.
+    """
+    gate = keeper.get_many([table.gate])[0]
+    found = Gate.parse(gate[0]) if gate is not None else None
+    if found is None or not found.links:
+        return list(zxids)
+    kept = read_kept_changes(keeper, table, replicas).values()
+    return [name for name, zxid in zxids.items() if is_in_journals(zxid, kept, found.periods, what)]
+
+
+def clean_definitions(keeper: Keeper, table: TablePaths, replicas: Sequence[str]) -> int:
     """Deletes the definitions that no replica has to write into its journal any more. Returns how many.
 
-    ``period`` is 0 if the table has no links.
+    ``replicas`` are those that are not lost.
     """
-    names = keeper.children_many([table.definitions])[0] or []
-    paths = [f"{table.definitions}/{name}" for name in names]
-    gone = [
-        path
-        for path, stat in zip(paths, keeper.exists_many(paths), strict=True)
-        if stat is not None and (not period or is_in_journals(stat.created_zxid, kept, period, "definitions"))
-    ]
-    delete_all_present(keeper, gone)
+    names = keeper.children_many([table.definitions])[0]
+    if not names:
+        return 0
+    stats = keeper.exists_many([f"{table.definitions}/{name}" for name in names])
+    zxids = {name: stat.created_zxid for name, stat in zip(names, stats, strict=True) if stat is not None}
+    gone = select_in_journals(keeper, table, zxids, replicas, "definitions")
+    delete_all_present(keeper, [f"{table.definitions}/{name}" for name in gone])
     return len(gone)

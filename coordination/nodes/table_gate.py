@@ -79,14 +79,18 @@ class TableGate:
         self._known = found
         return found
 
-    def checks(self, keeper: Keeper, kind: CommitKind) -> tuple[Op, ...]:
+    def checks(self, keeper: Keeper, kind: CommitKind, *, unlinked_for: str = "") -> tuple[Op, ...]:
         """Returns operations that fail the multi of a commit if the gate has moved.
 
-        Asks ZooKeeper only if the gate is not known, or known to be closed. Raises ``GateBarred``.
+        ``unlinked_for`` names a command that links cannot carry. Asks ZooKeeper only if the gate is not known, or
+        known to keep the commit out. Raises ``GateBarred``, and ``UserError`` 48 (NOT_IMPLEMENTED) for such a command
+        at a table with links.
         """
         known = self._known or self._reload(keeper)
-        if known.gate is not None and known.gate.find_bar(kind) is not None:
+        if known.gate is not None and (known.gate.find_bar(kind) is not None or (unlinked_for and known.gate.links)):
             known = self._reload(keeper)
+        if known.gate is not None and unlinked_for and known.gate.links:
+            raise _make_linked_error(self._table, unlinked_for, [link.name for link in known.gate.links])
         if known.gate is None:
             return check_not_exists(self._table.links)
         bar = known.gate.find_bar(kind)
@@ -111,6 +115,14 @@ class TableGate:
     def _reload(self, keeper: Keeper) -> _Known:
         keeper.sync(self._table.root)
         return self._load(keeper)
+
+
+def _make_linked_error(table: TablePaths, what: str, links: Sequence[str]) -> UserError:
+    return UserError(
+        "NOT_IMPLEMENTED",
+        f"{what} is not possible while table {table.root} has replication links ({', '.join(links)}): it has no place "
+        "in the order of changes that links carry. DROP REPLICATION LINK first",
+    )
 
 
 def gate_ops(table: TablePaths, epoch: str) -> list[Op]:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from coordination.drops.drop_part import log_drop_part
-from coordination.keeper.interface import Keeper
+from coordination.keeper.interface import Keeper, Op
 from coordination.log.log_entry import EntryType
 from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
 from coordination.merges_mutations.merge_predicate import MergePredicate, guess_predicate, read_merge_predicate
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.replica_activation import FEATURE_OPTIMIZE_CLEANUP, require_feature
 from engine.tables.disk_reservations import FREE_TO_SOURCE_RATIO
 from engine.tables.merges.ttl_merges import TTL_MERGE_TYPES, TtlMergeSelector
@@ -243,7 +244,12 @@ class MergeSelector:
             )
             for sources in merges
         ]
-        if not log_merges_and_mutations(keeper, state.paths, predicate.log_version, entries):
+        checks: Sequence[Op] = ()
+        if options.deduplicate:
+            checks = state.gate.checks(keeper, CommitKind.OTHER, unlinked_for="OPTIMIZE … DEDUPLICATE")
+        if not log_merges_and_mutations(keeper, state.paths, predicate.log_version, entries, checks):
+            if checks:
+                state.gate.load(keeper)  # it may have moved
             return False
         with report_as_unfinished("The merges are in the log"):
             self._log.pull(keeper)

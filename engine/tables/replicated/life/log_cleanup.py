@@ -101,6 +101,7 @@ class LogCleanup:
                         settings.replicated_deduplication_window_seconds,
                     ),
                     self._window,
+                    was_linked=state.gate.gate is not None and state.gate.gate.periods > 0,
                 )
                 is_more = self._clean_transactions(keeper)
                 is_more |= bool(delete_finished_mutations(keeper, state.paths, settings.finished_mutations_to_keep))
