@@ -63,6 +63,24 @@ class LinkedTables:
         self.first.sql(f"CREATE TABLE source ({columns}) ENGINE = {engine}('{SOURCE.root}', '{{replica}}') {rest}")
         self.source.merge_steps.is_enabled = False
 
+    def name_cluster(self) -> None:
+        """Gives every server the cluster's name, as its configuration does."""
+        for server in self.servers:
+            server.engine.cluster_membership = ClusterMembership("east", server.engine.services.new_uuid)
+
+    def heal(self) -> None:
+        """Ends all faults, starts what crashed, and waits until the replicas are active again."""
+        self.table.servers.calm()
+        self.name_cluster()
+        self.table.select_merges(False)
+        self.table.work_until(lambda: all(map(self._is_active, self.servers)))
+
+    def _is_active(self, server: SimulatedServer) -> bool:
+        table = self.table.of(server)
+        activation = table.state.activation
+        is_current = activation is not None and activation.session_id == server.keeper.session_id
+        return is_current and not table.session.restart_requested.is_set()
+
     # -- what the source tells ----------------------------------------------------------------------------------------
 
     def origin(self) -> Origin:
@@ -108,6 +126,9 @@ class LinkedTables:
         snapshot, path = self.source.pin_part(block.part)
         with snapshot:
             shutil.copytree(path, directory, dirs_exist_ok=True)
+        server = next(server for server in self.servers if directory.is_relative_to(server.path))
+        for file in (*sorted(directory.iterdir()), directory):
+            self.table.servers.disks[server.path].sync(file)
 
     # -- what the link does -------------------------------------------------------------------------------------------
 
@@ -162,8 +183,7 @@ def linked_tables(
 ) -> Iterator[LinkedTables]:
     """Makes the target; the test makes the source."""
     with counted_table(root, columns, rest, replicas=replicas) as target:
-        for server in target.servers.servers:
-            server.engine.cluster_membership = ClusterMembership("east", server.engine.services.new_uuid)
         made = LinkedTables(target, settings)
+        made.name_cluster()
         yield made
         made.keeper.close()
