@@ -135,9 +135,10 @@ class ReplicaLinkSource:
                     least = max(self._description.describe(keeper).newest, *(each.since for each in kept))
                 if least is not None:
                     end = self._reading.read_frontier(keeper, least)
-                    vector = self._description.read_vector(keeper, end)
-                    if end >= least and vector is not None:
+                    vector, moved = self._description.read_vector(keeper)
+                    if end >= max(least, moved):
                         return self._description.describe_at(keeper, end, vector)
+                    least = max(least, moved)
             if state.services.monotonic() >= deadline or state.is_stopping.is_set():
                 raise UnavailableError(
                     "TIMEOUT_EXCEEDED",
