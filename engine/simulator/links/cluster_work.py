@@ -109,9 +109,14 @@ class ClusterWork(ServerWork):
         server = self._idle()
         if server is None or not self.takes_commands:
             return
-        for block in self.blocks:  # a block that a command removes could otherwise be inserted a second time
-            block.is_retired = True
+        for block in self.blocks:
+            block.is_retired = True  # a block that a command removes could otherwise be inserted a second time
+            block.was_truncated_meanwhile |= block.attempts_under_way > 0
+        self._withdraw_promises(self.blocks)
+        self._truncates_under_way += 1
         answer = self._guarded(server, lambda: server.sql(statement, mutations_sync=self.random.choice([0, 0, 1])))
+        self._truncates_under_way -= 1
+        self._withdraw_promises(self.blocks)
         self.counts[f"{what} {answer}"] += 1
 
     def _do_power(self) -> None:
@@ -150,6 +155,8 @@ class ClusterWork(ServerWork):
         """Checks the replicas against each other, and the answers that clients got."""
         self.cluster.check_equal()
         self.model.check_answers(self.name, self.blocks)
+        for block in self.blocks:
+            block.was_truncated_meanwhile = block.is_truncated = False
 
     def read_all(self, server: SimulatedServer) -> list[tuple[int, int, str]]:
         """Reads a replica after healing. Raises ``AssertionError`` if it cannot answer."""
