@@ -49,6 +49,7 @@ class ClusterWork(ServerWork):
         super().__post_init__()
         self._next_key = itertools.count(self.number * KEYS_PER_CLUSTER + 1)
         self._next_mark = itertools.count(1)
+        self._holds_locks = False
 
     @property
     def name(self) -> str:
@@ -143,6 +144,17 @@ class ClusterWork(ServerWork):
         return shown
 
     # -- faults --------------------------------------------------------------------------------------------------
+
+    def _perhaps_crash(self, node: SimulatedNode, name: str) -> None:
+        self._holds_locks = name.startswith("link")
+        super()._perhaps_crash(node, name)
+
+    def _interleave(self, node: SimulatedNode) -> None:
+        if not self._holds_locks:
+            super()._interleave(node)
+            return
+        for _ in range(self.random.randint(1, 4)):  # the node itself would wait for a lock that it holds
+            self.random.choice([self._step_other_node, self.elsewhere])()
 
     def _while_waiting(self) -> None:
         super()._while_waiting()
