@@ -82,6 +82,8 @@ class InsertRequest:
     quorum: QuorumPlan | None = None
     missing: MissingViews = NOTHING_MISSING
     """The materialized views that still need the block."""
+    commit_time: int = 0
+    """See ``LogEntry.commit_time``."""
 
     @property
     def log_entry(self) -> LogEntry:
@@ -97,6 +99,7 @@ class InsertRequest:
             content_hash=self.record.content_hash,
             rows=self.record.rows,
             size_bytes=self.record.size_bytes,
+            commit_time=self.commit_time,
         )
 
 

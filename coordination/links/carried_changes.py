@@ -9,7 +9,9 @@ A batch is one log entry of type REPLACE_RANGE: ``drop_ranges`` and ``replace_pa
 ``origin`` is an index into ``origins``. Each block is ``[part, block_id, lost]``, the part with its number in this
 table; ``lost`` is the number of its lost rows, and -1 if none are lost. Each drop is ``[partition, number]``, each
 mutation ``[text, [[partition, number], …]]``, each definition ``[version, metadata, columns]``. Blocks that the same
-batch drops again are left out. A later version may append items to a change's array; this one ignores them.
+batch drops again are left out. A change whose ``previous`` is its own zxid is the mark of a bootstrap: the origin's
+changes up to there came at once (``bootstrap_plan``). A later version may append items to a change's array; this one
+ignores them.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def _from_list(
     items: Sequence[Any], place: int, origins: Sequence[Origin], parts: Mapping[PartName, StagedPart]
 ) -> Change:
     origin, zxid, commit_ms, previous, blocks, drops, mutations, definitions = items[:8]
-    if origin < 0 or not 0 <= previous < zxid <= MAX_ZXID:
+    if origin < 0 or not 0 <= previous <= zxid <= MAX_ZXID:
         raise ValueError(f"origin {origin}, zxid {zxid} after {previous}")
     return Change(
         Position(origins[origin], int(zxid)),

@@ -121,6 +121,8 @@ class LogEntry:
     alter_version: int = 0
     mutations: tuple[str, ...] = ()
     """MUTATE_PART: the ids of the mutations that turn the source into the result."""
+    commit_time: int = 0
+    """Of a table with ``last_writer_wins``: the largest time among the new rows' versions (``commit_times``)."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
     """Keys of a later minor format, kept as they are."""
 

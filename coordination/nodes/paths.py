@@ -6,6 +6,7 @@ The nodes of a table::
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
+           commit_time
            links/gate links/vector links/in/<name>{,/leader,/status} links/out/<cluster>.<name> definitions/<version>
            replicas/<name>/…
 
@@ -271,6 +272,11 @@ class TablePaths:
     def gate(self) -> str:
         """The epoch, the links and the bars of the table (``gate``); every commit checks its version."""
         return f"{self.root}/links/gate"
+
+    @property
+    def commit_time(self) -> str:
+        """The largest commit time in the log entries that were trimmed (``commit_times``)."""
+        return f"{self.root}/commit_time"
 
     @property
     def dropped(self) -> str:

@@ -15,7 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordination.inserts.deduplication_window import DeduplicationWindow
@@ -148,10 +148,12 @@ def run_cleanup(
     window: DeduplicationWindow | None = None,
     *,
     was_linked: bool = False,
+    before_trim: Callable[[int], None] = lambda first_kept: None,
 ) -> CleanupReport:
     """Runs one round: lost replicas, the log, the deduplication window.
 
-    ``window`` caches block ids from the last round. ``was_linked``: whether the table has or had links.
+    ``window`` caches block ids from the last round. ``was_linked``: whether the table has or had links. ``before_trim``
+    is called with the first log entry that will stay.
     """
     indices = [parse_sequence_number(name) for name in keeper.children(table.log)]
     replicas = read_replica_positions(keeper, table)
@@ -160,6 +162,8 @@ def run_cleanup(
     if lost:
         replicas = read_replica_positions(keeper, table)
     surplus = select_log_entries_to_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
+    if surplus:
+        before_trim(surplus[-1] + 1)
     # In order, so that an interrupted run has trimmed the log from its front.
     delete_all_present(keeper, [f"{table.log}/{log_entry_name(index)}" for index in surplus])
     settle_quorums(keeper, table)

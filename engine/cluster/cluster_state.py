@@ -26,6 +26,7 @@ from random import SystemRandom
 
 from engine.cluster.os_processes import NO_PROCESS, ProcessId
 from engine.server.config import ConfigError
+from parts.format.durable_files import replace_file_durably
 
 _CHANCE = SystemRandom()
 """Not seeded: two programs with the same seed must not try the same ports in the same order."""
@@ -97,12 +98,9 @@ def _parse_member(values: dict[str, object]) -> Member:
 
 
 def save_state(directory: Path, state: ClusterState) -> None:
-    """Replaces the state file atomically."""
-    file = directory / "cluster.json"
-    temporary = file.with_suffix(".tmp")
-    temporary.write_text(json.dumps(asdict(state), indent=1) + "\n")
-    os.chmod(temporary, 0o600)
-    temporary.rename(file)
+    """Replaces the state file atomically and durably. Its owner alone may read it: passwords stand in it."""
+    text = json.dumps(asdict(state), indent=1) + "\n"
+    replace_file_durably(directory / "cluster.json", text.encode(), mode=0o600)
 
 
 @contextmanager

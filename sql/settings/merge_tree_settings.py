@@ -126,6 +126,10 @@ class MergeTreeSettings(PartSettings):
     """Bytes of blocks beyond which the oldest are given up, though a link needs them; 0: any number."""
     link_log_stop_retaining_min_disk_mb: int = 1024
     """Free megabytes of the disk below which the oldest blocks are given up, however young; 0: keep them."""
+    last_writer_wins: bool = False
+    """Of the rows of a key the one inserted last stays, wherever (for ReplicatedReplacingMergeTree; Pando's own)."""
+    conflict_order: str = ""
+    """An expression over one row: with ``last_writer_wins`` the row with its largest value stays (Pando's own)."""
 
 
 SUPPORTED_MERGE_TREE_SETTINGS: dict[str, SettingValue] = {
@@ -138,6 +142,8 @@ OWN_TABLE_SETTINGS = MappingProxyType(
         "link_log_max_seconds_to_retain": "Seconds",
         "link_log_max_bytes_to_retain": "UInt64",
         "link_log_stop_retaining_min_disk_mb": "UInt64",
+        "last_writer_wins": "Bool",
+        "conflict_order": "String",
     }
 )
 """Settings of Pando that ClickHouse lacks, with their types."""

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _START_SECONDS = 30.0
 _LAST_ANSWERS_SECONDS = 5
-"""Time for cancelled queries to send their errors."""
+"""Time for cancelled queries to send their errors, as long as their clients take something."""
+_LAST_STALL_SECONDS = 1.0
 
 
 class ConnectionSource(Protocol):
@@ -99,13 +100,17 @@ class HttpServer:
             self._thread.join(0.005)
 
     def stop(self) -> None:
-        """Accepts nothing more, gives running queries ``shutdown_wait_unfinished`` seconds, then cancels them."""
+        """Accepts nothing more, gives running queries ``shutdown_wait_unfinished`` seconds, then cancels them.
+
+        A client that takes nothing of its answer then is cut off: no error would reach it either.
+        """
         if self._server is not None and self._queries is not None:
             self._server.should_exit = True
             self._links.close()
             self._thread.join(self._config.shutdown_wait_unfinished)
             if self._thread.is_alive():
                 self._queries.cancel_all()
+                self._server.shorten_send_timeouts(_LAST_STALL_SECONDS)
             self._thread.join(2 * _LAST_ANSWERS_SECONDS)
             self._queries.close()
             self._links.release()
@@ -170,10 +175,22 @@ class _Server(uvicorn.Server):
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 
+        self._loop = asyncio.get_running_loop()
         source = self._make_source(make)
-        source.start(asyncio.get_running_loop())
+        source.start(self._loop)
         self.servers = [_SourceServer(source)]
         self.started = True
+
+    def shorten_send_timeouts(self, seconds: float) -> None:
+        """Lets clients take nothing for so long at most. Thread-safe."""
+
+        def shorten() -> None:
+            for connection in self.server_state.connections:
+                if isinstance(connection, HttpConnection):
+                    connection.shorten_send_timeout(seconds)
+
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            self._loop.call_soon_threadsafe(shorten)
 
 
 class _SourceServer:

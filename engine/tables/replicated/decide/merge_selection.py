@@ -19,6 +19,7 @@ from engine.tables.disk_reservations import FREE_TO_SOURCE_RATIO
 from engine.tables.merges.ttl_merges import TTL_MERGE_TYPES, TtlMergeSelector
 from engine.tables.replicated.decide.delayed_partitions import DelayedPartitions
 from engine.tables.replicated.life.shared_definition import make_shared_definition
+from engine.tables.replicated.pull_rest import REST_PAUSE_SECONDS
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.statement_options import OptimizeOptions
 from engine.tables.stopped_actions import StoppableAction
@@ -74,6 +75,8 @@ class MergeSelector:
         longest = max(idle, settings.max_merge_selecting_sleep_ms / 1000)
         if state.activation is None or not self.is_enabled or StoppableAction.MERGES in state.stopped:
             return longest
+        if state.pull_rest.is_resting:
+            return REST_PAUSE_SECONDS
         parts = state.queue.copy_virtual_parts()
         if len(parts) == len(parts.partition_ids()) and not state.description.ttl:
             return longest

@@ -33,6 +33,7 @@ from engine.tables.capabilities.table_mutations import (
     MutationSummary,
     format_unfinished_message,
 )
+from engine.tables.replicated.pull_rest import REST_PAUSE_SECONDS
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.stopped_actions import StoppableAction
 from engine.tables.unfinished_errors import report_as_unfinished
@@ -239,6 +240,8 @@ class ReplicatedMutations:
         state = self._state
         if state.activation is None or state.is_session_expired:
             return _IDLE_SECONDS
+        if state.pull_rest.is_resting:
+            return REST_PAUSE_SECONDS
         try:
             with state.hold_write_access() as (keeper, _):
                 return self._step(keeper)

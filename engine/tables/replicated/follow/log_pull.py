@@ -29,6 +29,7 @@ from coordination.replicas.log_pull import (
     save_insert_times,
 )
 from coordination.replicas.replica_progress import OtherReplicasProgress
+from engine.tables.replicated.pull_rest import REST_PAUSE_SECONDS
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.statement_options import SyncMode
 from engine.tables.stopped_actions import StoppableAction
@@ -90,6 +91,8 @@ class LogPull:
         state = self._state
         if state.activation is None or state.is_session_expired or StoppableAction.PULLING in state.stopped:
             return _IDLE_SECONDS
+        if state.pull_rest.is_resting:
+            return REST_PAUSE_SECONDS
         try:
             with state.hold_write_access() as (keeper, _):
                 if not self._is_watching or state.services.monotonic() >= self._list_at:
@@ -155,6 +158,7 @@ class LogPull:
         state = self._state
         try:
             with self._pull_lock:
+                state.pull_rest.note_pull()
                 now = self._pulled_at = state.services.monotonic()
                 if now >= self._list_at:
                     self._cursor = LogCursor()

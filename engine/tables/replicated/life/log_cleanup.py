@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from coordination.inserts.deduplication_window import DeduplicationWindow
 from coordination.keeper.interface import Children, Get, Keeper, Read
@@ -102,6 +103,7 @@ class LogCleanup:
                     ),
                     self._window,
                     was_linked=state.gate.gate is not None and state.gate.gate.periods > 0,
+                    before_trim=partial(self._before_trim, keeper),
                 )
                 is_more = self._clean_transactions(keeper)
                 is_more |= bool(delete_finished_mutations(keeper, state.paths, settings.finished_mutations_to_keep))
@@ -110,6 +112,11 @@ class LogCleanup:
         except PandoError as error:
             logger.info("cleaning up the log of %s is put off: %s", state.definition.full_name, error)
         return pause
+
+    def _before_trim(self, keeper: Keeper, first_kept: int) -> None:
+        """Keeps what only the log entries that will go have."""
+        if self._state.description.merge_mode.has_row_versions:
+            self._state.commit_times.keep(keeper, first_kept)
 
     def _read_ahead(self, keeper: Keeper) -> ReadAhead:
         """Reads with one request what the cleaning asks, in this order, if there is nothing to clean."""
