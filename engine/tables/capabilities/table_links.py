@@ -17,6 +17,7 @@ from coordination.links.gap_check import Fork
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
+from engine.tables.capabilities.link_status import OutboxStatus
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
@@ -46,6 +47,8 @@ class SourceTable:
     Without it only blocks of ``definition_version`` can be rewritten."""
     vector: VersionVector = field(default_factory=VersionVector)
     """In the answer of ``register``: what the table has of other origins at ``newest``, which is a cut."""
+    is_empty: bool = False
+    """In the answer of ``register``: at ``newest`` no row had ever come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,9 @@ class LinkSource(Protocol):
 
     def list_outgoing(self) -> Sequence[OutgoingLink]:
         """Lists the registered links."""
+
+    def describe_outbox(self) -> OutboxStatus | None:
+        """Returns what this replica keeps for links; ``None`` if it keeps nothing."""
 
     def read_changes(self, request: ChangesRequest, status: QueryStatus) -> ChangesAnswer:
         """Returns the next changes. Waits at most ``wait_seconds`` for one.
