@@ -25,7 +25,7 @@ from parts.common.errors import PandoError
 
 AIRPORTS = {"newark": "EWR", "kennedy": "JFK", "laguardia": "LGA"}
 VICTIM = "laguardia"
-BLOCK_ROWS = 6_000
+BLOCK_ROWS = 12_000
 WAIT_SECONDS = 60.0
 _CONTENT = """
 SELECT count(), sum(distance), sum(air_time), uniqExact(tailnum), min(time_hour), max(time_hour) FROM flights

@@ -17,6 +17,7 @@ from parts.common.errors import PandoError
 _NETWORK_SHARE = 0.03
 _LINK_SHARE = 0.02
 _LOSS_RATES = (0.0, 0.0, 0.02, 0.2)
+_TASKS_BESIDE = 3
 _MAX_LINK_NODES = 12
 """What a link may add to the ZooKeeper of either end: its definition, its leader, its state, its registration."""
 
@@ -121,10 +122,12 @@ class LinkedWork:
         self._count(f"link {verb} {answer}")
 
     def _step_somewhere(self) -> None:
-        """Steps all tasks of a node that is in the middle of nothing."""
+        """Runs a few tasks of a node that is in the middle of nothing."""
         free = [node for node in self.world if node.is_up and node not in self.world.timeline.stack]
         if free:
-            self.random.choice(free).step_all()
+            node = self.random.choice(free)
+            for _ in range(_TASKS_BESIDE):
+                node.step_random()
 
     # -- healing and checking ------------------------------------------------------------------------------------
 
