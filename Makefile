@@ -71,6 +71,8 @@ test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under
 	$(BIN)/pando simulate --seeds 200
 	$(BIN)/pando simulate --moves --seeds 100
 	$(BIN)/pando simulate --restores --seeds 100
+	$(BIN)/pando simulate --clusters 2 --replicas 2 --seeds 100
+	$(BIN)/pando simulate --clusters 3 --replicas 2 --seeds 100
 
 proofs: check-tools $(VENV)/.dev ## 20,000 histories of a table against ClickHouse, 5,000 on replicas, and all faults at all requests of replicas (hours)
 	$(BIN)/python -m tests.alter histories 0:20000
