@@ -8,9 +8,9 @@ from pathlib import Path
 
 from engine.simulator.links.cluster_network import ClusterNetwork
 from engine.simulator.links.linked_cluster import LinkedCluster
-from engine.simulator.simulated_clocks import Timeline
 from engine.simulator.simulated_disk import SimulatedDisk
 from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.timeline import Timeline
 from engine.simulator.trace import Trace
 
 _SESSIONS_PER_CLUSTER = 1_000_000
