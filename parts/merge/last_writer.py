@@ -46,7 +46,7 @@ class ConflictCounter:
 
 @dataclass(frozen=True)
 class LastWriter(Replacing):
-    """The mode of a table with ``last_writer_wins``. ``order`` is the compiled ``conflict_order``, or ``None``."""
+    """The mode of a table with ``last_writer_wins``. ``order`` is its compiled ``conflict_order``."""
 
     order: Key | None = None
     leaves_out_tombstones: bool = False
