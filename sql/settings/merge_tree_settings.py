@@ -128,7 +128,12 @@ SUPPORTED_MERGE_TREE_SETTINGS: dict[str, SettingValue] = {
     field.name: cast(SettingValue, field.default) for field in fields(MergeTreeSettings)
 }
 """The default of each setting that has an effect."""
-OWN_TABLE_SETTINGS = MappingProxyType({"last_writer_wins": "Bool", "conflict_order": "String"})
+OWN_TABLE_SETTINGS = MappingProxyType(
+    {
+        "last_writer_wins": "Bool",
+        "conflict_order": "String",
+    }
+)
 """Settings of Pando that ClickHouse lacks, with their types."""
 
 

@@ -49,7 +49,7 @@ from sql.settings.merge_tree_settings import OWN_TABLE_SETTINGS
 
 _FIXED_SETTINGS = frozenset(
     {"index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column"}
-).union(OWN_TABLE_SETTINGS)
+).union({"last_writer_wins", "conflict_order"})
 """Settings that all parts of a table, and of its replicas, must share."""
 LOCAL_CHANGE_TYPES = (ModifyComment, ModifySettings, ResetSettings)
 """Changes that each replica of a table makes for itself."""
@@ -392,7 +392,7 @@ def _check_settings(names: Collection[str], *, is_reset: bool = False) -> None:
                 "READONLY_SETTING",
                 f"Setting '{name}' is readonly for MergeTree tables: it shapes the parts they have",
             )
-        if is_reset and name not in load_clickhouse_settings().merge_tree:
+        if is_reset and name not in load_clickhouse_settings().merge_tree and name not in OWN_TABLE_SETTINGS:
             raise UserError(
                 "BAD_ARGUMENTS", f"Cannot reset setting '{name}' because it doesn't exist for MergeTree engines family"
             )
