@@ -152,7 +152,7 @@ def run_random_statement(cluster: Cluster, random: Random, number: int) -> None:
             cluster.work(random.randint(1, 60))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_the_later_acknowledged_statement_wins(seed: int) -> None:
     random = Random(seed)

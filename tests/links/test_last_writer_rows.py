@@ -115,7 +115,7 @@ def histories(draw: st.DrawFn) -> list[Inserted]:
     return blocks
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), blocks=histories(), mode=st.sampled_from(sorted(MODES)), kind=st.sampled_from(sorted(KINDS)))
 def test_the_largest_version_stays_in_whatever_order(
     data: st.DataObject, blocks: list[Inserted], mode: str, kind: str
@@ -150,7 +150,7 @@ def test_the_largest_version_stays_in_whatever_order(
             assert rows_of(shown) == expected, "a merged part shows no tombstone"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(blocks=histories(), seeds=st.lists(st.randoms(use_true_random=False), min_size=2, max_size=2))
 def test_two_clusters_that_got_blocks_in_other_orders_merge_to_the_same_rows(
     blocks: list[Inserted], seeds: list[Any]
