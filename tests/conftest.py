@@ -6,11 +6,15 @@ the process ends ``make test``.
 
 Tests that share the servers that a fixture starts once for their module run in one process of pytest-xdist: they are
 not started twice, and a test may look at what the one before it made.
+
+The garbage collector leaves the thousands of modules and test items alone, which stay until the end.
 """
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
+import gc
 import os
 from collections.abc import Iterator
 
@@ -46,6 +50,18 @@ def _shares_servers(item: pytest.Item) -> bool:
         return False
     found = item._fixtureinfo.name2fixturedefs.values()
     return any(fixture.scope == "module" for definitions in found for fixture in definitions)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Collections of garbage would look at all items again and again while they are made."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+        atexit.register(gc.unfreeze)  # DuckDB's binding complains about what is left at the end
 
 
 @pytest.hookimpl(wrapper=True)

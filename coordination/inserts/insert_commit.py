@@ -24,7 +24,13 @@ from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, allocate_block_number, release_block_number
+from coordination.inserts.block_numbers import (
+    BlockLock,
+    DuplicateBlock,
+    LockKind,
+    allocate_block_number,
+    release_block_number,
+)
 from coordination.inserts.block_views import NOTHING_MISSING, BlockNode, MissingViews
 from coordination.inserts.partition_nodes import PartitionNode
 from coordination.inserts.quorum import QuorumPlan, QuorumStatus, pending_quorum_error
@@ -124,7 +130,9 @@ def begin_insert(
     ``minimum``: above every block number this replica has in the partition. ``known``: see ``allocate_block_number``.
     After a ``KeeperError`` or ``KeeperConnectionLoss`` an unused number may be left.
     """
-    taken = allocate_block_number(keeper, table, partition_id, block_id, owner=owner, minimum=minimum, known=known)
+    taken = allocate_block_number(
+        keeper, table, partition_id, block_id, owner=owner, kind=LockKind.BLOCK, minimum=minimum, known=known
+    )
     if isinstance(taken, BlockLock) and quorum is not None and quorum.pending_part:
         release_block_number(
             keeper, taken

@@ -13,7 +13,7 @@ The nodes of a table::
 The nodes of a replica::
 
     replicas/<name>/host identity is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
-           metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
+           metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time link_keeping
 
 N is ZooKeeper's ten-digit sequence number.
 """
@@ -204,7 +204,7 @@ class TablePaths:
         return f"{self.root}/definitions"
 
     def definition(self, version: int) -> str:
-        """The definition of one version of ``columns``; its zxid is its place among the changes."""
+        """One definition (``coordination.links.definition_nodes``); its zxid is its place among the changes."""
         return f"{self.root}/definitions/{version}"
 
     @property
@@ -338,6 +338,11 @@ class ReplicaPaths:
     def is_active(self) -> str:
         """Ephemeral: there while the server has its session; holds the identity of its data."""
         return f"{self.root}/is_active"
+
+    @property
+    def link_keeping(self) -> str:
+        """What the replica keeps of the changes of a linked table (``coordination.links.kept_changes``)."""
+        return f"{self.root}/link_keeping"
 
     @property
     def log_pointer(self) -> str:

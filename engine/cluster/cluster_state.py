@@ -26,6 +26,7 @@ from random import SystemRandom
 
 from engine.cluster.os_processes import NO_PROCESS, ProcessId
 from engine.server.config import ConfigError
+from parts.format.durable_files import replace_file_durably
 
 _CHANCE = SystemRandom()
 """Not seeded: two programs with the same seed must not try the same ports in the same order."""
@@ -55,6 +56,10 @@ class ClusterState:
     """Configuration that is merged into every replica's."""
     name: str = ""
     """The name for links with other clusters (``cluster_name``); "" for none."""
+    link_password: str = field(default_factory=lambda: secrets.token_hex(16))
+    """The password of the user that other clusters' links log in as."""
+    linked_clusters: dict[str, dict[str, object]] = field(default_factory=dict)
+    """The other clusters by name, as every replica's configuration has them."""
 
     def member(self, name: str) -> Member:
         """Returns the member of this name. Raises :class:`ConfigError`."""
@@ -76,6 +81,8 @@ def load_state(directory: Path) -> ClusterState | None:
             values["interserver_password"],
             values["overrides"],
             values.get("name", ""),
+            values.get("link_password") or secrets.token_hex(16),
+            values.get("linked_clusters") or {},
         )
     except FileNotFoundError:
         return None
@@ -91,12 +98,9 @@ def _parse_member(values: dict[str, object]) -> Member:
 
 
 def save_state(directory: Path, state: ClusterState) -> None:
-    """Replaces the state file atomically."""
-    file = directory / "cluster.json"
-    temporary = file.with_suffix(".tmp")
-    temporary.write_text(json.dumps(asdict(state), indent=1) + "\n")
-    os.chmod(temporary, 0o600)
-    temporary.rename(file)
+    """Replaces the state file atomically and durably. Its owner alone may read it: passwords stand in it."""
+    text = json.dumps(asdict(state), indent=1) + "\n"
+    replace_file_durably(directory / "cluster.json", text.encode(), mode=0o600)
 
 
 @contextmanager

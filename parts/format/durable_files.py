@@ -16,16 +16,17 @@ from pathlib import Path
 from parts.format.hashed_file import sync_descriptor, sync_directory
 
 
-def replace_file_durably(path: Path, content: bytes, draft: Path | None = None) -> None:
+def replace_file_durably(path: Path, content: bytes, draft: Path | None = None, mode: int | None = None) -> None:
     """Writes a file, in place of an older one.
 
     When this returns, the new content survives a power cut. After a crash or an error the file has the old or the new
     content, whole; after an error of the last step, the sync of the directory, readers see the new one and a power cut
-    may bring back the old one. ``draft`` is ``<name>.new`` unless given.
+    may bring back the old one. ``draft`` is ``<name>.new`` unless given. ``mode`` is the permissions from the first
+    byte on; unless given, the process's usual ones.
     """
     if draft is None:
         draft = path.with_name(f"{path.name}.new")
-    _write_draft(draft, content)
+    _write_draft(draft, content, mode)
     try:
         os.replace(draft, path)
     except BaseException:
@@ -56,9 +57,11 @@ def remove_durably(path: Path) -> None:
     sync_directory(path.parent)
 
 
-def _write_draft(draft: Path, content: bytes) -> None:
+def _write_draft(draft: Path, content: bytes, mode: int | None = None) -> None:
     try:
         with open(draft, "wb") as stream:
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)
             stream.write(content)
             stream.flush()
             sync_descriptor(stream.fileno())

@@ -118,6 +118,14 @@ class MergeTreeSettings(PartSettings):
     """Longest pause, in milliseconds, before a mutation that failed is tried again."""
     number_of_mutations_to_throw: int = 1000
     """Unfinished mutations from which another is refused (692)."""
+    link_log_min_seconds_to_retain: int = 300
+    """Seconds for which blocks are kept for replication links, though all links have them."""
+    link_log_max_seconds_to_retain: int = 86_400
+    """Seconds after which blocks are given up, though a link needs them; ignored if not above the minimum."""
+    link_log_max_bytes_to_retain: int = 0
+    """Bytes of blocks beyond which the oldest are given up, though a link needs them; 0: any number."""
+    link_log_stop_retaining_min_disk_mb: int = 1024
+    """Free megabytes of the disk below which the oldest blocks are given up, however young; 0: keep them."""
     last_writer_wins: bool = False
     """Of the rows of a key the one inserted last stays, wherever (for ReplicatedReplacingMergeTree; Pando's own)."""
     conflict_order: str = ""
@@ -130,6 +138,10 @@ SUPPORTED_MERGE_TREE_SETTINGS: dict[str, SettingValue] = {
 """The default of each setting that has an effect."""
 OWN_TABLE_SETTINGS = MappingProxyType(
     {
+        "link_log_min_seconds_to_retain": "Seconds",
+        "link_log_max_seconds_to_retain": "Seconds",
+        "link_log_max_bytes_to_retain": "UInt64",
+        "link_log_stop_retaining_min_disk_mb": "UInt64",
         "last_writer_wins": "Bool",
         "conflict_order": "String",
     }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from coordination.links.link_settings import DEFAULTS, RANGES, LinkSettings, changes_with_alter
 from sql.settings import supported_settings
 from sql.settings.clickhouse_settings import load_clickhouse_settings
 from sql.settings.merge_tree_settings import (
@@ -31,6 +32,12 @@ of tables. Set them for a statement (`SELECT … SETTINGS max_threads = 2`), a r
 (`SET max_threads = 2`) or a [profile](configuration.md), and those of tables in `CREATE TABLE … SETTINGS` or `ALTER
 TABLE … MODIFY SETTING`.
 """
+_LINKS = """## Of a link
+
+Give them in `CREATE REPLICATION LINK … SETTINGS` or `ALTER REPLICATION LINK … MODIFY SETTING`. `SHOW CREATE REPLICATION
+LINK` shows those that were given, the column `settings` of `system.replication_links` all of them.
+"""
+_LINK_TYPES = {bool: "Bool", int: "UInt64", float: "Float", str: "String"}
 
 
 def _sections() -> dict[str, str]:
@@ -73,6 +80,23 @@ def _table_settings() -> str:
     return table(_HEAD, rows)
 
 
+def _link_settings() -> str:
+    docs = read_field_docs(LinkSettings)
+    rows = [
+        (f"`{name}`", _LINK_TYPES[type(default)], _default(default), _range(name), docs[name] + _fixed(name))
+        for name, default in DEFAULTS.items()
+    ]
+    return table(("setting", "type", "default", "range", "what it does"), rows)
+
+
+def _range(name: str) -> str:
+    return " to ".join(format_setting_value(bound) for bound in RANGES[name]) if name in RANGES else ""
+
+
+def _fixed(name: str) -> str:
+    return "" if changes_with_alter(name) else " Only `CREATE` sets it."
+
+
 def text() -> str:
     known = load_clickhouse_settings()
     session = [each for name, each in known.session.items() if name not in SUPPORTED_SETTINGS]
@@ -84,5 +108,13 @@ def text() -> str:
         binding_tables=sum(each.is_binding for each in tables),
     )
     return "\n".join(
-        [GENERATED + introduction, "## Of a session\n", *_session_settings(), "## Of a table\n", _table_settings()]
+        [
+            GENERATED + introduction,
+            "## Of a session\n",
+            *_session_settings(),
+            "## Of a table\n",
+            _table_settings(),
+            _LINKS,
+            _link_settings(),
+        ]
     )

@@ -125,3 +125,10 @@ def test_a_draft_of_a_crash_is_in_nobodys_way(tmp_path: Path) -> None:
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("f", NEW)]
     remove_durably(tmp_path / "f")
     remove_durably(tmp_path / "f")
+
+
+def test_permissions_are_those_asked_for_whatever_draft_a_crash_left(tmp_path: Path) -> None:
+    (tmp_path / "f.new").write_bytes(b"")
+    (tmp_path / "f.new").chmod(0o644)
+    replace_file_durably(tmp_path / "f", NEW, mode=0o600)
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o600

@@ -3,7 +3,7 @@
 - The head of a request must arrive within ``http_receive_timeout`` of its first byte; otherwise the answer is 408.
 - URI, headers and their number are limited (``http_max_…``), and so is all that the parser buffers between two
   events: an endless header, trailer or chunk extension.
-- A client that reads nothing for ``http_send_timeout`` is disconnected, which cancels its query.
+- A client that reads nothing for ``http_send_timeout``, at a stop for a second, is cut off: that cancels its query.
 - Malformed HTTP gets an error with ClickHouse's code, but never inside the response to an earlier request.
 
 A request sets other timeouts of its connection through ``scope["state"]["connection"]``.
@@ -24,9 +24,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from engine.front.http.insert_request import BeginInsert, RunningInsert
 from engine.front.http.raw_responses import HeadlessTransport, has_peer_closed, make_refusal
 from parts.common.errors import PandoError, UserError
-from sql.settings.supported_settings import (
-    Settings,
-)
+from sql.settings.supported_settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -385,10 +383,17 @@ class HttpConnection(HttpToolsProtocol):
             self._stall_timer.cancel()
             self._stall_timer = None
 
+    def shorten_send_timeout(self, seconds: float) -> None:
+        """Lets the client take nothing for so long at most, from now on. Called on the loop."""
+        self.send_timeout = min(self.send_timeout, seconds)
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._watch_for_stall(None)
+
     def _watch_for_stall(self, before: int | None) -> None:
         held = self.transport.get_write_buffer_size()
         if before is not None and held >= before:
-            logger.info("a client took nothing for http_send_timeout = %g s and is cut off", self.send_timeout)
+            logger.info("a client took nothing for %g s and is cut off", self.send_timeout)
             self.transport.abort()
             return
         self._stall_timer = self.loop.call_later(self.send_timeout, self._watch_for_stall, held)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvicorn
 
 from engine.front.http.connection import HttpConnection
+from engine.front.http.link_routes import LinkRoutes
 from engine.front.http.listener import ConnectionOpener, Listener, get_max_connections
 from engine.front.http.query_endpoint import QueryEndpoint
 from engine.front.http.request_entry import RequestEntry
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 _START_SECONDS = 30.0
 _LAST_ANSWERS_SECONDS = 5
-"""Time for cancelled queries to send their errors."""
+"""Time for cancelled queries to send their errors, as long as their clients take something."""
+_LAST_STALL_SECONDS = 1.0
 
 
 class ConnectionSource(Protocol):
@@ -85,7 +87,8 @@ class HttpServer:
         self._queries = QueryEndpoint(engine, entry, metrics, sessions)
         pages = pages or EngineStatusPages(engine, metrics)
         scans = ScanEndpoints(engine, entry, leases)
-        app = make_application(engine.config, self._queries, pages, scans, entry.check_page)
+        self._links = LinkRoutes(engine, entry, engine.link_answers)
+        app = make_application(engine.config, self._queries, pages, scans, self._links, entry.check_page)
         logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
         config = make_uvicorn_config(self._config, app, self._connection, self._queries)
         self._server = _Server(config, self._make_source or self._make_listening_source)
@@ -97,14 +100,20 @@ class HttpServer:
             self._thread.join(0.005)
 
     def stop(self) -> None:
-        """Accepts nothing more, gives running queries ``shutdown_wait_unfinished`` seconds, then cancels them."""
+        """Accepts nothing more, gives running queries ``shutdown_wait_unfinished`` seconds, then cancels them.
+
+        A client that takes nothing of its answer then is cut off: no error would reach it either.
+        """
         if self._server is not None and self._queries is not None:
             self._server.should_exit = True
+            self._links.close()
             self._thread.join(self._config.shutdown_wait_unfinished)
             if self._thread.is_alive():
                 self._queries.cancel_all()
+                self._server.shorten_send_timeouts(_LAST_STALL_SECONDS)
             self._thread.join(2 * _LAST_ANSWERS_SECONDS)
             self._queries.close()
+            self._links.release()
         if self._socket is not None:
             self._socket.close()
 
@@ -166,10 +175,22 @@ class _Server(uvicorn.Server):
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 
+        self._loop = asyncio.get_running_loop()
         source = self._make_source(make)
-        source.start(asyncio.get_running_loop())
+        source.start(self._loop)
         self.servers = [_SourceServer(source)]
         self.started = True
+
+    def shorten_send_timeouts(self, seconds: float) -> None:
+        """Lets clients take nothing for so long at most. Thread-safe."""
+
+        def shorten() -> None:
+            for connection in self.server_state.connections:
+                if isinstance(connection, HttpConnection):
+                    connection.shorten_send_timeout(seconds)
+
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            self._loop.call_soon_threadsafe(shorten)
 
 
 class _SourceServer:

@@ -17,6 +17,7 @@ from engine.cluster.cluster_state import ClusterState, Member, find_free_ports, 
 from engine.cluster.os_processes import ProcessId, get_start_time, identify_process, wait_until
 from engine.http_client.http_client import HttpClient
 from engine.server.config import ConfigError
+from tests.power_cut import power_cut
 
 
 def _pando(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -52,6 +53,18 @@ def test_state_survives(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text("{")
     with pytest.raises(ConfigError, match=r"cluster\.json"):
         load_state(tmp_path)
+
+
+def test_a_saved_state_survives_a_power_cut_and_is_its_owners_alone(tmp_path: Path) -> None:
+    """Passwords stand in it; a file that is empty after a crash would lose members that run."""
+    home, image = tmp_path / "home", tmp_path / "image"
+    home.mkdir()
+    save_state(home, ClusterState(Member("zookeeper", 1)))
+    state = ClusterState(Member("zookeeper", 1), [Member("r1", 2, 3, ProcessId(4, "5"))])
+    with power_cut(home, image):
+        save_state(home, state)
+    assert load_state(image) == state
+    assert [(file.name, file.stat().st_mode & 0o777) for file in home.iterdir()] == [("cluster.json", 0o600)]
 
 
 def test_ports_are_distinct() -> None:

@@ -199,6 +199,22 @@ def test_a_stopping_server_tells_the_queries_it_cancels(
     assert not [record for record in caplog.records if record.exc_info]
 
 
+def test_a_stopping_server_does_not_wait_for_clients_that_take_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        started(tmp_path / "server", shutdown_wait_unfinished=0) as server,
+        socket.create_connection(("127.0.0.1", server.http.port), timeout=20) as connection,
+    ):
+        connection.sendall(b"GET /?query=SELECT+number+FROM+system.numbers HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(1)
+        if isinstance(server.http, HttpServer):
+            wait_for(lambda: next(iter(server.http._server.server_state.connections)).flow.write_paused)
+            server.http.stop()
+            assert not server.http._thread.is_alive()
+    assert "graceful shutdown exceeded" not in caplog.text  # it did not wait for as long as clients that read may take
+
+
 def test_configuration_of_connections() -> None:
     config = Config.model_validate({"path": "x", "http_options_response": [{"name": "A", "value": "b"}]})
     assert config.http_options_response[0].name == "A"

@@ -15,12 +15,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+_PROGRAM = """
+from engine.commands.process_startup import block_pandas_import
+
+block_pandas_import()  # as a server does
+from tests.engine.workers.door_server import main
+
+main()
+"""
+
 
 class DoorServer:
     """``tests.engine.workers.door_server`` as a process, its workers added at once."""
 
     def __init__(self, workers: int, added: int | None = None, **options: object) -> None:
-        command = [sys.executable, "-m", "tests.engine.workers.door_server", json.dumps(options), str(workers)]
+        command = [sys.executable, "-c", _PROGRAM, json.dumps(options), str(workers)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         first = self._answer()
         self.port: int = first["port"]
