@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from parts.common.errors import UserError
@@ -10,6 +13,7 @@ from sql.definitions.several_origins import find_order_dependence, refuse_severa
 from sql.definitions.table_description import build_description
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import CreateTable
+from tests.links.linked_server import LinkedServer, linked_server
 
 COLUMNS = "k UInt64, n UInt64, s String, sign Int8, ver UInt8"
 ENGINES = {
@@ -54,3 +58,26 @@ def test_functions_of_simple_aggregates(function: str, is_ordered: bool) -> None
     columns = f"k UInt64, v SimpleAggregateFunction({function}, UInt64)"
     described = describe("ReplicatedAggregatingMergeTree('/t', 'r') ORDER BY k", columns)
     assert bool(find_order_dependence(described)) == is_ordered
+
+
+@pytest.fixture
+def east(tmp_path: Path) -> Iterator[LinkedServer]:
+    with linked_server(tmp_path) as made:
+        yield made
+
+
+def test_a_two_way_link_needs_a_table_in_which_the_order_does_not_matter(east: LinkedServer) -> None:
+    engine = "ReplicatedReplacingMergeTree('/tables/{}', 'r1') ORDER BY k"
+    east.sql(f"CREATE TABLE plain (k UInt64, v UInt64) ENGINE = {engine.format('plain')}")
+    east.sql(f"CREATE TABLE lww (k UInt64, v UInt64) ENGINE = {engine.format('lww')} SETTINGS last_writer_wins = 1")
+    link = "CREATE REPLICATION LINK l{0} ON default.{0} FROM CLUSTER west TABLE db.orders SETTINGS two_way = {1}"
+    code, message = east.fails(link.format("plain", 1))[:2]
+    assert (code, "last_writer_wins = 1" in message) == (36, True)
+    assert east.sql("SHOW REPLICATION LINKS") == []
+    for name in ("plain", "lww"):
+        east.adopt(name)
+    east.sql(link.format("plain", 0))
+    east.sql(link.format("lww", 1))
+    east.engine.services.conflicts[east.engine.catalog.table("default", "lww").definition.data_path] = 7
+    rows = east.sql("SELECT table, conflicts FROM system.replication_links ORDER BY table")
+    assert rows == [("lww", 7), ("plain", 0)]
