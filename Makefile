@@ -18,7 +18,7 @@ FUZZ_SEED ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-quick test-clients test-long sweep proofs damage mutants fuzz lint format bench bench-functions bench-growth hogs soak chaos clean check-tools
+.PHONY: help demo demo-links test test-all test-quick test-clients test-long sweep proofs damage mutants fuzz lint format bench bench-functions bench-growth hogs soak chaos clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ $(VENV)/.dev: pyproject.toml constraints.txt | check-tools
 
 demo: check-tools $(VENV)/.demo ## Three replicas, real flights, a kill, merges, SQL and Spark; about two minutes
 	@$(BIN)/python -m demo
+
+demo-links: check-tools $(VENV)/.demo ## Three linked clusters take flights, one is killed and catches up; about a minute
+	@$(BIN)/python -m demo.links
 
 test: check-tools $(VENV)/.dev lint ## Lint, types, layering, and the tests that guard what Pando promises (about a quarter of an hour)
 	$(PYTEST) -m "not long"

@@ -20,6 +20,7 @@ _COMMANDS = {
     "load": ("engine.commands.load", "Bring a folder of Parquet into a table, all of it or nothing."),
     "spark-sql": ("spark_connector.spark_sql_command", "Run Spark SQL over the tables of a cluster."),
     "cluster": ("engine.commands.cluster", "Start and stop a cluster of replicas on this machine."),
+    "link": ("engine.commands.link", "Show, pause and repair the links of a cluster with others."),
     "zookeeper": ("engine.commands.zookeeper", "Run a ZooKeeper in the foreground."),
     "simulate": ("engine.commands.simulate", "Run whole servers in one thread, under random faults."),
     "recovery": ("engine.commands.recovery", "Look at, and mend, what disk and ZooKeeper disagree on."),

@@ -18,19 +18,25 @@ from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
+from engine.links.database_links import DatabaseLinks
+from engine.links.link_manager import LinkManager
+from engine.links.link_service import LinkService
+from engine.links.link_statuses import list_link_statuses
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
+from engine.queries.server_links import ServerLinks, UnlinkedServer
 from engine.remote.cluster_membership import ClusterMembership
 from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES
 from engine.table_engines import make_table
+from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.owned_table import OwnedTable
 from engine.tables.replica_conversion import Conversion
 from engine.tables.table_definition import TableDefinition
-from parts.common.errors import UserError
+from parts.common.errors import PandoError, UserError
 from parts.common.process_memory import configure_allocators, without_collections
 from parts.format.hashed_file import make_directories
 from sql.run.duckdb import database
@@ -45,6 +51,7 @@ class Engine(StatementRunner):
 
     catalog: Catalog
     context_class = OwnerContext
+    link_answers: LinkService
 
     def __init__(self, config: Config, world: ServerEnvironment | None = None) -> None:
         self.world = world or ServerEnvironment()
@@ -63,6 +70,9 @@ class Engine(StatementRunner):
         self.query_totals: Callable[[], QueryTotals] = EmptyQueryTotals
         """Of ``system.workers``."""
         self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
+        self.link_answers = LinkService(self)
+        self.links: ServerLinks = UnlinkedServer()
+        """The links; without ``cluster_name`` none."""
         self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
 
@@ -90,12 +100,15 @@ class Engine(StatementRunner):
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)
             self.cluster_membership.join(self.replication.keeper)
+            self.replication.get_cluster_uuid = self._get_cluster_uuid
             self.catalog.conversion = Conversion(self.replication, self.services)
             self.replication.are_sessions_begun_later = in_background
             with without_collections():
                 self.catalog.load()
             self.replication.end_start()
             self._start_background_check()
+            if self.replication.keeper is not None and self.config.cluster_name is not None:
+                self._start_links()
             if self.replication.keeper is not None and self.config.remote_servers:
                 self._start_distributed_ddl()
         except BaseException:
@@ -116,6 +129,14 @@ class Engine(StatementRunner):
         self.services.workers.add(task)
         self._on_stop.callback(self.services.workers.remove, task)
 
+    def _start_links(self) -> None:
+        self.links = manager = LinkManager(self)
+        manager.start()
+        self._on_stop.callback(manager.stop)
+        task = BackgroundTask("links of databases", DatabaseLinks(self).run_once)
+        self.services.workers.add(task)
+        self._on_stop.callback(self.services.workers.remove, task)
+
     def _start_background_check(self) -> None:
         speed = self.config.background_check_bytes_per_second
         if speed:
@@ -132,6 +153,9 @@ class Engine(StatementRunner):
     def _make_table(self, definition: TableDefinition) -> OwnedTable:
         return make_table(definition, self.services, self.replication)
 
+    def _get_cluster_uuid(self) -> str:
+        return self.cluster_membership.get_identity(self.replication.require_keeper()).uuid
+
     def current_position(self, database: str, table: str) -> str:
         """Returns the position behind the newest commit of a replicated table.
 
@@ -142,8 +166,7 @@ class Engine(StatementRunner):
         if replica is None:
             name = found.definition.full_name
             raise UserError("BAD_ARGUMENTS", f"Only Replicated tables have positions, and {name} is none")
-        identity = self.cluster_membership.get_identity(self.replication.require_keeper())
-        return read_current_position(replica.require_keeper(), replica.paths, identity.uuid)
+        return read_current_position(replica.require_keeper(), replica.paths, self._get_cluster_uuid())
 
     # -- what there is ------------------------------------------------------------------------------------------
 
@@ -162,6 +185,13 @@ class Engine(StatementRunner):
             *(ReplicaStatus(f"{each.database}.{each.name}", 0.0, each.error().message, "") for each in failed),
             *self._loaded_replicas(),
         ]
+
+    def link_statuses(self) -> list[LinkStatus]:
+        try:
+            return list_link_statuses(self)
+        except PandoError as error:
+            logger.debug("the links are not listed: %s", error)
+            return []
 
     def _loaded_replicas(self) -> list[ReplicaStatus]:
         return [

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 
+from engine.http_client.transport import MakeTransport, make_http_transport
 from engine.interserver.replication import Replication
 from engine.server.background_pool import BackgroundPool
 from engine.server.config import Config
@@ -29,6 +30,7 @@ from parts.common import thread_pool
 from parts.common.errors import UserError
 
 _HOUSEKEEPING_THREADS = 4
+_LINK_THREADS = 16
 
 
 def make_system_services(config: Config) -> TableServices:
@@ -76,3 +78,9 @@ class ServerEnvironment:
     """Makes the connection to ZooKeeper and the part exchange. The last argument is called at each failpoint."""
     lock: Callable[[Path], Callable[[], None]] = lock_directory
     has_watchdog: bool = True
+    make_transport: MakeTransport = make_http_transport
+    """Makes the connections to servers of other clusters."""
+    make_link_pool: Callable[[], BackgroundPool] = lambda: BackgroundPool("link", _LINK_THREADS)
+    """Makes the threads that bring the changes of links, when the first link is found."""
+    max_poll_seconds: float = 10.0
+    """How long a request to another cluster may wait there for something new; 0 where nobody else runs meanwhile."""

@@ -23,6 +23,7 @@ from engine.interpreter import execute_statement
 from engine.interpreter.session_relations import CatalogRelations
 from engine.interpreter.temporary_tables import forget_dropped_tables, resolve_names
 from engine.interserver.replication import Replication
+from engine.links.link_service import LinkAnswers
 from engine.queries.context import Context, QueryTotals, Row, SystemTableRows
 from engine.queries.other_processes import OtherProcesses
 from engine.queries.process_list import Process, ProcessList
@@ -33,6 +34,7 @@ from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
 from engine.server.config import Config
 from engine.system_tables import zookeeper
+from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
 from engine.tables.table import Table
@@ -82,6 +84,8 @@ class StatementRunner(ABC):
     list_worker_rows: Callable[[], list[Row]]
     query_totals: Callable[[], QueryTotals]
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
+    link_answers: LinkAnswers
+    """What the server answers to other clusters."""
 
     def __init__(self, config: Config, services: TableServices, other_processes: OtherProcesses | None = None) -> None:
         self.config = config
@@ -109,6 +113,10 @@ class StatementRunner(ABC):
     @abstractmethod
     def replicas_status(self) -> list[ReplicaStatus]:
         """Returns the status of every replicated table."""
+
+    def link_statuses(self) -> list[LinkStatus]:
+        """Returns the links of the cluster; none if this process does not know them, or ZooKeeper does not answer."""
+        return []
 
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
         """Returns a system table's rows as the statement of ``context`` sees them, with the named columns."""

@@ -24,7 +24,7 @@ from coordination.keeper.interface import (
     SetData,
 )
 from coordination.keeper.request_limits import MAX_MULTI_BYTES
-from coordination.log.log_entry import EntryType, LogEntry
+from coordination.log.log_entry import TTL_DROP, EntryType, LogEntry
 from coordination.nodes.gate import CommitKind
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import FEATURE_DROP_PART, require_feature
@@ -49,7 +49,7 @@ def log_drop_part(
     Returns ``False`` if others changed the log, or the gate moved: build a new predicate.
 
     ``gate`` is ``None`` for the drop of a part whose rows have expired: TTL is no change that a gate keeps out. Raises
-    48 beside replicas of an older version.
+    48 beside replicas of an older version, and for a client's drop in a table with links.
     """
     require_feature(keeper, table, FEATURE_DROP_PART, "Dropping one part")
     ids = select_block_ids(keeper, table, part.partition_id, part.covers)
@@ -61,9 +61,11 @@ def log_drop_part(
     ]
     drop = DropPlan((part,), tuple(must), tuple([op] for op in ids.deletes))
     ops, has_leftovers = drop.ops(MAX_MULTI_BYTES)
-    entry = LogEntry(EntryType.DROP_PART, part, clock(), replica_name, detach=detach)
+    kind = TTL_DROP if gate is None else ""
+    entry = LogEntry(EntryType.DROP_PART, part, clock(), replica_name, detach=detach, merge_type=kind)
     logged = Create(table.log_prefix, replace(entry, has_leftovers=has_leftovers).to_bytes(), sequential=True)
-    checks = gate.checks(keeper, CommitKind.OTHER) if gate is not None else ()
+    what = "DETACH PART" if detach else "DROP PART"
+    checks = gate.checks(keeper, CommitKind.OTHER, unlinked_for=what) if gate is not None else ()
     try:
         keeper.multi([logged, *ops, *checks])
     except MultiFailed as error:

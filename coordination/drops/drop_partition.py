@@ -236,12 +236,20 @@ def plan_drop(keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], las
         must += [Delete(node.lock(n)) for n in numbers[lock.partition_id] if n < lock.number]
     must += record_drop_ops(keeper, table, {gone.partition_id: last for gone, last in lasts if last is not None})
     must += forget_dropped_parts_ops(keeper, table, *ranges)
-    quorums = [
+    quorums = list_quorum_ops(keeper, table, ranges)
+    singles: list[list[Op]] = [[op] for judged in ids.values() for op in judged.deletes]
+    return DropPlan(ranges, tuple(must), (*quorums, *singles))
+
+
+def list_quorum_ops(keeper: Keeper, table: TablePaths, ranges: Sequence[PartName]) -> list[list[Op]]:
+    """Returns for each pending quorum in the ranges the operations that mark it as failed.
+
+    The version of the log, which the drop changes anyway, is left out.
+    """
+    return [
         [op for op in mark_part_failed_ops(keeper, table, status, path, stat.version) if op.path != table.log]
         for status, stat, path in _pending(keeper, table, ranges)
     ]
-    singles: list[list[Op]] = [[op] for judged in ids.values() for op in judged.deletes]
-    return DropPlan(ranges, tuple(must), (*quorums, *singles))
 
 
 def _drop_ops(

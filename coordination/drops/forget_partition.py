@@ -51,9 +51,11 @@ from coordination.keeper.interface import (
     Op,
 )
 from coordination.log.log_entry import LogEntry, drop_range_name
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.paths import ReplicaPaths, TablePaths, parse_sequence_number
 from coordination.nodes.replica_activation import FEATURE_FORGET_PARTITION, require_feature
 from coordination.nodes.replica_positions import ReplicaPosition, read_replica_positions
+from coordination.nodes.table_gate import TableGate
 from coordination.reads.dropped_blocks import forget_drop_ops
 from parts.common.errors import UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
@@ -66,6 +68,7 @@ def forget_partition(
     *,
     is_streamed: bool,
     known: MutableMapping[str, PartitionNode],
+    gate: TableGate | None = None,
 ) -> str | None:
     """Forgets the partition. Returns ``None`` when done, else what has to end first: try again.
 
@@ -95,11 +98,13 @@ def forget_partition(
             set_next_first_number_op(table, max(first, lock.number + 1), stat.version),
             *forget_dropped_parts_ops(keeper, table, drop_range_name(partition_id, lock.number)),
             *(() if is_streamed else forget_drop_ops(keeper, table, partition_id)),
+            *(gate.checks(keeper, CommitKind.OTHER) if gate is not None else ()),
         ]
         keeper.multi(ops)
         return None
     except MultiFailed as error:
-        if not isinstance(error.cause, BadVersion | NoNode | NodeExists | NotEmpty):
+        has_moved = gate is not None and gate.has_moved(keeper, error)
+        if not has_moved and not isinstance(error.cause, BadVersion | NoNode | NodeExists | NotEmpty):
             raise error.cause from error
         return "others change the table"
     except KeeperConnectionLoss as error:

@@ -78,6 +78,13 @@ def select_block_ids_of_partitions(
     }
 
 
+def read_block_ids(keeper: Keeper, table: TablePaths, partition_ids: Container[str]) -> dict[str, PartName]:
+    """Returns the ids of the partitions' blocks, with the parts as they were inserted."""
+    names = [name for name in keeper.children(table.blocks) if _may_be_of(name, partition_ids)]
+    read = zip(names, _read(keeper, [table.block(name) for name in names]), strict=True)
+    return {name: part for name, (_, part, _) in read if part is not None and part.partition_id in partition_ids}
+
+
 def _may_be_of(block_id: str, partition_ids: Container[str]) -> bool:
     """Tells whether the id may belong to one of the partitions.
 

@@ -7,12 +7,16 @@ normal: sessions end, inserts fail.
 
 The first number of a partition is 0, or that of its node (``read_partition_nodes``). A counter must never give numbers
 of surviving parts, of a table that was dropped and created again or of attached data: ``minimum`` moves it past them.
+
+A lock holds ``<owner>/<kind>``: the replica that took it, and whether a block or a command will be committed with it.
+Replicas of older versions write the owner alone, and release no number of another content than their name.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from coordination.inserts.block_views import NOTHING_MISSING, BlockNode, MissingViews
 from coordination.inserts.partition_nodes import (
@@ -38,6 +42,23 @@ from parts.common.errors import ConflictError, UnavailableError
 
 _ATTEMPTS = 10
 _SKIPS_IN_ONE_MULTI = 500
+
+
+class LockKind(Enum):
+    """The purpose for which a block number was taken."""
+
+    BLOCK = "block"
+    COMMAND = "command"
+
+
+def _lock_content(owner: str, kind: LockKind) -> bytes:
+    return f"{owner}/{kind.value}".encode()
+
+
+def _parse_lock(content: bytes) -> tuple[str, LockKind | None]:
+    """Returns the owner and the kind; ``None`` if the owner did not say. No replica's name has a slash."""
+    owner, _, kind = content.decode(errors="replace").partition("/")
+    return owner, next((each for each in LockKind if each.value == kind), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +88,14 @@ def allocate_block_number(
     block_id: str = "",
     *,
     owner: str = "",
+    kind: LockKind = LockKind.COMMAND,
     minimum: int = 0,
     count: int = 1,
     known: MutableMapping[str, PartitionNode] | None = None,
 ) -> BlockLock | DuplicateBlock:
     """Takes the next block number, unless ``block_id`` (not "") was inserted before. Usually one request.
 
-    ``owner`` (the replica) is written into the lock for people to read. A lost answer leaves at most an unused number,
+    ``owner`` (the replica) and ``kind`` are written into the lock. A lost answer leaves at most an unused number,
     which the session's end frees: the caller may simply try again. ``count`` consecutive numbers share one lock, that
     of the first; later numbers are above the last. ``known`` caches the nodes of partitions whose node has another name
     than the partition.
@@ -82,7 +104,7 @@ def allocate_block_number(
     for _ in range(_ATTEMPTS):
         session = keeper.session_id
         ops: list[Op] = list(check_not_exists(table.block(block_id))) if block_id else []
-        lock_op = Create(node.lock_prefix, owner.encode(), ephemeral=True, sequential=True)
+        lock_op = Create(node.lock_prefix, _lock_content(owner, kind), ephemeral=True, sequential=True)
         try:
             path = keeper.multi([*ops, lock_op, *_skip_ops(node, count - 1)])[len(ops)]
         except MultiFailed as error:
@@ -112,12 +134,13 @@ def allocate_block_number(
 def allocate_blocks(
     keeper: Keeper, table: TablePaths, nodes: Sequence[PartitionNode], owner: str, locks: list[BlockLock]
 ) -> None:
-    """Takes a number in each partition and appends it to ``locks``, a few hundred per request.
+    """Takes a command's number in each partition and appends it to ``locks``, a few hundred per request.
 
     Raises ``MultiFailed`` with ``NoNode`` when a partition was forgotten: ``locks`` then has the numbers taken before.
     """
     session = keeper.session_id
-    creates: list[Op] = [Create(node.lock_prefix, owner.encode(), ephemeral=True, sequential=True) for node in nodes]
+    content = _lock_content(owner, LockKind.COMMAND)
+    creates: list[Op] = [Create(node.lock_prefix, content, ephemeral=True, sequential=True) for node in nodes]
     for packet in split_into_multis(creates, operation_bytes):
         for path in map(str, keeper.multi(packet)):
             node = partition_node_of_lock(table, path)
@@ -168,7 +191,7 @@ def release_orphaned_numbers(keeper: Keeper, table: TablePaths, owner: str) -> i
     orphans = [
         path
         for path, answer in zip(paths, keeper.get_many(paths), strict=True)
-        if answer is not None and answer[0] == owner.encode()
+        if answer is not None and _parse_lock(answer[0])[0] == owner
     ]
     for path in orphans:
         delete_if_present(keeper, path)
@@ -201,3 +224,21 @@ def read_committing_numbers(keeper: Keeper, table: TablePaths, partition_ids: li
         listed |= _locks(keeper, [known[id_] for id_ in partition_ids if id_ in known and id_ not in found])
     locks = {node.partition_id: sorted(map(node.number, names)) for node, names in listed.items()}
     return {partition_id: locks.get(partition_id, []) for partition_id in partition_ids}
+
+
+def read_lock_kinds(
+    keeper: Keeper, table: TablePaths, committing: Mapping[str, Collection[int]]
+) -> dict[tuple[str, int], LockKind | None]:
+    """Returns what the numbers are for, of those (partition → numbers) that are still being committed.
+
+    ``None``: the owner did not say.
+    """
+    named = sorted(partition_id for partition_id, numbers in committing.items() if numbers)
+    known = read_partition_nodes(keeper, table) if named else {}
+    wanted = [(known[p], number) for p in named if p in known for number in sorted(committing[p])]
+    answers = keeper.get_many([node.lock(number) for node, number in wanted])
+    return {
+        (node.partition_id, number): _parse_lock(answer[0])[1]
+        for (node, number), answer in zip(wanted, answers, strict=True)
+        if answer is not None
+    }

@@ -24,7 +24,13 @@ from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, allocate_block_number, release_block_number
+from coordination.inserts.block_numbers import (
+    BlockLock,
+    DuplicateBlock,
+    LockKind,
+    allocate_block_number,
+    release_block_number,
+)
 from coordination.inserts.block_views import NOTHING_MISSING, BlockNode, MissingViews
 from coordination.inserts.partition_nodes import PartitionNode
 from coordination.inserts.quorum import QuorumPlan, QuorumStatus, pending_quorum_error
@@ -76,6 +82,8 @@ class InsertRequest:
     quorum: QuorumPlan | None = None
     missing: MissingViews = NOTHING_MISSING
     """The materialized views that still need the block."""
+    commit_time: int = 0
+    """See ``LogEntry.commit_time``."""
 
     @property
     def log_entry(self) -> LogEntry:
@@ -91,6 +99,7 @@ class InsertRequest:
             content_hash=self.record.content_hash,
             rows=self.record.rows,
             size_bytes=self.record.size_bytes,
+            commit_time=self.commit_time,
         )
 
 
@@ -121,7 +130,9 @@ def begin_insert(
     ``minimum``: above every block number this replica has in the partition. ``known``: see ``allocate_block_number``.
     After a ``KeeperError`` or ``KeeperConnectionLoss`` an unused number may be left.
     """
-    taken = allocate_block_number(keeper, table, partition_id, block_id, owner=owner, minimum=minimum, known=known)
+    taken = allocate_block_number(
+        keeper, table, partition_id, block_id, owner=owner, kind=LockKind.BLOCK, minimum=minimum, known=known
+    )
     if isinstance(taken, BlockLock) and quorum is not None and quorum.pending_part:
         release_block_number(
             keeper, taken

@@ -61,9 +61,9 @@ FaultSource = Callable[[int, str, str], Fault | None]
 
 
 class MemoryEnsemble:
-    """The server side. ``clock`` returns seconds and stamps the nodes."""
+    """The server side. ``clock`` returns seconds and stamps the nodes; sessions are numbered after ``last_session``."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], last_session: int = 0) -> None:
         self.clock = clock
         self.faults: FaultSource | None = None
         self.requests = 0
@@ -71,7 +71,7 @@ class MemoryEnsemble:
         self.lock = threading.RLock()
         self.zxid = 0
         self.tree: Tree = {"/": Node(b"", 0, 0, 0, 0, 0, 0, 0, 0, frozenset())}
-        self._last_session = 0
+        self._last_session = last_session
         self._keepers: list[MemoryKeeper] = []
 
     def connect(self, chroot: str = "") -> MemoryKeeper:

@@ -19,8 +19,7 @@ from typing import Any
 from coordination.keeper.request_limits import MAX_MULTI_BYTES, operation_bytes
 from coordination.links.batch_ops import BatchCommit
 from coordination.links.batch_plan import BatchLimits, BatchPlan
-from coordination.links.carried_changes import LIST_KEY
-from coordination.log.log_entry import LogEntry
+from coordination.log.log_entry import LIST_KEY, LogEntry
 from parts.common.errors import CorruptionError
 
 MAX_PIECE_BYTES = MAX_MULTI_BYTES // 2

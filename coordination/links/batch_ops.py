@@ -54,6 +54,8 @@ class TargetReads:
     """The existing ids of the batch's blocks, and those of the parts that it drops."""
     mutations_version: int = 0
     columns_version: int = 0
+    metadata_version: int = 0
+    """The version of the definition that ``columns_version`` holds: replicas carry the mutations out under it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def _command_ops(plan: BatchPlan, table: TablePaths, reads: TargetReads) -> Iter
     assert entry is not None
     for mutation in plan.mutations:  # of the partitions that it had at its origin, not of those that are here
         content = MutationEntry(
-            "", entry.create_time, entry.source_replica, mutation.text, dict(mutation.numbers), reads.columns_version
+            "", entry.create_time, entry.source_replica, mutation.text, dict(mutation.numbers), reads.metadata_version
         )
         yield Create(table.mutation_prefix, content.to_bytes(), sequential=True)
     yield SetData(table.mutations, b"", reads.mutations_version)

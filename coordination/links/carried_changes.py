@@ -9,7 +9,9 @@ A batch is one log entry of type REPLACE_RANGE: ``drop_ranges`` and ``replace_pa
 ``origin`` is an index into ``origins``. Each block is ``[part, block_id, lost]``, the part with its number in this
 table; ``lost`` is the number of its lost rows, and -1 if none are lost. Each drop is ``[partition, number]``, each
 mutation ``[text, [[partition, number], …]]``, each definition ``[version, metadata, columns]``. Blocks that the same
-batch drops again are left out. A later version may append items to a change's array; this one ignores them.
+batch drops again are left out. A change whose ``previous`` is its own zxid is the mark of a bootstrap: the origin's
+changes up to there came at once (``bootstrap_plan``). A later version may append items to a change's array; this one
+ignores them.
 """
 
 from __future__ import annotations
@@ -19,13 +21,10 @@ from typing import Any
 
 from coordination.links.change import Block, Change, Definition, Drop, Mutation
 from coordination.links.positions import MAX_ZXID, Origin, Position
-from coordination.log.log_entry import LogEntry, StagedPart
+from coordination.log.log_entry import LINK_KEY, LogEntry, StagedPart
 from parts.common.errors import CorruptionError, UserError
 from parts.common.part_name import PartName
 
-LINK_KEY = "link"
-LIST_KEY = "list"
-"""The key of an entry whose content stands in the nodes of a list (``batch_list``)."""
 _NOT_LOST = -1
 
 
@@ -51,7 +50,7 @@ def _to_list(change: Change, index: Mapping[Origin, int]) -> list[object]:
 
 def is_batch(entry: LogEntry) -> bool:
     """Tells whether a link wrote the entry."""
-    return any(key in (LINK_KEY, LIST_KEY) for key, _ in entry.extra)
+    return entry.is_batch
 
 
 def read_carried_changes(entry: LogEntry, place: int) -> list[Change]:
@@ -69,7 +68,7 @@ def _from_list(
     items: Sequence[Any], place: int, origins: Sequence[Origin], parts: Mapping[PartName, StagedPart]
 ) -> Change:
     origin, zxid, commit_ms, previous, blocks, drops, mutations, definitions = items[:8]
-    if origin < 0 or not 0 <= previous < zxid <= MAX_ZXID:
+    if origin < 0 or not 0 <= previous <= zxid <= MAX_ZXID:
         raise ValueError(f"origin {origin}, zxid {zxid} after {previous}")
     return Change(
         Position(origins[origin], int(zxid)),

@@ -55,7 +55,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The definition that an ALTER gave the table; ``version`` is that of the ``columns`` node."""
+    """The definition that an ALTER gave the table; ``version`` counts the ALTERs, as parts name it."""
 
     version: int
     metadata: str

@@ -21,20 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
+from coordination.inserts.block_numbers import LockKind
 from coordination.links.change import Change
 from coordination.links.change_stream import Reading, build_changes
 from coordination.links.cuts import find_cuts
 from coordination.links.positions import Origin
 from parts.common.part_name import PartName
-
-
-class LockKind(Enum):
-    """The purpose for which a block number was taken."""
-
-    BLOCK = "block"
-    COMMAND = "command"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +79,8 @@ class Frontier:
 
     place: int
     """The last cut, or the place from which was asked."""
+    end: int
+    """The last place of all at which a batch may end or a link begin. No change lies between the last cut and it."""
     changes: tuple[Change, ...]
     """Those up to the last cut."""
     cuts: tuple[int, ...]
@@ -122,7 +117,8 @@ def find_frontier(
     cuts = tuple(place for place in find_cuts(known, after, is_ordered=is_ordered) if place <= bound)
     place = cuts[-1] if cuts else after
     waits = tuple(dict.fromkeys(hold.reason for hold in sorted(holds, key=lambda hold: hold.place)))
-    return Frontier(place, tuple(change for change in known if change.place <= place), cuts, waits)
+    end = place if any(place < change.place <= bound for change in known) else max(place, bound)
+    return Frontier(place, end, tuple(change for change in known if change.place <= place), cuts, waits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ from parts.common.part_name import MAX_LEVEL, PartName
 FORMAT_VERSION = 1
 
 
+TTL_DROP = "TTLDrop"
+"""The ``merge_type`` of a DROP_PART whose rows had all expired: no client's command."""
+
+
 class EntryType(Enum):
     """The value is the text of system.replication_queue's ``type``."""
 
@@ -41,6 +45,10 @@ class EntryType(Enum):
     DROP_PART = "DROP_PART"
     REPLACE_RANGE = "REPLACE_RANGE"
     ALTER_METADATA = "ALTER_METADATA"
+
+
+LINK_KEY, LIST_KEY = "link", "list"
+"""Keys of entries that links write: the changes of a batch, and the list that stands for a large one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,7 @@ class LogEntry:
     cleanup: bool = False
     """A merge of all parts of a partition removes rows that are marked as deleted."""
     merge_type: str = ""
-    """``Regular``, ``Optimize``, ``TTLDelete`` or ``TTLRecompress``, as in system.replication_queue."""
+    """``Regular``, ``Optimize``, ``TTLDelete`` or ``TTLRecompress``, as in system.replication_queue; ``TTL_DROP``."""
     expire_at: int = 0
     """MERGE_PARTS: the time, in seconds since the epoch, for which TTL is evaluated; 0: TTL is not applied.
     ``alter_version`` is then the version of the definition that has the TTL."""
@@ -113,8 +121,15 @@ class LogEntry:
     alter_version: int = 0
     mutations: tuple[str, ...] = ()
     """MUTATE_PART: the ids of the mutations that turn the source into the result."""
+    commit_time: int = 0
+    """Of a table with ``last_writer_wins``: the largest time among the new rows' versions (``commit_times``)."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
     """Keys of a later minor format, kept as they are."""
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether a link wrote the entry: it is the effect of a batch."""
+        return any(key in (LINK_KEY, LIST_KEY) for key, _ in self.extra)
 
     @property
     def created_parts(self) -> tuple[PartName, ...]:

@@ -10,6 +10,7 @@ Invariants
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -70,6 +71,8 @@ class QueueIndex:
         self._partitions: dict[str, dict[str, None]] = {}
         self._drops: dict[str, dict[str, None]] = {}
         self._replacements: dict[str, None] = {}
+        self._batches: list[str] = []
+        """The batches of links, sorted."""
         self._executing: dict[str, None] = {}
         self._types: Counter[EntryType] = Counter()
         self._insert_times: list[tuple[float, str]] = []
@@ -110,6 +113,8 @@ class QueueIndex:
             self._drops.setdefault(dropped.partition_id, {})[item.name] = None
         if item.entry.type is EntryType.REPLACE_RANGE:
             self._replacements[item.name] = None
+        if item.entry.is_batch:
+            insort(self._batches, item.name)
         if item.entry.type in INSERT_ENTRY_TYPES:
             if len(self._insert_times) > 2 * len(self._items) + _SLACK:  # most of the heap is finished entries
                 self._insert_times = sorted(pair for pair in self._insert_times if pair[1] in self._items)
@@ -123,6 +128,8 @@ class QueueIndex:
         self._types[item.entry.type] -= 1
         self._executing.pop(name, None)
         self._replacements.pop(name, None)
+        if item.entry.is_batch:
+            del self._batches[bisect_left(self._batches, name)]
         for names in (self._partitions, self._drops):
             for partition_id in item.entry.partition_ids:
                 of_partition = names.get(partition_id, {})
@@ -142,6 +149,11 @@ class QueueIndex:
     def list_replacements(self) -> list[QueueItem]:
         """Lists the entries of type REPLACE_RANGE."""
         return [self._items[name] for name in self._replacements]
+
+    def find_batch_before(self, name: str) -> QueueItem | None:
+        """Returns the last batch of a link that is queued before the entry; ``None`` if there is none."""
+        index = bisect_left(self._batches, name)
+        return self._items[self._batches[index - 1]] if index else None
 
     def list_executing(self) -> list[QueueItem]:
         """Lists the entries that are being executed."""

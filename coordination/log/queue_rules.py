@@ -138,6 +138,8 @@ class QueueRules:
         if entry.new_part in self.inserting:
             # This replica's own INSERT may be in the log some moments before its part is active here.
             return self._wait(item, "this replica is committing it", entry.new_part)
+        if entry.type is EntryType.MUTATE_PART and (wait := self._why_batch_waits(item)) is not None:
+            return wait
         if entry.source_parts and not item.must_fetch:
             return self._judge_merge(item, local, limits)
         return self._judge_fetch(item, limits, "")
@@ -153,6 +155,8 @@ class QueueRules:
 
         - Replacements that add parts of the same blocks: a merged part may come instead of its sources.
         - Replacements where one entry drops what the other adds. The dropped part is then not fetched.
+        - Batches of links that come before one of these, if that is a batch.
+        - Batches with blocks below a mutation that a part comes with: the part shows the state after them.
         - Drops of one part or into ``detached/`` that one of ``names`` has to wait for. Such a drop may itself wait for
           another of ``names``. If it stayed outside, neither could ever run.
 
@@ -168,6 +172,7 @@ class QueueRules:
             other
             for other in self.index.list_replacements()
             if _find_overlap(other.entry.created_parts, parts) is not None
+            or (other.entry.is_batch and _has_mutated_past(parts, other.entry.created_parts))
             or any(
                 _find_overlap(other.entry.removed_ranges, item.entry.created_parts)
                 for item in group
@@ -180,7 +185,16 @@ class QueueRules:
             )
         ]
         drops = [drop for item in group for drop in self._drops_before(item, item.entry.removed_ranges)]
-        return list({other.name: other for other in (*replacements, *drops) if other.name not in names}.values())
+        joined = {other.name: other for other in (*replacements, *drops, *group)}
+        batches = self._batches_between([name for name, other in joined.items() if other.entry.is_batch])
+        return list({o.name: o for o in (*joined.values(), *batches) if o.name not in names}.values())
+
+    def _batches_between(self, names: Collection[str]) -> Iterator[QueueItem]:
+        """Yields the batches of links before the last of these: none may become visible before an earlier one."""
+        older = self.index.find_batch_before(max(names)) if names else None
+        while older is not None:
+            yield older
+            older = self.index.find_batch_before(older.name)
 
     def why_drop_waits(self, item: QueueItem, beside: Collection[str] = ()) -> EntryWait | None:
         """Returns why the entry's ranges may not be dropped yet, or ``None``.
@@ -204,7 +218,16 @@ class QueueRules:
         )
         if older is not None and older.name not in beside:
             return self._wait(item, f"log entry {older.name} has not been executed", older.name)
-        return None
+        return self._why_batch_waits(item, beside) if entry.is_batch else None
+
+    def _why_batch_waits(self, item: QueueItem, beside: Collection[str] = ()) -> EntryWait | None:
+        """Returns the wait for the last batch of a link before the entry that does not run in the same step."""
+        older = self.index.find_batch_before(item.name)
+        while older is not None and older.name in beside:
+            older = self.index.find_batch_before(older.name)
+        if older is None:
+            return None
+        return self._wait(item, f"batch {older.name} of a link, which is before it, has not been executed", older.name)
 
     def _judge_replacement(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | EntryWait:
         if (wait := self.why_drop_waits(item)) is not None:
@@ -294,6 +317,15 @@ class QueueRules:
         if limits.free_fetch_slots <= 0:
             return self._wait(item, "no fetch slot is free", FETCH_SLOT)
         return Action(ActionKind.FETCH, item.name, item.entry, reason)
+
+
+def _has_mutated_past(parts: Iterable[PartName], others: Collection[PartName]) -> bool:
+    """Tells whether one of ``parts`` went through a mutation that is above one of the others in its partition."""
+    return any(
+        part.data_version > max(part.max_block, other.max_block) and part.partition_id == other.partition_id
+        for part in parts
+        for other in others
+    )
 
 
 def _find_overlap(parts: Iterable[PartName], others: Collection[PartName]) -> PartName | None:

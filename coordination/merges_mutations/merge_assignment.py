@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordination.keeper.interface import BadVersion, Create, Keeper, KeeperError, MultiFailed, SetData, Stat
+from coordination.keeper.interface import BadVersion, Create, Keeper, KeeperError, MultiFailed, Op, SetData, Stat
 from coordination.keeper.request_limits import operation_bytes, require_log_entry_fits, split_into_multis
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry, mutated_part_name
@@ -75,8 +75,12 @@ def make_mutate_part_entry(
     )
 
 
-def log_merges_and_mutations(keeper: Keeper, table: TablePaths, log_version: int, entries: Sequence[LogEntry]) -> bool:
+def log_merges_and_mutations(
+    keeper: Keeper, table: TablePaths, log_version: int, entries: Sequence[LogEntry], conditions: Sequence[Op] = ()
+) -> bool:
     """Logs the merges and mutations: disjoint ones, chosen by one predicate of that ``log_version``.
+
+    ``conditions`` are further checks of their multi.
 
     Returns ``False`` if somebody else assigned meanwhile: pull, build a new predicate, choose again. Raises
     ``UnknownOutcomeError`` if the answer was lost, or only some are logged. The logged ones are among the virtual parts
@@ -88,7 +92,7 @@ def log_merges_and_mutations(keeper: Keeper, table: TablePaths, log_version: int
         require_log_entry_fits(op, f"a merge of {len(entry.source_parts)} parts into {entry.new_part}")
     try:
         for packet in split_into_multis(ops, operation_bytes):
-            stat = keeper.multi([*packet, SetData(table.log, b"", log_version)])[-1]
+            stat = keeper.multi([*packet, *conditions, SetData(table.log, b"", log_version)])[-1]
             assert isinstance(stat, Stat)
             log_version = stat.version
             logged += len(packet)

@@ -18,9 +18,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from coordination.inserts.block_numbers import (
     BlockLock,
+    LockKind,
     allocate_block_number,
     allocate_blocks,
     read_committing_numbers,
+    read_lock_kinds,
     release_block_number,
 )
 from coordination.inserts.insert_commit import release_block_number_if_possible
@@ -37,6 +39,7 @@ from coordination.keeper.interface import (
     NoNode,
     Op,
     SetData,
+    Stat,
     Watch,
 )
 from coordination.keeper.request_limits import require_log_entry_fits
@@ -50,6 +53,8 @@ from parts.common.errors import ConflictError, UnknownOutcomeError
 from parts.common.part_name import PartName
 
 _ATTEMPTS = 20
+_LOWER_BLOCKS_PAUSES = (0.02, 0.03, 0.05)
+"""Pauses of a mutation of a linked table, for INSERTs that have lower numbers."""
 
 
 def parse_mutation_id(name: str) -> str:
@@ -66,6 +71,8 @@ class KnownMutations:
         self._current = MutationSet()
         self._settled: dict[str, int] = {}
         """Partition → the block number below which nothing is being committed or ever will be."""
+        self.keep: Callable[[Mapping[str, tuple[bytes, Stat]]], None] | None = None
+        """Keeps the nodes of mutations (id → content and stat) before they are known."""
 
     @property
     def current(self) -> MutationSet:
@@ -86,6 +93,8 @@ class KnownMutations:
             unknown = [id_ for id_ in ids if id_ not in known]
             if unknown or len(ids) < len(known):
                 answers = keeper.get_many([self._table.mutation(id_) for id_ in unknown])
+                if self.keep is not None:
+                    self.keep({id_: a for id_, a in zip(unknown, answers, strict=True) if a is not None})
                 for id_, answer in zip(unknown, answers, strict=True):
                     if answer is not None:
                         known[id_] = MutationEntry.parse(id_, answer[0])
@@ -116,12 +125,15 @@ def create_mutation(
     gate: TableGate,
     first_number: Callable[[str], int],
     clock: Callable[[], float],
+    wait: Callable[[float], None] = lambda seconds: None,
+    unlinked_for: str = "",
 ) -> MutationEntry | None:
     """Creates a mutation of the current rows of the partitions (``partition_ids`` ``None``: of all).
 
     Returns ``None`` if the definition is no longer that of ``columns_version``, or others change the table or its gate:
     try again.
-    ``first_number``: above every block number that this replica has in a partition.
+    ``first_number``: above every block number that this replica has in a partition. ``wait`` lets seconds pass.
+    ``unlinked_for`` names the mutation if its result may differ between clusters, which links refuse.
 
     Raises 48 beside a replica of an older version, 290 for too long a text, 999, and 341 when the outcome is unknown.
     After a ``KeeperError`` an unused number may be left.
@@ -148,13 +160,36 @@ def create_mutation(
             SetData(replica.table.mutations, b"", version),
             Check(replica.table.block_numbers, partitions_version),
             Check(replica.table.columns, columns_version),
-            *gate.checks(keeper, CommitKind.OTHER),
+            *gate.checks(keeper, CommitKind.OTHER, unlinked_for=unlinked_for),
+            *_give_up_lower_blocks(keeper, replica.table, locks, gate, wait),
         )
         return _create(keeper, replica.table, mutation, locks, conditions, gate)
     except BaseException:  # a multi that may still be on its way fails then
         for lock in locks:
             release_block_number_if_possible(keeper, lock)
         raise
+
+
+def _give_up_lower_blocks(
+    keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], gate: TableGate, wait: Callable[[float], None]
+) -> list[Op]:
+    """Returns operations that give up the numbers of INSERTs below those of a mutation, in a table with links.
+
+    Everything that commits between a mutation and such an INSERT would be one batch of a link. So INSERTs have a moment
+    to end, and then take new numbers. Their parts are not written anew.
+    """
+    if gate.gate is None or not gate.gate.links:
+        return []
+    below = {lock.partition_id: lock.number for lock in locks}
+    for pause in _LOWER_BLOCKS_PAUSES:
+        taken = read_committing_numbers(keeper, table, sorted(below))
+        lower = {p: [number for number in numbers if number < below[p]] for p, numbers in taken.items()}
+        if not any(lower.values()):
+            return []
+        wait(pause)
+    kinds = read_lock_kinds(keeper, table, lower)
+    nodes = read_partition_nodes(keeper, table)
+    return [Delete(nodes[p].lock(number)) for (p, number), kind in kinds.items() if kind is LockKind.BLOCK]
 
 
 def _take_numbers(
@@ -229,11 +264,12 @@ def _find(keeper: Keeper, table: TablePaths, content: bytes) -> MutationEntry | 
 def kill_mutation(keeper: Keeper, table: TablePaths, id_: str, gate: TableGate) -> bool:
     """Deletes a mutation, so that it changes no more parts. Returns ``False`` if there is none of this id.
 
-    Parts that were changed stay as they are.
+    Parts that were changed stay as they are. Raises 48 for a table with links.
     """
     for _ in range(_ATTEMPTS):
         try:
-            keeper.multi([Delete(table.mutation(id_)), *gate.checks(keeper, CommitKind.OTHER)])
+            checks = gate.checks(keeper, CommitKind.OTHER, unlinked_for="KILL MUTATION")
+            keeper.multi([Delete(table.mutation(id_)), *checks])
             return True
         except MultiFailed as error:
             if gate.has_moved(keeper, error):

@@ -2,23 +2,27 @@
 
 ::
 
-    links/gate    {"version":1,"epoch":"1-00c0ffee00c0ffee","links":{},"bars":[{"owner":…,"keeps_out":…,…}]}
+    links/gate    {"version":1,"epoch":"1-00c0ffee00c0ffee","links":{},"periods":0,"bars":[{"owner":…,"keeps_out":…,…}]}
 
-A *bar* keeps commits out of the table until its owner takes it away. A table without bars is open. Keys that this
-version does not know are kept when it writes the gate.
+A *bar* keeps commits out of the table until its owner takes it away. A table without bars is open. ``links`` names the
+links that the table is an end of (:mod:`coordination.nodes.gate_link`). ``periods`` counts how often the table became
+linked: what a replica kept in a former period has holes. Keys that this version does not know are kept when it writes
+the gate.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from coordination.nodes.gate_link import GateLink, LinkDirection
 from parts.common.errors import CorruptionError, UnavailableError
 
 FORMAT_VERSION = 1
+_KEYS = ("version", "epoch", "links", "periods", "bars")
 _NONCE_MASK = 2**64 - 1
 
 
@@ -28,7 +32,11 @@ class CommitKind(Enum):
     ROWS = "rows"
     """Rows come in: an INSERT, a transaction, an attached or moved partition."""
     OTHER = "other"
-    """Anything else that this cluster commits: a drop, a mutation, an ALTER."""
+    """Anything else that this cluster commits: a drop, a mutation."""
+    DEFINITION = "definition"
+    """An ALTER. The target of a link takes it, and nothing else of its own clients."""
+    LINK = "link"
+    """A batch of a link: what another cluster committed."""
 
 
 class KeptOut(Enum):
@@ -43,6 +51,8 @@ class KeptOut(Enum):
 
     def concerns(self, kind: CommitKind) -> bool:
         """Tells whether a commit of this kind is kept out."""
+        if kind is CommitKind.LINK:
+            return self is KeptOut.ALL
         return kind is CommitKind.ROWS or self is not KeptOut.INSERTS
 
 
@@ -77,12 +87,33 @@ class Gate:
     epoch: str
     """A counter, and 64 random bits that tell the epochs of a restored ZooKeeper from its former ones."""
     bars: tuple[Bar, ...] = ()
-    others: Mapping[str, Any] = field(default_factory=lambda: {"links": {}})
+    links: tuple[GateLink, ...] = ()
+    """The links that the table is an end of, sorted by name."""
+    periods: int = 0
+    """How often the table became linked."""
+    others: Mapping[str, Any] = field(default_factory=dict)
     """The other keys of the node."""
 
     def find_bar(self, kind: CommitKind) -> Bar | None:
-        """Returns the first bar that keeps out commits of this kind."""
-        return next((bar for bar in self.bars if bar.keeps_out.concerns(kind)), None)
+        """Returns the first bar that keeps out commits of this kind.
+
+        A link whose only writer is its source is a bar, too: against rows, drops and mutations.
+        """
+        bar = next((bar for bar in self.bars if bar.keeps_out.concerns(kind)), None)
+        if bar is None and kind in (CommitKind.ROWS, CommitKind.OTHER):
+            bar = next(self._link_bars(), None)
+        return bar
+
+    def _link_bars(self) -> Iterator[Bar]:
+        for link in self.links_of(LinkDirection.IN):
+            if not link.is_two_way and dict(link.extra).get("preserve_timestamps", True):
+                yield Bar(
+                    f"link {link.name}",
+                    KeptOut.COMMITS,
+                    reason=f"The table is the target of replication link {link.name} from cluster "
+                    f"{link.peer_name or link.peer}, so it is written there alone. ALTER REPLICATION LINK {link.name} "
+                    "MODIFY SETTING two_way = 1 allows writes at both ends",
+                )
 
     def with_bar(self, bar: Bar) -> Gate:
         """Returns the gate with this bar in place of the owner's former one."""
@@ -92,12 +123,31 @@ class Gate:
         """Returns the gate without the owner's bar."""
         return replace(self, bars=tuple(bar for bar in self.bars if bar.owner != owner))
 
+    def find_link(self, name: str) -> GateLink | None:
+        """Returns the link of this name, or ``None``."""
+        return next((link for link in self.links if link.name == name), None)
+
+    def links_of(self, direction: LinkDirection) -> tuple[GateLink, ...]:
+        """Returns the links of which the table is this side."""
+        return tuple(link for link in self.links if link.direction is direction)
+
+    def with_link(self, link: GateLink) -> Gate:
+        """Returns the gate with this link in place of a former one of the same name."""
+        links = sorted((link, *self.without_link(link.name).links), key=lambda each: each.name)
+        return replace(self, links=tuple(links), periods=self.periods + (not self.links))
+
+    def without_link(self, name: str) -> Gate:
+        """Returns the gate without the link of this name."""
+        return replace(self, links=tuple(link for link in self.links if link.name != name))
+
     def to_bytes(self) -> bytes:
         """Returns the node's content."""
         document = {
             **self.others,
             "version": FORMAT_VERSION,
             "epoch": self.epoch,
+            "links": {link.name: link.to_json() for link in self.links},
+            "periods": self.periods,
             "bars": [bar.to_json() for bar in self.bars],
         }
         return json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
@@ -109,9 +159,11 @@ class Gate:
             document = json.loads(data)
             if document["version"] != FORMAT_VERSION:
                 raise ValueError(f"version {document['version']}, this server understands {FORMAT_VERSION}")
-            others = {key: value for key, value in document.items() if key not in ("version", "epoch", "bars")}
-            return cls(document["epoch"], tuple(map(Bar.of, document["bars"])), others)
-        except (ValueError, KeyError, TypeError) as error:
+            links = tuple(GateLink.of(name, link) for name, link in sorted(document.get("links", {}).items()))
+            others = {key: value for key, value in document.items() if key not in _KEYS}
+            bars = tuple(map(Bar.of, document["bars"]))
+            return cls(document["epoch"], bars, links, int(document.get("periods", 0)), others)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptionError(f"Cannot read the gate {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
 
 

@@ -6,13 +6,14 @@ The nodes of a table::
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
+           commit_time
            links/gate links/vector links/in/<name>{,/leader,/status} links/out/<cluster>.<name> definitions/<version>
            replicas/<name>/…
 
 The nodes of a replica::
 
     replicas/<name>/host identity is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
-           metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
+           metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time link_keeping
 
 N is ZooKeeper's ten-digit sequence number.
 """
@@ -203,7 +204,7 @@ class TablePaths:
         return f"{self.root}/definitions"
 
     def definition(self, version: int) -> str:
-        """The definition of one version of ``columns``; its zxid is its place among the changes."""
+        """One definition (``coordination.links.definition_nodes``); its zxid is its place among the changes."""
         return f"{self.root}/definitions/{version}"
 
     @property
@@ -273,6 +274,11 @@ class TablePaths:
         return f"{self.root}/links/gate"
 
     @property
+    def commit_time(self) -> str:
+        """The largest commit time in the log entries that were trimmed (``commit_times``)."""
+        return f"{self.root}/commit_time"
+
+    @property
     def dropped(self) -> str:
         """An ephemeral node, held by the session that removes a dropped table."""
         return f"{self.root}/dropped"
@@ -332,6 +338,11 @@ class ReplicaPaths:
     def is_active(self) -> str:
         """Ephemeral: there while the server has its session; holds the identity of its data."""
         return f"{self.root}/is_active"
+
+    @property
+    def link_keeping(self) -> str:
+        """What the replica keeps of the changes of a linked table (``coordination.links.kept_changes``)."""
+        return f"{self.root}/link_keeping"
 
     @property
     def log_pointer(self) -> str:

@@ -61,6 +61,8 @@ FEATURE_VIEWS = "views"
 """A block's id may name the materialized views that miss the block (``block_views``)."""
 FEATURE_GATE = "gate"
 """The replica's commits check the table's gate (``table_gate``)."""
+FEATURE_LINKS = "links"
+"""The replica keeps changes and blocks while its gate names links, and refuses what links cannot carry."""
 FEATURES = (
     FEATURE_REPLACE_RANGE,
     FEATURE_DROP_PART,
@@ -76,6 +78,7 @@ FEATURES = (
     FEATURE_OPTIMIZE_CLEANUP,
     FEATURE_VIEWS,
     FEATURE_GATE,
+    FEATURE_LINKS,
 )
 """The features of this version that an older one may lack. Nothing is logged that a replica cannot carry out."""
 
@@ -94,10 +97,14 @@ class ReplicaAddress:
     features: tuple[str, ...] = FEATURES
 
     @property
+    def url_host(self) -> str:
+        """The host as a URL has it."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
     def interserver_url(self) -> str:
         """The URL for other replicas."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.interserver_port}"
+        return f"{self.scheme}://{self.url_host}:{self.interserver_port}"
 
     def to_bytes(self) -> bytes:
         """Returns the content of ``host`` as JSON."""
@@ -338,8 +345,30 @@ def find_replica_without(keeper: Keeper, table: TablePaths, feature: str) -> str
 def require_feature(keeper: Keeper, table: TablePaths, feature: str, what: str) -> None:
     """Raises ``UserError`` 48 (NOT_IMPLEMENTED) naming a replica that lacks the feature."""
     if (name := find_replica_without(keeper, table, feature)) is not None:
-        raise UserError(
-            "NOT_IMPLEMENTED",
-            f"{what} is not possible yet: replica {name!r} runs a version that does not know it. Upgrade it, or "
-            "take it away with SYSTEM DROP REPLICA",
-        )
+        raise _make_missing_feature_error(name, what)
+
+
+def _make_missing_feature_error(name: str, what: str) -> UserError:
+    return UserError(
+        "NOT_IMPLEMENTED",
+        f"{what} is not possible yet: replica {name!r} runs a version that does not know it. Upgrade it, or take it "
+        "away with SYSTEM DROP REPLICA",
+    )
+
+
+def feature_checks(keeper: Keeper, table: TablePaths, feature: str, what: str) -> list[Op]:
+    """Returns checks for a multi that may only happen while all replicas have the feature.
+
+    They fail if a replica came, or was activated again, since. Raises ``UserError`` 48 (NOT_IMPLEMENTED).
+    """
+    replicas = keeper.get(table.replicas)[1]
+    names = keeper.children(table.replicas)
+    checks: list[Op] = [Check(table.replicas, replicas.version)]
+    for name, answer in zip(names, keeper.get_many([table.replica(n).host for n in names]), strict=True):
+        if answer is None:  # it is being dropped
+            continue
+        data, stat = answer
+        if data and feature not in ReplicaAddress.parse(data).features:
+            raise _make_missing_feature_error(name, what)
+        checks.append(Check(table.replica(name).host, stat.version))
+    return checks

@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coordination.keeper.interface import (
@@ -32,7 +32,7 @@ from coordination.keeper.interface import (
 )
 from coordination.nodes.gate import CommitKind, Gate, GateBarred
 from coordination.nodes.paths import TablePaths
-from coordination.nodes.replica_activation import FEATURE_GATE, ReplicaAddress, require_feature
+from coordination.nodes.replica_activation import FEATURE_GATE, feature_checks, require_feature
 from parts.common.errors import ConflictError, UserError
 
 _ATTEMPTS = 20
@@ -79,14 +79,18 @@ class TableGate:
         self._known = found
         return found
 
-    def checks(self, keeper: Keeper, kind: CommitKind) -> tuple[Op, ...]:
+    def checks(self, keeper: Keeper, kind: CommitKind, *, unlinked_for: str = "") -> tuple[Op, ...]:
         """Returns operations that fail the multi of a commit if the gate has moved.
 
-        Asks ZooKeeper only if the gate is not known, or known to be closed. Raises ``GateBarred``.
+        ``unlinked_for`` names a command that links cannot carry. Asks ZooKeeper only if the gate is not known, or
+        known to keep the commit out. Raises ``GateBarred``, and ``UserError`` 48 (NOT_IMPLEMENTED) for such a command
+        at a table with links.
         """
         known = self._known or self._reload(keeper)
-        if known.gate is not None and known.gate.find_bar(kind) is not None:
+        if known.gate is not None and (known.gate.find_bar(kind) is not None or (unlinked_for and known.gate.links)):
             known = self._reload(keeper)
+        if known.gate is not None and unlinked_for and known.gate.links:
+            raise _make_linked_error(self._table, unlinked_for, [link.name for link in known.gate.links])
         if known.gate is None:
             return check_not_exists(self._table.links)
         bar = known.gate.find_bar(kind)
@@ -113,6 +117,14 @@ class TableGate:
         return self._load(keeper)
 
 
+def _make_linked_error(table: TablePaths, what: str, links: Sequence[str]) -> UserError:
+    return UserError(
+        "NOT_IMPLEMENTED",
+        f"{what} is not possible while table {table.root} has replication links ({', '.join(links)}): it has no place "
+        "in the order of changes that links carry. DROP REPLICATION LINK first",
+    )
+
+
 def gate_ops(table: TablePaths, epoch: str) -> list[Op]:
     """Returns the operations that make an open gate."""
     return [Create(table.links), Create(table.gate, Gate(epoch).to_bytes())]
@@ -129,16 +141,10 @@ def make_gate_if_known(keeper: Keeper, table: TablePaths, epoch: str) -> bool:
     gate, links = keeper.exists_many([table.gate, table.links])
     if gate is not None:
         return True
-    replicas = keeper.get(table.replicas)[1]
-    paths = [table.replica(name).host for name in keeper.children(table.replicas)]
-    checks: list[Op] = [Check(table.replicas, replicas.version)]
-    for path, answer in zip(paths, keeper.get_many(paths), strict=True):
-        if answer is None:  # it is being dropped
-            continue
-        data, stat = answer
-        if data and FEATURE_GATE not in ReplicaAddress.parse(data).features:
-            return False
-        checks.append(Check(path, stat.version))
+    try:
+        checks = feature_checks(keeper, table, FEATURE_GATE, "A gate")
+    except UserError:
+        return False
     try:
         keeper.multi([*checks, *gate_ops(table, epoch)[links is not None :]])
     except (MultiFailed, KeeperConnectionLoss) as error:
@@ -148,17 +154,28 @@ def make_gate_if_known(keeper: Keeper, table: TablePaths, epoch: str) -> bool:
     return True
 
 
-def move_gate(keeper: Keeper, table: TablePaths, change: Callable[[Gate], Gate]) -> Gate:
+def move_gate(
+    keeper: Keeper,
+    table: TablePaths,
+    change: Callable[[Gate], Gate],
+    *,
+    along: Callable[[Gate], Sequence[Op]] = lambda gate: (),
+    feature: str = FEATURE_GATE,
+    what: str = "Closing a table",
+) -> Gate:
     """Sets the gate to what ``change`` makes of it, and returns it. Does nothing if it is so already.
 
-    ``change`` may be called several times. Raises 48 if a replica does not know gates.
+    ``along`` returns operations for the same multi, from the new gate; if one of them meets a node that came, went or
+    changed, everything is read anew. ``change`` and ``along`` may be called several times.
+
+    Raises 48 if a replica lacks ``feature``, which ``what`` needs. No replica that lacks it becomes active meanwhile.
     """
     for _ in range(_ATTEMPTS):
         keeper.sync(table.root)
         try:
             data, stat = keeper.get(table.gate)
         except NoNode:
-            require_feature(keeper, table, FEATURE_GATE, "Closing a table")
+            require_feature(keeper, table, feature, what)
             raise UserError(
                 "NOT_IMPLEMENTED", f"Table {table.root} has no gate yet: its replicas make it when they start"
             ) from None
@@ -166,13 +183,13 @@ def move_gate(keeper: Keeper, table: TablePaths, change: Callable[[Gate], Gate])
         new = change(gate)
         if new == gate:
             return gate
-        require_feature(keeper, table, FEATURE_GATE, "Closing a table")
+        unchanged = feature_checks(keeper, table, feature, what)
         try:
-            keeper.multi([SetData(table.gate, new.to_bytes(), stat.version)])
+            keeper.multi([SetData(table.gate, new.to_bytes(), stat.version), *along(new), *unchanged])
             return new
         except KeeperConnectionLoss:
             continue
         except MultiFailed as error:
-            if not isinstance(error.cause, BadVersion | NoNode):
+            if not isinstance(error.cause, BadVersion | NoNode | NodeExists):
                 raise error.cause from error
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep moving the gate of {table.root}; repeat the statement")

@@ -15,7 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordination.inserts.deduplication_window import DeduplicationWindow
@@ -29,6 +29,7 @@ from coordination.keeper.interface import (
     NoNode,
     SetData,
 )
+from coordination.links.kept_changes import clean_definitions, select_in_journals
 from coordination.log.log_entry import LogEntry
 from coordination.log.part_set import PartSet
 from coordination.nodes.deletion import delete_all_present
@@ -141,11 +142,18 @@ def find_sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> 
 
 
 def run_cleanup(
-    keeper: Keeper, table: TablePaths, settings: CleanupSettings, window: DeduplicationWindow | None = None
+    keeper: Keeper,
+    table: TablePaths,
+    settings: CleanupSettings,
+    window: DeduplicationWindow | None = None,
+    *,
+    was_linked: bool = False,
+    before_trim: Callable[[int], None] = lambda first_kept: None,
 ) -> CleanupReport:
     """Runs one round: lost replicas, the log, the deduplication window.
 
-    ``window`` caches block ids from the last round.
+    ``window`` caches block ids from the last round. ``was_linked``: whether the table has or had links. ``before_trim``
+    is called with the first log entry that will stay.
     """
     indices = [parse_sequence_number(name) for name in keeper.children(table.log)]
     replicas = read_replica_positions(keeper, table)
@@ -154,10 +162,14 @@ def run_cleanup(
     if lost:
         replicas = read_replica_positions(keeper, table)
     surplus = select_log_entries_to_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
+    if surplus:
+        before_trim(surplus[-1] + 1)
     # In order, so that an interrupted run has trimmed the log from its front.
     delete_all_present(keeper, [f"{table.log}/{log_entry_name(index)}" for index in surplus])
     settle_quorums(keeper, table)
     _clean_failed_parts(keeper, table, replicas)
+    if was_linked:
+        clean_definitions(keeper, table, [position.name for position in replicas if not position.is_lost])
     delete_unused_scan_records(keeper, table)
     clean_applications(keeper, table, most=settings.applications_to_keep)
     clean_lost_blocks(keeper, table, most=settings.lost_parts_to_keep)
@@ -174,11 +186,16 @@ def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[Re
     """Deletes the marker of a failed quorum once no list, queue or unread log entry names the part.
 
     Until then the marker keeps every replica from merging the part. The log's version changes in the same multi, so
-    that a merge chosen from an older view is not assigned.
+    that a merge chosen from an older view is not assigned. In a linked table it stays until all have it in their
+    journals.
     """
     names = keeper.children(table.quorum_failed_parts)
     if not names:
         return
+    stats = keeper.exists_many([table.quorum_failed_part(name) for name in names])
+    zxids = {name: stat.created_zxid for name, stat in zip(names, stats, strict=True) if stat is not None}
+    staying = [position.name for position in replicas if not position.is_lost]
+    names = select_in_journals(keeper, table, zxids, staying, "failures")
     pulled = min((position.pointer or 0 for position in replicas if position.holds_log), default=0)
     paths = [f"{table.log}/{name}" for name in keeper.children(table.log) if parse_sequence_number(name) >= pulled]
     for position in replicas:

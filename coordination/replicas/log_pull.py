@@ -14,7 +14,7 @@ neither the log, which may be long, nor the queue. Only a pull without a cursor 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from coordination.inserts.quorum import confirm_own_parts, make_fetch_entries
@@ -26,6 +26,7 @@ from coordination.keeper.interface import (
     MultiFailed,
     Op,
     SetData,
+    Stat,
     Watch,
 )
 from coordination.keeper.request_limits import split_into_multis
@@ -57,6 +58,20 @@ class LogCursor:
         """Returns the position and makes it unknown until the pull has succeeded."""
         position, self.position = self.position, None
         return position
+
+
+@dataclass(frozen=True, slots=True)
+class PulledEntry:
+    """A log entry as it was read: its index, its content, and the stat of its node."""
+
+    index: int
+    data: bytes
+    stat: Stat
+    entry: LogEntry
+
+
+KeepEntries = Callable[[Sequence[PulledEntry]], None]
+"""Called with entries before the pointer moves behind them; if it fails, the pointer stays."""
 
 
 class LogTrimmedError(ConflictError):
@@ -113,6 +128,7 @@ def pull_log(
     *,
     watch: Watch | None = None,
     cursor: LogCursor | None = None,
+    keep: KeepEntries | None = None,
 ) -> int:
     """Copies every entry that is in the log now to the queue. Returns how many.
 
@@ -130,8 +146,10 @@ def pull_log(
     while not is_end:
         entries = _read_log(keeper, replica, index, size)
         is_end = _is_end(keeper, replica.table.log_entry(index + len(entries)), watch, len(entries) < max(1, size))
-        for packet in split_into_multis(entries, lambda entry: len(entry.to_bytes())):
-            version = _pull_batch(keeper, replica, queue, index, packet, version)
+        for packet in split_into_multis(entries, lambda pulled: len(pulled.data)):
+            if keep is not None:
+                keep(packet)
+            version = _pull_batch(keeper, replica, queue, index, [pulled.entry for pulled in packet], version)
             index += len(packet)
         if not is_end:
             size = max(1, min(_log_end(keeper, replica.table) - index, _BATCH))
@@ -161,10 +179,11 @@ def _log_end(keeper: Keeper, table: TablePaths) -> int:
     return (stat.children_version + stat.children_count) // 2 if stat is not None else 0
 
 
-def _read_log(keeper: Keeper, replica: ReplicaPaths, index: int, size: int) -> list[LogEntry]:
+def _read_log(keeper: Keeper, replica: ReplicaPaths, index: int, size: int) -> list[PulledEntry]:
     """Returns at most ``size`` entries from ``index`` on, up to the first that does not exist."""
     answers = keeper.get_many([replica.table.log_entry(i) for i in range(index, index + size)])
-    return [LogEntry.parse(answer[0]) for answer in itertools.takewhile(lambda a: a is not None, answers) if answer]
+    there = itertools.takewhile(lambda a: a is not None, answers)
+    return [PulledEntry(index + i, a[0], a[1], LogEntry.parse(a[0])) for i, a in enumerate(there) if a is not None]
 
 
 def _is_end(keeper: Keeper, following: str, watch: Watch | None, was_missing: bool) -> bool:

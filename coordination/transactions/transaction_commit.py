@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from coordination.drops.drop_partition import DropPlan, LastBlocks, plan_drop
-from coordination.inserts.block_numbers import BlockLock, allocate_block_number, list_partition_ids
+from coordination.inserts.block_numbers import BlockLock, LockKind, allocate_block_number, list_partition_ids
 from coordination.inserts.insert_commit import release_block_number_if_possible
 from coordination.inserts.quorum import QuorumStatus
 from coordination.keeper.interface import (
@@ -292,15 +292,16 @@ class _Attempt:
             return []
         known = set(list_partition_ids(self._keeper, self._table))
         wanted = known if overwrite is Overwrite.TABLE else known.intersection(partition_ids)
-        taken = [self._take_number(partition_id) for partition_id in sorted(wanted)]
+        taken = [self._take_number(partition_id, LockKind.COMMAND) for partition_id in sorted(wanted)]
         return [lock for lock in taken if lock.number]
 
-    def _take_number(self, partition_id: str, count: int = 1) -> BlockLock:
+    def _take_number(self, partition_id: str, kind: LockKind, count: int = 1) -> BlockLock:
         lock = allocate_block_number(
             self._keeper,
             self._table,
             partition_id,
             owner=self._replica.name,
+            kind=kind,
             minimum=self._first_number(partition_id),
             count=count,
         )
@@ -313,7 +314,9 @@ class _Attempt:
         counts = Counter(record.partition_id for record in staged.values())
         numbers = {
             partition_id: iter(range(lock.number, lock.number + lock.count))
-            for partition_id, lock in ((p, self._take_number(p, count)) for p, count in sorted(counts.items()))
+            for partition_id, lock in (
+                (p, self._take_number(p, LockKind.BLOCK, count)) for p, count in sorted(counts.items())
+            )
         }
         parts = []
         for _, record in sorted(staged.items()):

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from coordination.keeper import embedded_zookeeper
 from engine.cluster.cluster_state import (
     ClusterState,
@@ -31,6 +29,7 @@ from engine.cluster.os_processes import (
     spawn_detached,
     wait_until,
 )
+from engine.cluster.replica_config import write_replica_config
 from engine.server.config import ConfigError
 from engine.server.links_config import check_cluster_name
 
@@ -38,8 +37,6 @@ _START_SECONDS = 90.0
 _GRACE_SECONDS = 20.0
 _READY_POLL_SECONDS = 0.1
 ZOOKEEPER = "zookeeper"
-_CLUSTER = "default"
-"""The name of the cluster of all replicas in ``remote_servers``, and the value of the macro ``cluster``."""
 
 
 @dataclass(frozen=True)
@@ -188,35 +185,6 @@ class Cluster:
             state.replicas.append(Member(f"r{len(state.replicas) + 1}", http_port, interserver_port))
         return state
 
-    def _write_config(self, state: ClusterState, replica: Member) -> Path:
-        directory = self.replica_directory(replica.name)
-        (directory / "data").mkdir(parents=True, exist_ok=True)
-        config: dict[str, object] = {
-            "path": "data",
-            "user_files_path": str(self.directory / "user_files"),
-            "display_name": replica.name,
-            "logger": {"level": "information", "log": str(directory / "server.log")},
-            "listen_host": "127.0.0.1",
-            "http_port": replica.port,
-            "interserver_http_port": replica.interserver_port,
-            "interserver_http_host": "127.0.0.1",
-            "interserver_http_credentials": {"user": "interserver", "password": state.interserver_password},
-            "zookeeper": {
-                "nodes": [{"host": "127.0.0.1", "port": state.zookeeper.port}],
-                "session_timeout_ms": 10_000,
-            },
-            "macros": {"layer": "01", "shard": "01", "replica": replica.name, "cluster": _CLUSTER},
-            "remote_servers": {
-                _CLUSTER: [{"replicas": [{"host": "127.0.0.1", "port": member.port} for member in state.replicas]}]
-            },
-        }
-        if state.name:
-            config["cluster_name"] = state.name
-        file = directory / "config.yaml"
-        file.write_text(yaml.safe_dump(_merge_configs(config, state.overrides), sort_keys=False))
-        os.chmod(file, 0o600)
-        return file
-
     # -- processes --------------------------------------------------------------------------------------------------
 
     def _start_zookeeper(self, state: ClusterState) -> None:
@@ -229,7 +197,7 @@ class Cluster:
     def _spawn_replica(
         self, state: ClusterState, replica: Member, environment: Mapping[str, str] | None = None
     ) -> None:
-        file = self._write_config(state, replica)
+        file = write_replica_config(self.directory, state, replica)
         directory = self.replica_directory(replica.name)
         command = [sys.executable, "-m", "engine.cli", "server", "--config", str(file)]
         merged = {**os.environ, **(environment or {})}
@@ -275,15 +243,6 @@ def _replica_status(replica: Member) -> MemberStatus:
     pid, port = replica.process.pid, replica.port
     workers = len(list_descendants(pid, "pando worker")) if alive else 0
     return MemberStatus(replica.name, pid, alive, ready, port, replica.interserver_port, port, workers)
-
-
-def _merge_configs(config: dict[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
-    """Merges two configurations, sections key by key."""
-    merged = dict(config)
-    for key, value in overrides.items():
-        own = merged.get(key)
-        merged[key] = _merge_configs(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
-    return merged
 
 
 def _is_ready(port: int, needs_session: bool) -> bool:

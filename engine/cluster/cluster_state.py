@@ -56,6 +56,10 @@ class ClusterState:
     """Configuration that is merged into every replica's."""
     name: str = ""
     """The name for links with other clusters (``cluster_name``); "" for none."""
+    link_password: str = field(default_factory=lambda: secrets.token_hex(16))
+    """The password of the user that other clusters' links log in as."""
+    linked_clusters: dict[str, dict[str, object]] = field(default_factory=dict)
+    """The other clusters by name, as every replica's configuration has them."""
 
     def member(self, name: str) -> Member:
         """Returns the member of this name. Raises :class:`ConfigError`."""
@@ -77,6 +81,8 @@ def load_state(directory: Path) -> ClusterState | None:
             values["interserver_password"],
             values["overrides"],
             values.get("name", ""),
+            values.get("link_password") or secrets.token_hex(16),
+            values.get("linked_clusters") or {},
         )
     except FileNotFoundError:
         return None

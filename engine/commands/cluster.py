@@ -33,6 +33,7 @@ def command() -> None:
     pando cluster kill r2 --dir ./cluster
     pando cluster restart r2 --dir ./cluster
     pando cluster stop --dir ./cluster
+    pando cluster link ./east ./west
     """
 
 
@@ -108,6 +109,32 @@ def stop(directory: Path) -> None:
     """End every member, gracefully at first. Data stays in the directory."""
     _cluster(directory).stop()
     click.echo("stopped")
+
+
+@command.command("link")
+@click.argument("directories", nargs=-1, required=True, type=click.Path(file_okay=False, path_type=Path))
+@click.option("--user", "-u", default="default", show_default=True, help="As whom the servers are told to reload.")
+@click.option("--password", envvar="PANDO_PASSWORD", default="", help="Also from PANDO_PASSWORD.")
+def link(directories: tuple[Path, ...], user: str, password: str) -> None:
+    """Let the clusters of these DIRECTORIES replicate to each other.
+
+    Each must have been started with --name. The configuration of every server gets the addresses of all other clusters
+    (linked_clusters) with a user of theirs that may only read; running servers read it at once. Run it again after a
+    cluster got more replicas.
+
+    \b
+    pando cluster start --name east --dir ./east
+    pando cluster start --name west --dir ./west
+    pando cluster link ./east ./west
+    """
+    from engine.cluster.linked_directories import ClientAccount, link_directories
+
+    for cluster in link_directories(directories, ClientAccount(user, password)):
+        later = cluster.servers - cluster.reloaded
+        click.echo(
+            f"{cluster.name} ({cluster.directory}) knows {', '.join(cluster.linked_to)}"
+            f"{f'; {later} of its servers when they start' if later else ''}"
+        )
 
 
 def _cluster(directory: Path) -> Cluster:

@@ -17,35 +17,53 @@ import click
 @click.option("--steps", type=click.IntRange(min=1), default=120, show_default=True, help="Of chaos in a round.")
 @click.option("--moves", is_flag=True, help="Of two tables, between which partitions move.")
 @click.option("--restores", is_flag=True, help="ZooKeeper is put back to an older snapshot, and replicas are restored.")
+@click.option("--clusters", type=click.IntRange(2, 5), help="Of so many clusters that replicate to each other.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="File for what happened, line by line.")
 def command(
-    seed: int, seeds: int, replicas: int, rounds: int, steps: int, moves: bool, restores: bool, trace: Path | None
+    seed: int,
+    seeds: int,
+    replicas: int,
+    rounds: int,
+    steps: int,
+    moves: bool,
+    restores: bool,
+    clusters: int | None,
+    trace: Path | None,
 ) -> None:
     """Run whole servers in one thread, under random faults.
 
     \b
     pando simulate --seed 7 --trace seven.txt
     pando simulate --seed 1 --seeds 1000
+    pando simulate --clusters 3 --replicas 2 --seeds 100
 
     Statements, restarts, crashes, lost requests and answers, ended sessions and cut connections come from the seed, and
     so does the order of all background work: the same seed gives the same trace, byte for byte. After each healing no
-    acknowledged row may be missing or doubled, and all replicas must hold the same parts.
+    acknowledged row may be missing or doubled, and all replicas must hold the same parts. With --clusters the networks
+    between clusters fail too, and each cluster must show of the others what a prefix of their commits gives.
     """
-    if moves and restores:
-        raise click.UsageError("--moves and --restores are two scenarios: choose one")
+    if moves + restores + (clusters is not None) > 1:
+        raise click.UsageError("--moves, --restores and --clusters are different scenarios: choose one")
     if not __debug__:
         raise click.ClickException("python -O and PYTHONOPTIMIZE leave out the checks that a simulation is for")
     import logging
 
+    from engine.simulator.links.linked_scenarios import LinkedScale, simulate_links
+    from engine.simulator.links.topology import make_topologies
     from engine.simulator.scenario import MOVES, RESTORES, Scale, simulate
 
     logging.disable(logging.ERROR)  # faults are injected on purpose
     scenario = MOVES if moves else RESTORES if restores else None
+    topologies = make_topologies(clusters) if clusters else ()
     failed = 0
     with open(trace or os.devnull, "w") as file:
         for number in range(seed, seed + seeds):
             began = time.monotonic()
-            outcome = simulate(number, Scale(replicas, rounds, steps), file, scenario)
+            if topologies:
+                topology = topologies[number % len(topologies)]
+                outcome = simulate_links(number, LinkedScale(replicas, rounds, steps), file, topology)
+            else:
+                outcome = simulate(number, Scale(replicas, rounds, steps), file, scenario)
             failed += bool(outcome.failure)
             click.echo(
                 f"seed {number}: {'FAILED' if outcome.failure else 'ok'}, {outcome.requests} requests to ZooKeeper, "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from engine.front.link_metrics import collect_link_metrics
 from engine.front.query_counts import QueryCounts, Row, get_bucket_column, get_column, get_error_column
 from parts.common.errors import PandoError
 
@@ -128,3 +129,4 @@ class _EngineGauges:
             ("pando_broken_parts_found", "Broken parts that the background check has found", checks.broken_parts),
         ):
             yield CounterMetricFamily(name, what, count)
+        yield from collect_link_metrics(self._engine.link_statuses())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import BinaryIO
 
@@ -18,6 +19,7 @@ from engine.interpreter.statement_kind import StatementKind
 from engine.interpreter.transaction_statements import check_transaction_id
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
+from engine.tables.insert_sink import InsertSink
 from engine.tables.statement_options import InsertOptions
 from engine.tables.table import Table
 from parts.common.errors import UserError
@@ -25,6 +27,8 @@ from parts.table.table_description import Column, TableSchema
 from sql.definitions.column_defaults import cast_block, complete_block, list_insert_columns
 from sql.formats.registry import read_blocks
 from sql.grammar.statements.statement import FileArguments, Insert
+from sql.mutations.row_changes import RowChange
+from sql.settings.supported_settings import Settings
 
 
 def insert(statement: Insert, context: Context) -> QueryResult:
@@ -68,6 +72,26 @@ def insert_select(table: Table, columns: Sequence[Column], query: str, context: 
         squashed = _squash_batches(result.batches, context)
         blocks = map(partial(cast_block, types=types, columns=columns, settings=settings), squashed)
         _write_blocks(table, blocks, context, of_data=())
+    finally:
+        result.close()
+
+
+def insert_row_change(table: Table, change: RowChange, context: Context) -> None:
+    """Inserts the new versions of rows. Materialized views do not see them, as they see no mutation."""
+    options = replace(
+        _make_options(context, False),
+        deduplicate=False,  # to delete the same rows again is another change
+        deduplication_token="",
+        transaction="",
+        are_deleted=change.are_deleted,
+    )
+    result = run_query(change.query, context)
+    types, settings = [type_ for _, type_ in result.columns], context.settings
+    settings = replace(settings, insert_allow_materialized_columns=True)
+    try:
+        squashed = _squash_batches(result.batches, context)
+        blocks = map(partial(cast_block, types=types, columns=change.columns, settings=settings), squashed)
+        _write_to_sink(table.begin_insert(options), blocks, context, settings, of_data=())
     finally:
         result.close()
 
@@ -121,8 +145,18 @@ def _write_blocks(
     is_whole: bool = False,
 ) -> None:
     """Writes the blocks; ``of_data`` is passed to ``complete_block``."""
-    sink = _begin_insert(table, context, is_whole)
-    schema, settings = sink.description.schema, context.settings
+    _write_to_sink(_begin_insert(table, context, is_whole), blocks, context, context.settings, of_data=of_data)
+
+
+def _write_to_sink(
+    sink: InsertSink | BlockSink | DistributedInsert,
+    blocks: Iterable[pa.Table],
+    context: Context,
+    settings: Settings,
+    *,
+    of_data: Sequence[str] | None,
+) -> None:
+    schema = sink.description.schema
     first_row = 1
     try:
         for block in blocks:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engine.interpreter.insert_statement import insert_row_change
 from engine.interpreter.partition_values import evaluate_partition_id
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.select import make_relations, run_query
@@ -20,6 +21,7 @@ from engine.queries.session import QueryResult
 from engine.tables.capabilities.table_mutations import MutationOptions
 from engine.tables.owned_table import OwnedTable
 from engine.tables.required_capabilities import require_mutations
+from engine.tables.statement_options import SyncMode
 from parts.common.errors import UserError
 from sql.grammar.statements.alter_commands import (
     ClearColumnData,
@@ -32,6 +34,7 @@ from sql.grammar.statements.alter_commands import (
 from sql.grammar.statements.statement import KillMutation, MutateTable
 from sql.mutations.mutation import Mutation, substitute_parameters
 from sql.mutations.mutation_queries import check_step
+from sql.mutations.row_changes import plan_row_change
 
 
 def add_mutation(
@@ -50,6 +53,8 @@ def add_mutation(
     resolved = tuple(_resolve_command(table, command, context) for command in wanted)
     mutation = Mutation(resolved, context.session.database, context.settings.timezone)
     mutation.check(description)
+    if description.merge_mode.has_row_versions:
+        return _insert_row_changes(table, resolved, context)
     relation = TableRelation.of(table, False)
     for command in resolved:
         check_step(
@@ -64,6 +69,19 @@ def add_mutation(
     sync = sync if table.description.has_parts else max(1, sync)  # a table without parts mutates at once
     options = MutationOptions(sync, settings.allow_nondeterministic_mutations, settings.receive_timeout, context.status)
     mutations.add(mutation, options)
+    return QueryResult()
+
+
+def _insert_row_changes(table: OwnedTable, commands: Sequence[MutationCommand], context: OwnerContext) -> QueryResult:
+    """Inserts new versions of the rows that the commands find, one command after the other."""
+    definition = table.definition
+    changes = [
+        plan_row_change(command, definition.database, definition.name, table.description) for command in commands
+    ]
+    for change in changes:
+        if table.replication is not None:  # what was acknowledged before, on whichever replica, is found too
+            table.replication.sync(context.settings.receive_timeout, context.status, SyncMode.LIGHTWEIGHT)
+        insert_row_change(table, change, context)
     return QueryResult()
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from io import FileIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import xxhash
@@ -215,13 +215,24 @@ def _receive(
             raise ValueError(f"the answer has a part {manifest.part!r} that was not asked for")
         if answer.length is None or answer.length < manifest.size:
             raise ValueError("the answer's length is not that of its files")
-        received[part] = _receive_part(answer, manifest.files, directories[part], on_piece)
+        received[part] = receive_files(answer, manifest.files, directories[part], on_piece)
     return received
 
 
-def _receive_part(
-    answer: HTTPResponse, files: Sequence[tuple[str, int]], directory: Path, on_piece: Callable[[int], None]
+class ReadableAnswer(Protocol):
+    """The bytes of an answer."""
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Reads at most as many bytes as the buffer takes; returns 0 at the end."""
+
+
+def receive_files(
+    answer: ReadableAnswer, files: Sequence[tuple[str, int]], directory: Path, on_piece: Callable[[int], None]
 ) -> dict[str, tuple[int, str]]:
+    """Writes a part's files to disk, fsynced, and returns size and XXH3-128 of each.
+
+    Raises ``EOFError`` and ``OSError``.
+    """
     buffer = memoryview(bytearray(min(CHUNK_BYTES, max((size for _, size in files), default=0))))
     received: dict[str, tuple[int, str]] = {}
     syncs: list[Future[None]] = []
@@ -246,7 +257,7 @@ def _receive_part(
 
 
 def _receive_file(
-    answer: HTTPResponse, file: FileIO, size: int, buffer: memoryview, on_piece: Callable[[int], None]
+    answer: ReadableAnswer, file: FileIO, size: int, buffer: memoryview, on_piece: Callable[[int], None]
 ) -> str:
     digest = xxhash.xxh3_128()
     while size:

@@ -107,6 +107,8 @@ class Replication:
         self.zookeeper_name = DEFAULT_ZOOKEEPER
         self.connect_auxiliary: Callable[[str], Keeper | None] = lambda name: None
         """Connects an auxiliary ZooKeeper by name; returns ``None`` if the configuration does not name it."""
+        self.get_cluster_uuid: Callable[[], str] = _refuse_without_cluster
+        """Returns the UUID of this server's cluster. Raises 36 (BAD_ARGUMENTS) without ``cluster_name``."""
         self._providers: dict[str, tuple[PartProvider, str]] = {}
         """By endpoint, the table and the name of its ZooKeeper."""
         self._stops: list[Callable[[], None]] = [transport.close]
@@ -285,6 +287,10 @@ class Replication:
         for provider, known_to in list(self._providers.values()):
             if known_to == self.zookeeper_name:
                 provider.on_session_change()
+
+
+def _refuse_without_cluster() -> str:
+    raise UserError("BAD_ARGUMENTS", "This server belongs to no cluster: its configuration has no cluster_name")
 
 
 def _connect(zookeeper: ZooKeeperConfig | None) -> Keeper | None:

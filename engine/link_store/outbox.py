@@ -85,6 +85,7 @@ class Outbox:
         self._trimming = threading.Lock()
         """Held while blocks are removed."""
         self._blocks: dict[tuple[int, PartName], OutboxBlock] = {}
+        self._by_part: dict[PartName, OutboxBlock] = {}
         self._order: list[OutboxBlock] = []
         self._size_bytes = 0
         self._released = 0
@@ -143,7 +144,7 @@ class Outbox:
     def _add(self, block: OutboxBlock) -> bool:
         if block.key in self._blocks:
             return False
-        self._blocks[block.key] = block
+        self._blocks[block.key] = self._by_part[block.part] = block
         insort(self._order, block, key=lambda each: each.key)
         self._size_bytes += block.size_bytes
         return True
@@ -154,6 +155,11 @@ class Outbox:
         """Returns a block, or ``None``. Its files may go while they are read."""
         with self._lock:
             return self._blocks.get((zxid, part))
+
+    def find_part(self, part: PartName) -> OutboxBlock | None:
+        """Returns the newest block of this name, or ``None``. Its files may go while they are read."""
+        with self._lock:
+            return self._by_part.get(part)
 
     def list_blocks(self, after: int = 0) -> Sequence[OutboxBlock]:
         """Returns the blocks behind a position, in the order of their positions."""
@@ -246,6 +252,8 @@ class Outbox:
                     shutil.rmtree(place, ignore_errors=True)
 
     def _forget(self, block: OutboxBlock) -> None:
+        if self._by_part.get(block.part) == block:
+            del self._by_part[block.part]
         if self._blocks.pop(block.key, None) is not None:
             self._order.remove(block)
             self._size_bytes -= block.size_bytes
@@ -267,7 +275,7 @@ class Outbox:
         """
         with self._trimming:
             with self._lock:
-                self._blocks, self._order, self._size_bytes = {}, [], 0
+                self._blocks, self._by_part, self._order, self._size_bytes = {}, {}, [], 0
                 self._trimmed, self._lost = 0, None
             if self._folder.exists():
                 shutil.rmtree(self._folder)

@@ -14,7 +14,9 @@ from engine.catalog.catalog import Catalog
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
 from engine.queries.process_list import Process
+from engine.queries.server_links import ServerLinks
 from engine.queries.session import QueryStatistics, Session
+from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
 from engine.server.config import Config
@@ -110,6 +112,9 @@ class Server(Protocol):
 
 class OwnerServer(Server, Protocol):
     """A server in the process that owns the tables."""
+
+    links: ServerLinks
+    cluster_membership: ClusterMembership
 
     @property
     def catalog(self) -> Catalog:

@@ -257,7 +257,7 @@ class RemoteServers:
 
 def open_response_file(answer: StreamedResponse, check: Callable[[], None]) -> BinaryIO:
     """Returns the response as a readable file; ``check`` raises to stop reading."""
-    from engine.http_client.connections import ResponseFile
+    from engine.http_client.response_file import ResponseFile
 
     return io.BufferedReader(ResponseFile(answer, check))
 

@@ -111,6 +111,8 @@ class UserConfig(Section):
     """SHA-256 of the password in hexadecimal, in place of ``password``."""
     readonly: Annotated[int, Field(ge=0, le=2)] = 0
     """The setting of that name, for all the user's sessions: 1 reads and changes no setting, 2 only reads."""
+    may_link: bool = False
+    """Links of other clusters may register as this user although it is read-only."""
     profile: str = "default"
     """The profile that the user's sessions start with."""
 

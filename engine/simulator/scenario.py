@@ -18,7 +18,7 @@ from engine.simulator.work.random_statements import StatementWeights, StatementW
 from engine.simulator.work.zookeeper_restores import RestoreWeights, RestoreWork
 from parts.common.thread_pool import run_jobs_inline
 
-_TABLE_SETTINGS = {
+TABLE_SETTINGS = {
     "cleanup_delay_period": 5,
     "min_replicated_logs_to_keep": 3,
     "old_parts_lifetime": 20,
@@ -98,7 +98,7 @@ def simulate(
     scenario = scenario or SCENARIOS[seed % len(SCENARIOS)]
     trace.add(scenario.name)
     options: dict[str, object] = {"selects_merges": True, "queue_wait_seconds": 30.0, "has_wrong_clocks": True}
-    options |= {**_TABLE_SETTINGS, **scenario.settings}
+    options |= {**TABLE_SETTINGS, **scenario.settings}
     with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, record_syncs(disks), run_jobs_inline():
         servers = SimulatedServers(Path(directory), scale.replicas, seed, trace, disks, **options)
         if seed % 2:  # finds tasks that nothing wakes; with other seeds every task is stepped

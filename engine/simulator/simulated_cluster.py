@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
 from engine.simulator.replica_agreement import check_replicas_agree, get_active_parts
-from engine.simulator.simulated_clocks import MachineClock, WrongClocks
+from engine.simulator.simulated_clocks import MachineClock, Timeline, WrongClocks
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash, StepPool
 from engine.tables.disk_reservations import DiskReservations
@@ -39,28 +39,29 @@ class SimulatedCluster:
         selects_merges: bool = False,
         queue_wait_seconds: float = 600.0,
         has_wrong_clocks: bool = False,
+        timeline: Timeline | None = None,
+        first_session: int = 0,
         **settings: object,
     ) -> None:
         """Makes and starts the nodes.
 
         ``selects_merges``: merges are selected in the background too, not only by OPTIMIZE. ``has_wrong_clocks``: the
-        wall clocks of servers and ZooKeeper differ from the time; otherwise only a step makes them wrong.
+        wall clocks of servers and ZooKeeper differ from the time; otherwise only a step makes them wrong. Clusters that
+        meet share a ``timeline``, and number their sessions from different numbers (``first_session``).
         """
         self.root = root
         self.queue_wait_seconds = queue_wait_seconds
         self.selects_merges = selects_merges
-        self.now = 1_700_000_000.0
+        self.timeline = timeline or Timeline()
         self.random = random.Random(seed)
         self.services_random = random.Random(seed)
         self.wrong_clocks = WrongClocks(random.Random(seed))
         self.has_wrong_clocks = has_wrong_clocks
         keeper_skew = self.wrong_clocks.skew() if has_wrong_clocks else 0.0
-        self.ensemble = MemoryEnsemble(clock=lambda: self.now + keeper_skew)
+        self.ensemble = MemoryEnsemble(lambda: self.now + keeper_skew, first_session)
         self.ensemble.faults = self._on_request
         self.settings = MergeTreeSettings(**{"fsync_after_insert": False, "fsync_part_directory": False, **settings})  # type: ignore[arg-type]
         self.nodes: dict[str, SimulatedNode] = {}
-        self.stack: list[SimulatedNode] = []
-        """The nodes whose code runs now, the innermost last."""
         self.cuts: set[frozenset[str]] = set()
         """The pairs of nodes that cannot reach each other."""
         self.zombies: list[int] = []  # sessions of crashed processes
@@ -72,6 +73,20 @@ class SimulatedCluster:
         self.settle_step: Callable[..., None] = SimulatedNode.step_all
         for number in range(1, replicas + 1):
             self.add_node(f"r{number}")
+
+    @property
+    def now(self) -> float:
+        """The time."""
+        return self.timeline.now
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self.timeline.now = seconds
+
+    @property
+    def stack(self) -> list[SimulatedNode]:
+        """The nodes whose code runs now, the innermost last."""
+        return self.timeline.stack
 
     def services(self, pool: StepPool, clock: MachineClock) -> TableServices:
         """Returns the services of a server of the cluster."""
@@ -164,12 +179,13 @@ class SimulatedCluster:
                 if node.is_up:
                     self.now += 7.0
                     self.settle_step(node)
-            quiet = quiet + 1 if self._is_idle() and not self._parts_moved() else 0
+            quiet = quiet + 1 if self.is_idle() and not self.parts_moved() else 0
             if quiet >= 3:
                 return
         raise AssertionError(f"the queues do not drain: {[node.explain() for node in self]}")
 
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """Tells whether nothing is left to do for any table."""
         return all(
             table.state.activation is not None
             and not table.queue.list_entries()
@@ -179,7 +195,8 @@ class SimulatedCluster:
             for table in (table for node in self if node.is_up for table in node.tables)
         )
 
-    def _parts_moved(self) -> bool:
+    def parts_moved(self) -> bool:
+        """Tells whether any table's parts changed since the last call."""
         state = [sorted(get_active_parts(table).items()) for node in self if node.is_up for table in node.tables]
         moved = state != getattr(self, "_last_state", None)
         self._last_state = state

@@ -44,9 +44,12 @@ class NodeCluster(Protocol):
     settings: MergeTreeSettings
     selects_merges: bool
     ensemble: MemoryEnsemble
-    stack: list[SimulatedNode]
     zombies: list[int]
     on_copy: Callable[[PartName, SimulatedNode], None]
+
+    @property
+    def stack(self) -> list[SimulatedNode]:
+        """The nodes whose code runs now, the innermost last."""
 
     def services(self, pool: StepPool, clock: MachineClock) -> TableServices:
         """Returns the services of a server of the cluster."""

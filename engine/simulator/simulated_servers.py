@@ -27,6 +27,7 @@ from engine.simulator.step_pool import Crash, StepPool
 from engine.simulator.trace import Trace
 from engine.tables.replicated.life.shared_definition import parse_altered_columns
 from engine.tables.replicated.replicated_table import ReplicatedTable
+from engine.tables.services import TableServices
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.format.file_names import DATA_FILE, META_FILE
@@ -57,7 +58,7 @@ class SimulatedServer(SimulatedNode):
             self.keeper.disconnect()
         self.pool = StepPool(self.clock.monotonic)
         services = self.cluster.services(self.pool, self.clock)
-        world = ServerEnvironment(lambda config: services, self._connect, _no_lock, has_watchdog=False)
+        world = self.cluster.make_environment(self, services)
         config = Config.model_validate(
             {
                 "path": self.path,
@@ -87,8 +88,9 @@ class SimulatedServer(SimulatedNode):
         for table in self.tables:
             table.merge_steps.is_enabled = self.cluster.selects_merges
 
-    def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
-        address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
+    def connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
+        """Returns the server's end of the part exchange, and its session."""
+        address = self.cluster.address_of(self)
         self.replication = Replication(self.keeper, self, address, dict(config.macros))
         self.replication.force_restore_all = self.force_restore_all
         return self.replication
@@ -280,7 +282,7 @@ class SimulatedServers(SimulatedCluster):
         self.on_sync: Callable[[SimulatedServer], None] = lambda server: None
         self.on_disk: Callable[[SimulatedServer, DiskOperation], None] = lambda server, operation: None
         """Called before each file operation of a server that is up, within :meth:`watch_disks`."""
-        own = ("selects_merges", "queue_wait_seconds", "has_wrong_clocks")
+        own = ("selects_merges", "queue_wait_seconds", "has_wrong_clocks", "timeline", "first_session")
         options = {name: settings.pop(name) for name in own if name in settings}
         self.config_of: Callable[[str], dict[str, object]] = settings.pop("config_of", lambda name: {})  # type: ignore[assignment]
         """Returns the configuration of a server beyond that of all."""
@@ -290,6 +292,14 @@ class SimulatedServers(SimulatedCluster):
     def make_node(self, name: str) -> SimulatedNode:
         """Makes a server of this cluster."""
         return SimulatedServer(self, name)
+
+    def make_environment(self, server: SimulatedServer, services: TableServices) -> ServerEnvironment:
+        """Returns the world of a server that starts."""
+        return ServerEnvironment(lambda config: services, server.connect, _no_lock, has_watchdog=False)
+
+    def address_of(self, server: SimulatedServer) -> ReplicaAddress:
+        """Returns the address that other servers reach the server by."""
+        return ReplicaAddress("127.0.0.1", int(server.name[1:]))
 
     @property
     def servers(self) -> list[SimulatedServer]:

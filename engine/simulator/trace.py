@@ -31,3 +31,16 @@ class Trace:
     def digest(self) -> str:
         """The hash of all lines."""
         return self._hasher.hexdigest()
+
+
+class ClusterTrace(Trace):
+    """The lines of one of several clusters: they are those of the whole run, with the cluster's name before them."""
+
+    def __init__(self, whole: Trace, cluster: str) -> None:
+        super().__init__()
+        self._whole = whole
+        self._cluster = cluster
+
+    def add(self, line: str) -> None:
+        """Adds a line to the whole trace."""
+        self._whole.add(f"{self._cluster}: {line}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from engine.links.link_statuses import list_link_statuses
 from engine.queries.context import (
     OwnerServer,
     Row,
@@ -16,6 +17,7 @@ from engine.queries.context import (
 from engine.system_tables.system_table import (
     define_owner_table,
 )
+from engine.tables.capabilities.link_status import UpstreamStatus
 from engine.tables.part_log import PartEventType
 from parts.common.errors import CODES
 from parts.store.part_states import PartState
@@ -77,6 +79,21 @@ def _metrics(server: OwnerServer) -> Iterator[Row]:
         ("ReplicatedChecks", sum(replica.parts_to_check for replica in replicas), "Parts that wait for a check"),
     ]
     yield from rows
+    if config.cluster_name is not None:
+        yield from _link_metrics(server)
+
+
+def _link_metrics(server: OwnerServer) -> Iterator[Row]:
+    links = [link for link in list_link_statuses(server) if link.state == "enabled"]
+    states = Counter(link.progress.upstream_status for link in links)
+    yield ("ReplicationLink", len(links), "Enabled links with other clusters, in either direction")
+    yield ("ReplicationLinkPaused", states[UpstreamStatus.PAUSED], "Links that wait until a cause is gone")
+    yield ("ReplicationLinkDisconnected", states[UpstreamStatus.DISCONNECTED], "Links whose other side is silent")
+    yield ("ReplicationLinkStopped", states[UpstreamStatus.STOPPED], "Links that wait for a person")
+    lag = max((link.progress.lag for link in links), default=0.0)
+    yield ("ReplicationLinkMaxLag", int(lag), "The largest lag of a link, in seconds")
+    yield ("ReplicationLinkRowsBehind", sum(link.progress.rows_behind for link in links), "Rows that targets lack")
+    yield ("ReplicationLinkBytesBehind", sum(link.progress.bytes_behind for link in links), "Bytes that targets lack")
 
 
 TABLES = (

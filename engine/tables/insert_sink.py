@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,7 +25,8 @@ from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
 from parts.format.content_hash import hash_block
 from parts.table.merge_mode import SortedRows
-from parts.table.table_description import TableDescription
+from parts.table.row_exists_column import ROW_EXISTS, ROW_EXISTS_COLUMN
+from parts.table.table_description import Column, TableDescription, TableSchema
 from parts.write.block_preparation import (
     PartitionBlock,
     sort_block,
@@ -125,6 +126,9 @@ class PartSink(InsertSink):
         self.table = table
         self.options = options
         self.description = table.description
+        if options.are_deleted:  # no block has the column, and its default marks every row
+            schema = TableSchema((*self.description.schema.columns, Column(ROW_EXISTS, ROW_EXISTS_COLUMN.type)))
+            self.description = replace(self.description, schema=schema)
         self._blocks = 0
         self._seen: Counter[str] = Counter()
         self._writes: list[Future[TemporaryPart | None] | TemporaryPart | None] = []

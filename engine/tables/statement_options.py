@@ -50,6 +50,8 @@ class InsertOptions:
     reduces: bool = True
     """Whether the table's merge mode is applied to a block before it is written."""
     query_id: str = ""
+    are_deleted: bool = False
+    """Whether the rows are tombstones (``parts.merge.last_writer``)."""
     is_whole: bool = False
     """Whether all data are here, so that the INSERT does not wait for its client."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)

@@ -23,6 +23,7 @@ from coordination.inserts.block_views import MissingViews
 from engine.engine import Engine, remove_spill_directories
 from engine.front.http.status_pages import StatusPage, StatusPages
 from engine.front.session_store import SessionStore
+from engine.links.link_service import ElsewhereFiles, OpenedFiles
 from engine.queries.context import OwnerContext, Row
 from engine.queries.process_list import Process
 from engine.queries.session import Session
@@ -36,6 +37,7 @@ from engine.tables.owned_table import OwnedTable
 from engine.tables.statement_options import InsertOptions
 from engine.workers.catalog_publication import CatalogPublication
 from engine.workers.channel import CallStatus, Channel
+from engine.workers.link_calls import HeldFiles
 from engine.workers.replica_client import StatementAnswer, StatementRequest, statistics_to_record
 from parts.common.errors import ConflictError, CorruptionError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -259,6 +261,18 @@ class WorkerCalls:
 
     def _on_release_scan(self, _: Channel, uid: int, name: str) -> bool:
         return self._shared.leases.release(self._table(uid), name)
+
+    # -- links ------------------------------------------------------------------------------------------------------
+
+    def _on_answer_link(
+        self, channel: Channel, name: str, document: Mapping[str, Any], is_read_only: bool
+    ) -> dict[str, Any] | HeldFiles | ElsewhereFiles:
+        engine = self._shared.engine
+        status = CallStatus(channel, 0.0, engine.services.monotonic)
+        answer = engine.link_answers.answer(name, document, status, is_read_only=is_read_only)
+        if isinstance(answer, OpenedFiles):
+            return HeldFiles(answer.directory, self._hold_resource(answer.release))
+        return answer
 
     # -- sessions and pages -----------------------------------------------------------------------------------------
 

@@ -148,6 +148,12 @@ class ReplicaProcessClient:
         """Ends a scan's lease early."""
         return bool(self._caller.call("release_scan", uid, name))
 
+    # -- links ------------------------------------------------------------------------------------------------------
+
+    def answer_link(self, name: str, document: Mapping[str, Any], status: QueryStatus, *, is_read_only: bool) -> Any:
+        """Answers a request of another cluster; files are held under a number for :meth:`unpin`."""
+        return self._caller.call("answer_link", name, dict(document), is_read_only, is_stopped=_asks(status))
+
     # -- sessions (implements the interface of ``session_store.SessionStore``) --------------------------------------
 
     def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session:

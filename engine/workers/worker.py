@@ -38,6 +38,7 @@ from engine.workers.channel import CallClient, Channel, serve_calls
 from engine.workers.connections.connection_states import ConnectionStates
 from engine.workers.connections.receiver import make_worker_http_server
 from engine.workers.fork_server import set_process_name
+from engine.workers.link_calls import ReplicaProcessLinks
 from engine.workers.other_workers import OtherWorkers
 from engine.workers.replica_client import ReplicaProcessClient
 from engine.workers.shared_page import SharedPage
@@ -92,6 +93,7 @@ class WorkerServer(StatementRunner):
             for database, tables in SYSTEM_DATABASES.items()
         }
         self.query_engine = QueryEngine()
+        self.link_answers = ReplicaProcessLinks(replica)
         published = PublishedChanges(common.page, common.publication)
         self.mirror = self.catalog = WorkerCatalog(
             common.config,

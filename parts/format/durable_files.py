@@ -21,8 +21,8 @@ def replace_file_durably(path: Path, content: bytes, draft: Path | None = None, 
 
     When this returns, the new content survives a power cut. After a crash or an error the file has the old or the new
     content, whole; after an error of the last step, the sync of the directory, readers see the new one and a power cut
-    may bring back the old one. ``draft`` is ``<name>.new`` unless given. ``mode`` is the permissions from the first byte
-    on; unless given, the process's usual ones.
+    may bring back the old one. ``draft`` is ``<name>.new`` unless given. ``mode`` is the permissions from the first
+    byte on; unless given, the process's usual ones.
     """
     if draft is None:
         draft = path.with_name(f"{path.name}.new")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -286,6 +286,18 @@ def check_size(path: Path, expected_size: int, part: str) -> None:
     if size != expected_size:
         message = f"File has {size} bytes instead of {expected_size}"
         raise CorruptionError(message, part=part, file=path.name, offset=min(size, expected_size))
+
+
+def refuse_other_files(directory: Path, known: Collection[str], part: str) -> None:
+    """Raises ``CorruptionError`` for a file of the part's directory that is not ``known``."""
+    try:
+        found = list(directory.iterdir())
+    except OSError as error:
+        raise convert_read_error(error, part, ".") from None
+    for path in found:
+        if path.name not in known:
+            message = "File does not belong to the part"
+            raise CorruptionError(message, part=part, file=path.name, name="UNEXPECTED_FILE_IN_DATA_PART")
 
 
 def map_file(path: Path, expected_size: int, part: str) -> pa.Buffer:

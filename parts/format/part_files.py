@@ -19,7 +19,7 @@ Versions
   with ``data.bin`` inside ``meta.bin``, so that a small INSERT syncs one file. ``min_bytes_for_full_part_storage = 0``
   writes none of them. Also 2.0: frames with the methods Split and Scale (``parts.format.codecs``), in large merged
   parts. 3.0: frames of strings with a dictionary (``parts.blocks.dictionary_strings``). 4.0: a column that marks
-  deleted rows (``parts.table.row_exists_column``).
+  deleted rows (``parts.table.row_exists_column``). 5.0: ``row_version``; an older merge would lose the versions.
 - Fixed for ever, so that every version can read the version: ``checksums`` is one JSON object with ``version`` and ends
   with its hash; ``meta.bin`` begins with ``PANDOMT`` and a digit and ends with its hash.
 - A missing optional file has the meaning of its ``default``.
@@ -54,12 +54,14 @@ from parts.format.file_names import (
     MINMAX,
     PARTITION,
     PRIMARY_INDEX,
+    ROW_VERSION,
     SKIP_INDEXES,
     TTL,
     UUID,
 )
 from parts.format.frames import check_frame
 from parts.format.marks import ColumnMarks, decode_marks, encode_marks
+from parts.table.row_version import NO_ROW_VERSION, RowVersion
 from parts.table.ttl_rules import NO_KNOWN_TIMES, PartTtl
 from parts.types import DataType
 
@@ -83,6 +85,7 @@ class PartMetadata:
     part_uuid: uuid.UUID
     metadata_version: int
     ttl: PartTtl = NO_KNOWN_TIMES
+    row_version: RowVersion = NO_ROW_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,13 @@ TTL_FILE = SmallFile(
     since=(1, 2),
     default=NO_KNOWN_TIMES,
 )
+ROW_VERSION_FILE = SmallFile(
+    ROW_VERSION,
+    lambda content: content.row_version.encode() if content.row_version != NO_ROW_VERSION else None,
+    lambda data, of: _decode_row_version(data, of.part),
+    since=(5, 0),
+    default=NO_ROW_VERSION,
+)
 
 SMALL_FILES: tuple[SmallFile[Any], ...] = (
     COLUMNS_FILE,
@@ -176,6 +186,7 @@ SMALL_FILES: tuple[SmallFile[Any], ...] = (
     UUID_FILE,
     METADATA_VERSION_FILE,
     TTL_FILE,
+    ROW_VERSION_FILE,
 )
 """The small files in the order of writing, without ``checksums``, which lists them, and ``meta.bin``, which contains
 them."""
@@ -214,6 +225,14 @@ def _decode_uuid(data: bytes, part: str) -> uuid.UUID:
         return uuid.UUID(data.decode())
     except ValueError as error:
         raise CorruptionError("Not a UUID", part=part, file=UUID, offset=0, name="CORRUPTED_DATA") from error
+
+
+def _decode_row_version(data: bytes, part: str) -> RowVersion:
+    try:
+        return RowVersion.decode(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"Not the version of rows ({error})"
+        raise CorruptionError(message, part=part, file=ROW_VERSION, name="CORRUPTED_DATA") from error
 
 
 def _decode_ttl(data: bytes, part: str) -> PartTtl:

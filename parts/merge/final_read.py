@@ -7,7 +7,7 @@ are read. Pruning keeps all rows of a key or none, so that pruned rows would not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,8 @@ class FinalSource:
     part: Part
     ranges: Sequence[RowRange] | None = None
     constant_columns: dict[str, str] = field(default_factory=dict)
+    with_deleted: bool = False
+    """Whether deleted rows are read too, for a mode with versions."""
 
     @property
     def rows(self) -> int:
@@ -42,7 +44,9 @@ class FinalSource:
     ) -> Iterator[pa.Table]:
         """Yields the chosen rows from ``begin`` to ``end - 1``, with constant columns appended."""
         ranges = self.clip_ranges(begin, self.part.rows if end is None else end)
-        batches = self.part.read_rows(columns, ranges, max_batch_rows=most_rows, with_dictionaries=True)
+        batches = self.part.read_rows(
+            columns, ranges, max_batch_rows=most_rows, with_dictionaries=True, with_deleted=self.with_deleted
+        )
         return (self.append_constant_columns(pa.Table.from_batches([batch])) for batch in batches)
 
     def append_constant_columns(self, table: pa.Table) -> pa.Table:
@@ -73,10 +77,10 @@ def read_final(
 
     Sources come in the order of their insertion. Raises ``CancelledError``.
     """
-    sources = [source for source in sources if source.rows]
+    key, mode = description.sorting_key, description.merge_mode.for_final()
+    sources = [replace(source, with_deleted=mode.has_row_versions) for source in sources if source.rows]
     if not sources:
         return
-    key, mode = description.sorting_key, description.merge_mode.for_final()
     given = set(sources[0].constant_columns)
     needed = [name for name in dict.fromkeys((*columns, *key.columns, *mode.columns)) if name not in given]
     target = target_slice_rows or choose_slice_rows([source.part for source in sources])
@@ -101,7 +105,11 @@ class _ChosenRows:
         self._source = source
         self._columns = list(columns)
         is_whole = source.ranges is None
-        self._whole = SourceReader(source.part, columns, sources, with_dictionaries=True) if is_whole else None
+        self._whole = (
+            SourceReader(source.part, columns, sources, with_dictionaries=True, with_deleted=source.with_deleted)
+            if is_whole
+            else None
+        )
 
     def read(self, begin: int, end: int) -> pa.Table | None:
         """Returns the chosen rows in one block; ``None`` if there are none."""

@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -31,7 +31,9 @@ from parts.merge.written_columns import describe_written_columns
 from parts.read.part_reader import Part
 from parts.table.block_number_column import describe_merge_result
 from parts.table.merge_mode import MergeMode, SortedRows
-from parts.table.table_description import TableDescription
+from parts.table.row_exists_column import ROW_EXISTS_COLUMN
+from parts.table.row_version import NO_ROW_VERSION, combine_row_versions, make_row_version_columns
+from parts.table.table_description import TableDescription, TableSchema
 from parts.table.ttl_rules import TtlCollector
 from parts.types import LowCardinalityType
 from parts.write.block_preparation import sort_block_by_key
@@ -80,6 +82,9 @@ def merge_parts(
     assert sources, "a merge has sources"
     _check_schema_is_known(sources, description)
     description = describe_merge_result(description, [(source.name, source.schema) for source in sources])
+    has_versions = description.merge_mode.has_row_versions
+    if has_versions:
+        description = _add_row_versions(description, has_deleted=any(source.has_deleted_rows for source in sources))
     ttl = description.ttl
     facts = [source.get_applicable_ttl(ttl) for source in sources]
     expires = bool(expire_at) and any(ttl.may_have_expired(known, expire_at) for known in facts)
@@ -109,9 +114,15 @@ def merge_parts(
         is_dense=total_bytes >= DENSE_ENCODING_MIN_BYTES and not codec,
         with_dictionaries=True,
         ttl=TtlCollector(ttl, expire_at if expires else None, codec, None if expires else whole),
+        row_version=combine_row_versions(source.row_version for source in all_sources)
+        if has_versions
+        else NO_ROW_VERSION,
     )
     columns = description.schema.stored.names
-    rows = [SourceReader(source, columns, len(sources), with_dictionaries=True) for source in sources]
+    rows = [
+        SourceReader(source, columns, len(sources), with_dictionaries=True, with_deleted=has_versions)
+        for source in sources
+    ]
     run = SliceReducer(rows, description, mode, is_cancelled, with_dictionaries=True)
     target = target_slice_rows or choose_slice_rows(sources)
     try:
@@ -126,6 +137,13 @@ def merge_parts(
     except BaseException:
         writer.abort()
         raise
+
+
+def _add_row_versions(description: TableDescription, *, has_deleted: bool) -> TableDescription:
+    """Adds the columns of versions, and the mark of deleted rows, which stay as long as an older row may come."""
+    marks = [ROW_EXISTS_COLUMN] if has_deleted else []
+    columns = (*description.schema.stored.columns, *make_row_version_columns(), *marks)
+    return replace(description, schema=TableSchema(columns))
 
 
 def _check_schema_is_known(sources: Sequence[Part], description: TableDescription) -> None:

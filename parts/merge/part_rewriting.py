@@ -33,8 +33,9 @@ from parts.read.part_reader import (
 )
 from parts.skip_indexes.index_builder import SkipIndexBuilder
 from parts.skip_indexes.skip_index_file import EncodedSkipIndex
-from parts.table.block_number_column import BLOCK_NUMBER, make_block_number_column
+from parts.table.block_number_column import make_block_number_column
 from parts.table.row_exists_column import ROW_EXISTS_COLUMN
+from parts.table.row_version import make_row_version_columns
 from parts.table.table_description import Column, Key, SkipIndex, TableDescription, TableSchema
 from parts.table.ttl_rules import NO_TTL, RuleKind, TableTtl, TtlCollector
 from parts.write.column_writer import ColumnSummary
@@ -100,14 +101,14 @@ def rewrite_rows(
 
 
 def list_rewritten_columns(source: Part, schema: TableSchema) -> list[Column]:
-    """Returns the columns of a part of some rows: the table's, and block numbers if the source has them."""
-    numbers = [make_block_number_column()] if BLOCK_NUMBER in source.schema else []
-    return [*schema.stored.columns, *numbers]
+    """Returns the columns of a part of some rows: the table's, and the source's block numbers and versions."""
+    hidden = (make_block_number_column(), *make_row_version_columns())
+    return [*schema.stored.columns, *(column for column in hidden if column.name in source.schema)]
 
 
 def _columns(source: Part, schema: TableSchema, new: Collection[str], gone: Collection[str]) -> list[Column]:
     there = {*source.readable_columns, *source.converted_columns, *new}.difference(gone)
-    hidden = (make_block_number_column(), ROW_EXISTS_COLUMN)
+    hidden = (make_block_number_column(), *make_row_version_columns(), ROW_EXISTS_COLUMN)
     return [column for column in (*schema.stored.columns, *hidden) if column.name in there]
 
 
@@ -127,6 +128,7 @@ def _writer(
         is_dense=_is_dense(source),
         with_dictionaries=True,
         ttl=ttl,
+        row_version=source.row_version,
     )
 
 

@@ -70,7 +70,9 @@ class _CutSearch:
         columns = list(dict.fromkeys(key.columns))
         # If a frame is cut only once, only one of its granules is read.
         chunk_rows = CHUNK_ROWS if target_rows * 2 < CHUNK_ROWS * len(sources) else 0
-        self._rows = [SourceReader(source, columns, len(sources), chunk_rows=chunk_rows) for source in sources]
+        self._rows = [  # with deleted rows, because cuts are positions in the part
+            SourceReader(source, columns, len(sources), chunk_rows=chunk_rows, with_deleted=True) for source in sources
+        ]
         self._filled = [i for i, source in enumerate(sources) if source.rows]
         indexes = [map_primary_index(sources[i], key) for i in self._filled]
         counts = [len(index.keys[0]) for index in indexes]

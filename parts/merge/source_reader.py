@@ -27,7 +27,7 @@ CHUNK_ROWS = 131_072
 
 
 class SourceReader:
-    """Reads ``columns`` of one of ``sources`` sources."""
+    """Reads ``columns`` of one of ``sources`` sources, without deleted rows unless ``with_deleted``."""
 
     def __init__(
         self,
@@ -37,9 +37,12 @@ class SourceReader:
         *,
         chunk_rows: int = CHUNK_ROWS,
         with_dictionaries: bool = False,
+        with_deleted: bool = False,
     ) -> None:
         self._source = source
-        self._columns = [*columns, ROW_EXISTS] if source.has_deleted_rows else list(columns)
+        self._is_filtered = source.has_deleted_rows and not with_deleted
+        self._with_deleted = with_deleted
+        self._columns = [*columns, ROW_EXISTS] if self._is_filtered else list(columns)
         self._with_dictionaries = with_dictionaries
         row_bytes = source.data_uncompressed_bytes // max(source.rows, 1) + 1
         granules = min(chunk_rows, MAX_KEPT_BYTES // sources // row_bytes) // source.granularity
@@ -48,9 +51,9 @@ class SourceReader:
         self._kept_from = 0
 
     def read(self, begin: int, end: int) -> pa.Table:
-        """Returns rows ``begin`` to ``end - 1``, without deleted ones. The range is not empty."""
+        """Returns rows ``begin`` to ``end - 1``. The range is not empty."""
         table = self._read(begin, end)
-        if not self._source.has_deleted_rows:
+        if not self._is_filtered:
             return table
         mask = get_existing_rows(table.column(ROW_EXISTS).combine_chunks())
         table = table.drop_columns([ROW_EXISTS])
@@ -58,9 +61,13 @@ class SourceReader:
 
     def blocks(self, begin: int, end: int, most_rows: int) -> Iterator[pa.Table]:
         """Yields the same rows in blocks of at most ``most_rows``, read without the kept chunk."""
-        columns = [name for name in self._columns if name != ROW_EXISTS]
+        columns = self._columns[:-1] if self._is_filtered else self._columns
         batches = self._source.read_rows(
-            columns, [RowRange(begin, end)], max_batch_rows=most_rows, with_dictionaries=self._with_dictionaries
+            columns,
+            [RowRange(begin, end)],
+            max_batch_rows=most_rows,
+            with_dictionaries=self._with_dictionaries,
+            with_deleted=self._with_deleted,
         )
         return (pa.Table.from_batches([batch]) for batch in batches)
 

@@ -27,7 +27,7 @@ from parts.common.part_name import PartName
 from parts.format.checksums import Checksums, check_file_bytes
 from parts.format.columns_file import ColumnsFile, to_python_value
 from parts.format.file_names import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, SKIP_INDEXES, get_column_file_name
-from parts.format.hashed_file import check_size, convert_read_error, map_file, stat_file
+from parts.format.hashed_file import check_size, map_file, refuse_other_files, stat_file
 from parts.format.marks import ColumnMarks
 from parts.format.packed_metadata import MetadataReader
 from parts.format.part_files import (
@@ -38,6 +38,7 @@ from parts.format.part_files import (
     MINMAX_FILE,
     PARTITION_FILE,
     PRIMARY_INDEX_FILE,
+    ROW_VERSION_FILE,
     TTL_FILE,
     UUID_FILE,
     DecodingContext,
@@ -53,11 +54,13 @@ from parts.skip_indexes.minmax_index import NamedArrays as IndexValues
 from parts.skip_indexes.skip_index_file import SkipIndexFile
 from parts.table.block_number_column import BLOCK_NUMBER, make_block_number_column
 from parts.table.row_exists_column import PART_OFFSET, PART_OFFSET_COLUMN, ROW_EXISTS, ROW_EXISTS_COLUMN
+from parts.table.row_version import ROW_VERSION_NAMES, RowVersion, find_row_version_column
 from parts.table.table_description import Column, SkipIndex, TableSchema
 from parts.table.ttl_rules import PartTtl, TableTtl
 from parts.types import DataType
 
 TEMPORARY_NAME = PartName("tmp", 0, 0, 0)
+_CONSTANT_COLUMNS = {ROW_EXISTS: ROW_EXISTS_COLUMN, PART_OFFSET: PART_OFFSET_COLUMN}
 _OWN = ("table_schema", "_lock", "_maps", "_indexes", "skip_index_file", "other_index", "_cache_owner")
 """Attributes that belong to the process and are not sent to another one."""
 T = TypeVar("T")
@@ -108,7 +111,7 @@ class OpenedPart:
         self.bytes_on_disk = facts.st_size + sum(self.checksums.files[name].size for name in self._files_on_disk())
         self._meta.release_data()
         if not written:
-            _ = self.partition, self.minmax, self.ttl  # decoded now, to find corruption
+            _ = self.partition, self.minmax, self.ttl, self.row_version  # decoded now, to find corruption
 
     @cached_property
     def partition_arrays(self) -> NamedArrays:
@@ -143,7 +146,13 @@ class OpenedPart:
             self.uuid,
             self.metadata_version,
             self.ttl,
+            self.row_version,
         )
+
+    @cached_property
+    def row_version(self) -> RowVersion:
+        """The version of its rows (``parts.table.row_version``)."""
+        return self._value(ROW_VERSION_FILE)
 
     @cached_property
     def ttl(self) -> PartTtl:
@@ -320,11 +329,12 @@ class OpenedPart:
             return self._converted[name]
         if name == BLOCK_NUMBER:
             return make_block_number_column(self.name)
-        if name == ROW_EXISTS:
-            return ROW_EXISTS_COLUMN
-        if name == PART_OFFSET:
-            return PART_OFFSET_COLUMN
-        return (self.table_schema or self.schema).column(name)
+        if name in _CONSTANT_COLUMNS:
+            return _CONSTANT_COLUMNS[name]
+        table = self.table_schema or self.schema
+        if name in ROW_VERSION_NAMES and name not in table:
+            return find_row_version_column(name, self.name, self.row_version)
+        return table.column(name)
 
     def _value(self, file: SmallFile[T], shape: DecodingContext | None = None) -> T:
         """Decodes a small file."""
@@ -385,15 +395,4 @@ class OpenedPart:
 
     def _check_no_other_files(self) -> None:
         known = {META_FILE, *self.list_data_files()} if self._meta.is_packed else {CHECKSUMS, *self.checksums.files}
-        try:
-            found = list(self.path.iterdir())
-        except OSError as error:
-            raise convert_read_error(error, self._label, ".") from None
-        for path in found:
-            if path.name not in known:
-                raise CorruptionError(
-                    "File does not belong to the part",
-                    part=self._label,
-                    file=path.name,
-                    name="UNEXPECTED_FILE_IN_DATA_PART",
-                )
+        refuse_other_files(self.path, known, self._label)

@@ -94,6 +94,14 @@ class MergeMode(ABC):
         return True
 
     @property
+    def has_row_versions(self) -> bool:
+        """Whether the version of every row counts (``parts.table.row_version``).
+
+        Then merges keep versions, and merges and FINAL see deleted rows too.
+        """
+        return False
+
+    @property
     def needs_time(self) -> bool:
         """Whether the result depends on the time of the merge."""
         return False

@@ -36,6 +36,7 @@ from parts.format.hashed_file import HashedFile, InMemoryFile, sync_files
 from parts.format.packed_metadata import pack_files
 from parts.format.part_files import PartMetadata
 from parts.skip_indexes.index_builder import SkipIndexBuilder
+from parts.table.row_version import NO_ROW_VERSION, RowVersion
 from parts.table.table_description import PartSettings, TableDescription
 from parts.table.ttl_rules import TtlCollector
 from parts.types import DataType, strip_low_cardinality
@@ -133,7 +134,7 @@ class PartWriter:
 
     With ``is_dense`` columns of the default codec are encoded densely (``parts.format.codecs.dense_encoder``).
     ``with_dictionaries`` stores repetitive strings as ``parts.blocks.dictionary_strings``. ``ttl`` collects the times
-    at which the rows expire, and names the default codec if it is not the table's.
+    at which the rows expire, and names the default codec if it is not the table's. ``row_version`` is that of the rows.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class PartWriter:
         is_dense: bool = False,
         with_dictionaries: bool = False,
         ttl: TtlCollector | None = None,
+        row_version: RowVersion = NO_ROW_VERSION,
     ) -> None:
         settings = description.settings
         self._directory = Path(directory)
@@ -155,6 +157,7 @@ class PartWriter:
         self._schema = description.schema.stored
         self._values = _scalars(values, description.partition_key.types)
         self._uuid = part_uuid or _NIL
+        self._row_version = row_version
         self._granularity = choose_granularity(
             settings, self._schema, expected_rows or 0, expected_bytes or 0, WINDOW_BYTES
         )
@@ -315,13 +318,12 @@ class PartWriter:
             writer = self._columns[position]
             writer.write_frames(writer.encode(window[position], sizes[position]), self._files[position])
 
-        positions = range(len(window))
         if rows <= _SMALL_ROWS:
-            list(map(encode_and_place, positions))
+            list(map(encode_and_place, range(len(window))))
         elif self._is_wide:
-            map_parallel(encode_and_place, positions)
+            map_parallel(encode_and_place, range(len(window)))
         else:
-            frames = map_parallel(lambda i: self._columns[i].encode(window[i], sizes[i]), positions)
+            frames = map_parallel(lambda i: self._columns[i].encode(window[i], sizes[i]), range(len(window)))
             for writer, encoded, file in zip(self._columns, frames, self._files, strict=True):
                 writer.write_frames(encoded, file)
         self.rows += rows
@@ -359,6 +361,7 @@ class PartWriter:
             part_uuid=self._uuid,
             metadata_version=self._description.metadata_version,
             ttl=self._ttl.to_part_ttl(),
+            row_version=self._row_version,
         )
 
 

@@ -11,7 +11,7 @@ from engine.http_client.retry import Result, try_servers
 from spark_connector.shared.options import Options
 
 if TYPE_CHECKING:
-    from engine.http_client.connections import ResponseFile
+    from engine.http_client.response_file import ResponseFile
 
 
 _FIRST_ROUNDS = 4
@@ -66,7 +66,7 @@ class Transport:
     @contextmanager
     def select(self, url: str, sql: str, settings: Mapping[str, str]) -> Iterator[ResponseFile]:
         """Runs one statement and gives its rows as a stream."""
-        from engine.http_client.connections import ResponseFile
+        from engine.http_client.response_file import ResponseFile
 
         with self._connections.post(url, "/", sql.encode(), settings) as answer:
             yield ResponseFile(answer)
@@ -77,7 +77,7 @@ class Transport:
 
         The stream is never silent for longer than ``read_seconds`` (by default ``stall_timeout``).
         """
-        from engine.http_client.connections import ResponseFile
+        from engine.http_client.response_file import ResponseFile
 
         read_seconds = read_seconds or self.options.stall_timeout
         with self._connections.post(url, path, json.dumps(body).encode(), read_seconds=read_seconds) as answer:

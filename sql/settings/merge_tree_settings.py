@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import cast
 
 from parts.common.errors import UserError
@@ -117,12 +118,40 @@ class MergeTreeSettings(PartSettings):
     """Longest pause, in milliseconds, before a mutation that failed is tried again."""
     number_of_mutations_to_throw: int = 1000
     """Unfinished mutations from which another is refused (692)."""
+    link_log_min_seconds_to_retain: int = 300
+    """Seconds for which blocks are kept for replication links, though all links have them."""
+    link_log_max_seconds_to_retain: int = 86_400
+    """Seconds after which blocks are given up, though a link needs them; ignored if not above the minimum."""
+    link_log_max_bytes_to_retain: int = 0
+    """Bytes of blocks beyond which the oldest are given up, though a link needs them; 0: any number."""
+    link_log_stop_retaining_min_disk_mb: int = 1024
+    """Free megabytes of the disk below which the oldest blocks are given up, however young; 0: keep them."""
+    last_writer_wins: bool = False
+    """Of the rows of a key the one inserted last stays, wherever (for ReplicatedReplacingMergeTree; Pando's own)."""
+    conflict_order: str = ""
+    """An expression over one row: with ``last_writer_wins`` the row with its largest value stays (Pando's own)."""
 
 
 SUPPORTED_MERGE_TREE_SETTINGS: dict[str, SettingValue] = {
     field.name: cast(SettingValue, field.default) for field in fields(MergeTreeSettings)
 }
 """The default of each setting that has an effect."""
+OWN_TABLE_SETTINGS = MappingProxyType(
+    {
+        "link_log_min_seconds_to_retain": "Seconds",
+        "link_log_max_seconds_to_retain": "Seconds",
+        "link_log_max_bytes_to_retain": "UInt64",
+        "link_log_stop_retaining_min_disk_mb": "UInt64",
+        "last_writer_wins": "Bool",
+        "conflict_order": "String",
+    }
+)
+"""Settings of Pando that ClickHouse lacks, with their types."""
+
+
+def find_table_setting_type(name: str) -> str:
+    """Returns the type of a table setting that has an effect."""
+    return OWN_TABLE_SETTINGS.get(name) or load_clickhouse_settings().merge_tree[name].type
 
 
 def find_table_setting_kind(name: str) -> Kind:
@@ -143,11 +172,14 @@ def parse_table_setting(name: str, value: object) -> SettingValue:
         raise UserError(
             "BAD_ARGUMENTS", f"Setting {name} is set with ALTER TABLE … MODIFY SETTING alone, for a Replicated table"
         )
-    if name not in known:
-        raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r} for MergeTree{suggest_names(name, known)}")
+    if name not in known and name not in OWN_TABLE_SETTINGS:
+        raise UserError(
+            "UNKNOWN_SETTING",
+            f"Unknown setting {name!r} for MergeTree{suggest_names(name, [*known, *OWN_TABLE_SETTINGS])}",
+        )
     if name not in SUPPORTED_MERGE_TREE_SETTINGS:
         return check_unsupported_value(known[name], name, value)
-    parsed = parse_setting_value(known[name].type, name, value)
+    parsed = parse_setting_value(find_table_setting_type(name), name, value)
     default = SUPPORTED_MERGE_TREE_SETTINGS[name]
     if isinstance(parsed, float) and type(default) is int:
         if not parsed.is_integer():

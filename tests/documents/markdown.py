@@ -65,7 +65,7 @@ def read_field_docs(owner: type) -> dict[str, str]:
     """The docstring below each annotated field of a class, those that it inherits too."""
     found: dict[str, str] = {}
     for each in reversed(owner.__mro__):
-        if each.__module__.split(".")[0] in ("engine", "sql", "parts"):
+        if each.__module__.split(".")[0] in ("engine", "sql", "parts", "coordination"):
             found |= dict(_fields_of(each))
     return found
 

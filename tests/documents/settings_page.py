@@ -6,9 +6,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from coordination.links.link_settings import DEFAULTS, RANGES, LinkSettings, changes_with_alter
 from sql.settings import supported_settings
 from sql.settings.clickhouse_settings import load_clickhouse_settings
-from sql.settings.merge_tree_settings import SUPPORTED_MERGE_TREE_SETTINGS, MergeTreeSettings
+from sql.settings.merge_tree_settings import (
+    SUPPORTED_MERGE_TREE_SETTINGS,
+    MergeTreeSettings,
+    find_table_setting_type,
+)
 from sql.settings.setting_values import SettingValue, format_setting_value
 from sql.settings.supported_settings import SUPPORTED_SETTINGS
 from tests.documents.markdown import GENERATED, read_field_docs, table
@@ -27,6 +32,12 @@ of tables. Set them for a statement (`SELECT … SETTINGS max_threads = 2`), a r
 (`SET max_threads = 2`) or a [profile](configuration.md), and those of tables in `CREATE TABLE … SETTINGS` or `ALTER
 TABLE … MODIFY SETTING`.
 """
+_LINKS = """## Of a link
+
+Give them in `CREATE REPLICATION LINK … SETTINGS` or `ALTER REPLICATION LINK … MODIFY SETTING`. `SHOW CREATE REPLICATION
+LINK` shows those that were given, the column `settings` of `system.replication_links` all of them.
+"""
+_LINK_TYPES = {bool: "Bool", int: "UInt64", float: "Float", str: "String"}
 
 
 def _sections() -> dict[str, str]:
@@ -61,12 +72,29 @@ def _only(values: tuple[SettingValue, ...]) -> str:
 
 
 def _table_settings() -> str:
-    known, docs = load_clickhouse_settings().merge_tree, read_field_docs(MergeTreeSettings)
+    docs = read_field_docs(MergeTreeSettings)
     rows = [
-        (f"`{name}`", known[name].type, _default(default), docs[name])
+        (f"`{name}`", find_table_setting_type(name), _default(default), docs[name])
         for name, default in SUPPORTED_MERGE_TREE_SETTINGS.items()
     ]
     return table(_HEAD, rows)
+
+
+def _link_settings() -> str:
+    docs = read_field_docs(LinkSettings)
+    rows = [
+        (f"`{name}`", _LINK_TYPES[type(default)], _default(default), _range(name), docs[name] + _fixed(name))
+        for name, default in DEFAULTS.items()
+    ]
+    return table(("setting", "type", "default", "range", "what it does"), rows)
+
+
+def _range(name: str) -> str:
+    return " to ".join(format_setting_value(bound) for bound in RANGES[name]) if name in RANGES else ""
+
+
+def _fixed(name: str) -> str:
+    return "" if changes_with_alter(name) else " Only `CREATE` sets it."
 
 
 def text() -> str:
@@ -80,5 +108,13 @@ def text() -> str:
         binding_tables=sum(each.is_binding for each in tables),
     )
     return "\n".join(
-        [GENERATED + introduction, "## Of a session\n", *_session_settings(), "## Of a table\n", _table_settings()]
+        [
+            GENERATED + introduction,
+            "## Of a session\n",
+            *_session_settings(),
+            "## Of a table\n",
+            _table_settings(),
+            _LINKS,
+            _link_settings(),
+        ]
     )

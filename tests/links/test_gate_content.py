@@ -7,6 +7,7 @@ import json
 import pytest
 
 from coordination.nodes.gate import Bar, CommitKind, Gate, KeptOut, format_epoch
+from coordination.nodes.gate_link import GateLink, LinkDirection
 from parts.common.errors import CorruptionError
 
 ROWS, OTHER = CommitKind.ROWS, CommitKind.OTHER
@@ -19,7 +20,8 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_keys_of_a_later_version_are_kept() -> None:
-    content = {"version": 1, "epoch": "1-0", "bars": [], "links": {"west/l": {"mode": "sync"}}, "later": [1]}
+    link = {"direction": "out", "uuid": "u", "peer": "p", "peer_name": "west", "two_way": True, "mode": "sync"}
+    content = {"version": 1, "epoch": "1-0", "bars": [], "links": {"west/l": link}, "periods": 2, "later": [1]}
     written = Gate.parse(json.dumps(content).encode()).with_bar(Bar("a", KeptOut.ALL)).without_bar("a").to_bytes()
     assert json.loads(written) == content
 
@@ -31,7 +33,12 @@ def test_what_cannot_be_read(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keeps_out", "kinds"), [(KeptOut.INSERTS, [ROWS]), (KeptOut.COMMITS, [ROWS, OTHER]), (KeptOut.ALL, [ROWS, OTHER])]
+    ("keeps_out", "kinds"),
+    [
+        (KeptOut.INSERTS, [ROWS]),
+        (KeptOut.COMMITS, [ROWS, OTHER, CommitKind.DEFINITION]),
+        (KeptOut.ALL, list(CommitKind)),
+    ],
 )
 def test_what_a_bar_keeps_out(keeps_out: KeptOut, kinds: list[CommitKind]) -> None:
     gate = Gate("1-0").with_bar(Bar("a", keeps_out))
@@ -44,3 +51,14 @@ def test_an_owner_has_one_bar_and_takes_away_its_own() -> None:
     assert sorted((bar.owner, bar.keeps_out) for bar in gate.bars) == [("a", KeptOut.COMMITS), ("b", KeptOut.ALL)]
     assert [bar.owner for bar in gate.without_bar("a").bars] == ["b"]
     assert gate.without_bar("c") == gate
+
+
+def test_links_of_a_gate() -> None:
+    gate = Gate("1-0")
+    out, back = GateLink("west/l", LinkDirection.OUT, "u", "p"), GateLink("l", LinkDirection.IN, "v", "p", "west", True)
+    gate = gate.with_link(out).with_link(back)
+    assert (gate.links, gate.periods) == ((back, out), 1)
+    assert (gate.links_of(LinkDirection.OUT), gate.find_link("l"), gate.find_link("m")) == ((out,), back, None)
+    assert gate.with_link(out) == gate == Gate.parse(gate.to_bytes())
+    gate = gate.without_link("l").without_link("west/l")
+    assert gate.with_link(back).periods == 2

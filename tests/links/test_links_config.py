@@ -9,6 +9,7 @@ import pytest
 
 from engine.cluster.cluster import Cluster
 from engine.cluster.cluster_state import ClusterState, Member, load_state, save_state
+from engine.cluster.replica_config import write_replica_config
 from engine.engine import Engine
 from engine.queries.session import Session
 from engine.remote.linked_clusters import LinkedClusters
@@ -142,7 +143,7 @@ def test_the_name_is_in_every_replicas_configuration(tmp_path: Path) -> None:
     state_of(tmp_path, "west")
     found = load_state(tmp_path)
     assert found is not None
-    file = Cluster(tmp_path)._write_config(found, found.replicas[0])
+    file = write_replica_config(tmp_path, found, found.replicas[0])
     assert Config.load(file).cluster_name == "west"
     found.name = ""
-    assert Config.load(Cluster(tmp_path)._write_config(found, found.replicas[0])).cluster_name is None
+    assert Config.load(write_replica_config(tmp_path, found, found.replicas[0])).cluster_name is None

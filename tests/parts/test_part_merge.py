@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ from hypothesis import strategies as st
 from parts.common.errors import CancelledError, CorruptionError
 from parts.format.content_hash import hash_block
 from parts.merge import Deduplicating, MergeProgress, merge_parts
+from parts.merge.modes.replacing import Replacing
 from parts.merge.part_merge import DENSE_ENCODING_MIN_BYTES
 from parts.merge.source_reader import SourceReader
 from parts.read.part_reader import Part, open_part
 from parts.table.block_number_column import BLOCK_NUMBER
 from parts.table.merge_mode import ORDINARY
-from parts.table.table_description import TableDescription
+from parts.table.row_exists_column import ROW_EXISTS_COLUMN
+from parts.table.table_description import TableDescription, TableSchema
 from parts.write.block_preparation import (
     sort_block,
 )
@@ -247,3 +250,16 @@ def test_block_numbers_are_kept_or_stay_forgotten(tmp_path: pathlib.Path) -> Non
     forgotten = merged([one, two], tmp_path / "all_0_1_2", forgets)
     later = merged([forgotten, three], tmp_path / "all_0_2_3", keeps)
     assert BLOCK_NUMBER not in later.schema
+
+
+def test_slices_end_where_keys_do_in_a_part_with_deleted_rows(tmp_path: pathlib.Path) -> None:
+    described = replace(description_of([("k", "UInt8"), ("v", "UInt8")], ("k",)), merge_mode=Replacing())
+    masked = replace(described, schema=TableSchema((*described.schema.columns, ROW_EXISTS_COLUMN)))
+    parts = []
+    for number, rows in enumerate(([(5, 1)], [(1, 0), (3, 1), (5, 1), (5, 1)])):
+        block = block_of(masked, [(key, number, exists) for key, exists in rows])
+        write_part(tmp_path / f"all_{number}_{number}_0", block, masked, ())
+        parts.append(open_part(tmp_path / f"all_{number}_{number}_0"))
+    merge_parts(parts, tmp_path / "m", described, target_slice_rows=1)
+    rows = [tuple(row.values()) for row in plain(read(open_part(tmp_path / "m"))).to_pylist()]
+    assert rows == [(3, 1), (5, 1)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvicorn
 
 from engine.front.http.connection import HttpConnection
+from engine.front.http.link_routes import LinkRoutes
 from engine.front.http.listener import ConnectionOpener, Listener, get_max_connections
 from engine.front.http.query_endpoint import QueryEndpoint
 from engine.front.http.request_entry import RequestEntry
@@ -86,7 +87,8 @@ class HttpServer:
         self._queries = QueryEndpoint(engine, entry, metrics, sessions)
         pages = pages or EngineStatusPages(engine, metrics)
         scans = ScanEndpoints(engine, entry, leases)
-        app = make_application(engine.config, self._queries, pages, scans, entry.check_page)
+        self._links = LinkRoutes(engine, entry, engine.link_answers)
+        app = make_application(engine.config, self._queries, pages, scans, self._links, entry.check_page)
         logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
         config = make_uvicorn_config(self._config, app, self._connection, self._queries)
         self._server = _Server(config, self._make_source or self._make_listening_source)
@@ -104,12 +106,14 @@ class HttpServer:
         """
         if self._server is not None and self._queries is not None:
             self._server.should_exit = True
+            self._links.close()
             self._thread.join(self._config.shutdown_wait_unfinished)
             if self._thread.is_alive():
                 self._queries.cancel_all()
                 self._server.shorten_send_timeouts(_LAST_STALL_SECONDS)
             self._thread.join(2 * _LAST_ANSWERS_SECONDS)
             self._queries.close()
+            self._links.release()
         if self._socket is not None:
             self._socket.close()
 

@@ -8,7 +8,9 @@
 ``/ready``            503 while a configured ZooKeeper has no session with this server;
 ``/metrics``          Prometheus;
 ``/play``             a page to type queries into;
+``/links``            a page that draws the links with other clusters;
 ``/scan/…``           reading parts in pieces (``engine.front.http.scan_routes``);
+``/links/…``          what other clusters ask (``engine.front.http.link_routes``);
 ====================  ================================================================
 
 OPTIONS returns the allowed methods, and for browsers the configuration's ``http_options_response``. Any other method is
@@ -29,6 +31,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from engine.front.http.error_responses import convert_to_pando_error
+from engine.front.http.link_routes import PREFIX as LINKS_PREFIX
+from engine.front.http.link_routes import LinkRoutes
 from engine.front.http.query_endpoint import QueryEndpoint, Receive, Scope, Send, send_error
 from engine.front.http.scan_routes import ScanEndpoints
 from engine.front.http.status_pages import StatusPage, StatusPages
@@ -55,13 +59,18 @@ _OK = PlainTextResponse("Ok.\n")
 
 
 def make_application(
-    config: Config, queries: QueryEndpoint, pages: StatusPages, scans: ScanEndpoints, guard: Guard
+    config: Config,
+    queries: QueryEndpoint,
+    pages: StatusPages,
+    scans: ScanEndpoints,
+    links: LinkRoutes,
+    guard: Guard,
 ) -> Application:
     """Returns an ASGI application that never raises.
 
     ``guard`` raises for requests that may not see ``/metrics`` and the like.
     """
-    routes = {**_page_routes(pages, guard), "/play": (_READ_METHODS, _show_play_page)}
+    routes = {**_page_routes(pages, guard), **_html_routes(config)}
     routes.update((path, (("POST",), endpoint)) for path, endpoint in scans.endpoints().items())
 
     async def root(scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,11 +81,15 @@ def make_application(
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
-        is_root = path == "/"
-        if not is_root and path not in routes:
+        methods: tuple[str, ...] = _QUERY_METHODS
+        endpoint: Endpoint | None = None
+        if path.startswith(LINKS_PREFIX):
+            methods, endpoint = ("POST",), links
+        elif path in routes:
+            methods, endpoint = routes[path]
+        elif path != "/":
             await PlainTextResponse(_NOT_FOUND.format(path), 404)(scope, receive, send)
             return
-        methods, endpoint = (_QUERY_METHODS, None) if is_root else routes[path]
         if method == "OPTIONS":
             await _make_options_response(config, methods)(scope, receive, send)
         elif method not in methods:
@@ -165,8 +178,17 @@ def _make_response(page: StatusPage) -> Response:
     return Response(page.body, page.status, headers={"Content-Type": page.content_type})
 
 
-async def _show_play_page(_: Request) -> Response:
-    return HTMLResponse(_read_play_page())
+def _html_routes(config: Config) -> dict[str, tuple[tuple[str, ...], Endpoint]]:
+    """Returns the pages for browsers. They hold no data: their scripts query as the user who is typed in."""
+
+    async def play(_: Request) -> Response:
+        return HTMLResponse(_read_page("play.html"))
+
+    async def links(_: Request) -> Response:
+        # A cluster's name has letters, digits, "_" and "-" only, so it can stand in HTML as it is.
+        return HTMLResponse(_read_page("links.html").replace("{cluster}", config.cluster_name or "this server"))
+
+    return {"/play": (_READ_METHODS, play), "/links": (_READ_METHODS, links)}
 
 
 def _make_options_response(config: Config, methods: tuple[str, ...]) -> Response:
@@ -176,5 +198,5 @@ def _make_options_response(config: Config, methods: tuple[str, ...]) -> Response
 
 
 @cache
-def _read_play_page() -> str:
-    return files("engine.front.http").joinpath("play.html").read_text(encoding="utf-8")
+def _read_page(name: str) -> str:
+    return files("engine.front.http").joinpath(name).read_text(encoding="utf-8")

@@ -34,16 +34,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from engine.front.http.error_responses import (
@@ -51,6 +50,7 @@ from engine.front.http.error_responses import (
     format_error,
     get_http_status,
 )
+from engine.front.http.json_body import read_json_body
 from engine.front.http.query_request import parse_request
 from engine.front.http.request_entry import RequestEntry
 from engine.front.http.scan_parameters import (
@@ -82,7 +82,7 @@ from engine.scan.slot_query import SlotRows, convert_result, run_query
 from engine.scan.stream_batches import find_batch_end
 from engine.server.background_pool import BackgroundTask
 from engine.tables.table import Table
-from parts.common.errors import CancelledError, UserError
+from parts.common.errors import UserError
 from parts.format.primary_index import (
     MarkRange,
 )
@@ -201,7 +201,7 @@ class ScanEndpoints:
             session = self._entry.authenticate(credentials, request.scope).open_session()
             if writes and make_settings(session.settings).readonly:
                 raise UserError("READONLY", "Cannot write files in readonly mode")
-            body = await _read_json_body(request, self._receive_seconds)
+            body = await read_json_body(request, self._receive_seconds, _MAX_BODY_BYTES)
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, body, session)
         except Exception as problem:
             error = convert_to_pando_error(problem)
@@ -338,34 +338,3 @@ def get_replica_delay_seconds(engine: StatementRunner, table: Table) -> float:
     if status is None:
         return 0.0
     return status.delay_seconds if status.has_started else UNKNOWN_DELAY_SECONDS
-
-
-# -- reading the request ---------------------------------------------------------------------------------------------
-
-
-async def _with_timeout(chunks: AsyncIterator[bytes], timeout_seconds: float | None) -> AsyncIterator[bytes]:
-    with contextlib.suppress(StopAsyncIteration):
-        while True:
-            async with asyncio.timeout(timeout_seconds):
-                chunk = await anext(chunks)
-            yield chunk
-
-
-async def _read_json_body(request: Request, timeout_seconds: float | None) -> Body:
-    data = bytearray()
-    try:
-        async for chunk in _with_timeout(request.stream(), timeout_seconds):
-            data += chunk
-            if len(data) > _MAX_BODY_BYTES:
-                raise UserError("BAD_ARGUMENTS", f"The request is longer than {_MAX_BODY_BYTES} bytes")
-    except ClientDisconnect:
-        raise CancelledError("The client closed the connection before the end of its request") from None
-    except TimeoutError:
-        raise UserError("SOCKET_TIMEOUT", f"The client sent nothing of its request for {timeout_seconds:g} s") from None
-    try:
-        body = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise UserError("BAD_ARGUMENTS", f"The request is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise UserError("BAD_ARGUMENTS", f"The request must be a JSON object, got {type(body).__name__}")
-    return body

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from coordination.keeper.interface import SessionState
 from engine.front.prometheus_metrics import Metrics
 from engine.remote.replica_delays import encode_delays
+from engine.tables.capabilities.link_status import LinkStatus
 
 if TYPE_CHECKING:
     from engine.statement_runner import StatementRunner
@@ -80,6 +81,18 @@ class EngineStatusPages:
         return StatusPage(self._metrics.render(), content_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+def _describe_link(link: LinkStatus) -> str:
+    """Returns a line of ``/replicas_status``. What is wrong with a link makes no server unhealthy."""
+    progress = link.progress
+    table = f"{link.database}.{link.table}" if link.table else link.database
+    status = progress.upstream_status.value if link.state == "enabled" else link.state
+    return (
+        f"link {link.name} ({link.direction.value}, {table}, cluster {link.peer}):\tLag: {progress.lag:.0f}. "
+        f"{status}. {progress.message}".rstrip()
+        + "\n"
+    )
+
+
 def make_replicas_status_page(engine: StatementRunner, *, verbose: bool) -> StatusPage:
     """Returns the state of the replicated tables; 503 when one lags or cannot take part."""
     limit = engine.config.max_replica_delay_for_distributed_queries
@@ -90,6 +103,8 @@ def make_replicas_status_page(engine: StatementRunner, *, verbose: bool) -> Stat
         is_healthy = is_healthy and not is_late and status.problem is None
         remarks = " ".join(filter(None, (status.problem, status.warning)))
         lines.append(f"{status.table}:\tAbsolute delay: {status.delay_seconds:.0f}. {remarks}".rstrip() + "\n")
+    if verbose:
+        lines += map(_describe_link, engine.link_statuses())
     if is_healthy and not verbose:
         return OK_PAGE
     return StatusPage("".join(lines).encode() or OK_PAGE.body, 200 if is_healthy else 503)

@@ -17,6 +17,7 @@ from coordination.links.gap_check import Fork
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
+from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.store.part_states import Snapshot
@@ -40,6 +41,11 @@ class SourceTable:
     """A hash of all that decides whether part files can be taken as they are: columns, codecs, keys, settings of the
     format, and the history of ALTERs. Equal texts: files travel; other ones: rows."""
     forks: tuple[Fork, ...] = ()
+    columns: str = ""
+    """The text of the columns in ZooKeeper, with the history of their changes: how parts of former versions are read.
+    Without it only blocks of ``definition_version`` can be rewritten."""
+    vector: VersionVector = field(default_factory=VersionVector)
+    """In the answer of ``register``: what the table has of other origins at ``newest``, which is a cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,7 @@ class LinkSource(Protocol):
     def register(self, link: OutgoingLink) -> SourceTable:
         """Makes every replica keep changes and blocks from now on, and returns when those that are active do.
 
+        A link may begin at ``newest`` of the answer ("now"): it is a cut, and every active replica has what follows.
         May be repeated; a link of the same name and another UUID is refused (36).
         """
 
@@ -178,14 +185,21 @@ class AppliedBatch:
     lost_rows: int = 0
 
 
-class UncoveredSchema(Exception):
-    """The target's columns do not cover the source's: the link pauses until they do."""
+class UncoveredSchema(UserError):
+    """The target cannot hold what the source sends: the link pauses until it can. Nothing was committed."""
 
     def __init__(self, message: str, rows: int) -> None:
-        super().__init__(message)
-        self.message = message
+        super().__init__("INCOMPATIBLE_COLUMNS", message)
         self.rows = rows
         """The rows that wait."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (UncoveredSchema, (self.message, self.rows))
+
+
+RefetchBlock = Callable[[Change, Block, Path], None]
+"""As ``FetchBlock``, for a block that this table has committed. The change has its position alone; the block has the
+part's name at the source."""
 
 
 class LinkTarget(Protocol):
@@ -206,6 +220,12 @@ class LinkTarget(Protocol):
         Raises :class:`UncoveredSchema`, and whatever staging and ZooKeeper raise.
         """
 
+    def set_refetch(self, link: str, refetch: RefetchBlock | None) -> None:
+        """Sets how a part of this link's batches is asked for again that no replica has any more.
+
+        ``None`` takes it back: the link does not run here.
+        """
+
     def find_trim_position(self, source: Origin, copies: int) -> int:
         """Returns the zxid of the source up to which ``copies`` replicas have everything active.
 
@@ -217,3 +237,15 @@ class LinkTarget(Protocol):
 
     def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""
+
+
+class TableLinks(Protocol):
+    """Both ends of links at one table."""
+
+    @property
+    def source(self) -> LinkSource:
+        """Gives changes to the links that go out."""
+
+    @property
+    def target(self) -> LinkTarget:
+        """Takes the changes that links bring here."""

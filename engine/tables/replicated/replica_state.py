@@ -20,6 +20,7 @@ from typing import TypeVar
 from coordination.inserts.insert_commit import InsertRequest
 from coordination.inserts.partition_nodes import PartitionNode
 from coordination.keeper.interface import Keeper, KeeperError, SessionState
+from coordination.links.commit_times import CommitTimes
 from coordination.log.replication_queue import ReplicationQueue
 from coordination.merges_mutations.mutation_nodes import KnownMutations
 from coordination.nodes.active_keeper import ActiveKeeper
@@ -30,6 +31,7 @@ from coordination.nodes.replica_activation import Activation
 from coordination.nodes.table_gate import TableGate
 from engine.interserver.replication import Replication
 from engine.server.background_pool import BackgroundTask
+from engine.tables.replicated.pull_rest import PullRest
 from engine.tables.services import TableServices
 from engine.tables.stopped_actions import StoppedActions
 from engine.tables.table_definition import TableDefinition
@@ -56,6 +58,10 @@ _GATE_PAUSES = (0.05, 1.0)
 """The first and the longest pause between its attempts."""
 DETACHED_STAGING_PREFIX = "detached-"
 """The prefix of places of staged parts that another replica may have in ``detached/``."""
+LINK_STAGING_PREFIX = "link-"
+"""The prefix of the directories below ``staged/`` that hold the parts of a link's batch."""
+BOOTSTRAP_STAGING_PREFIX = "bootstrap-"
+"""The prefix of the directories below ``staged/`` that hold the copies of a bootstrap."""
 ATTEMPTS_BEFORE_LOSS_CHECK = 7
 """How many attempts of an entry must fail before its part may be lost.
 
@@ -96,6 +102,8 @@ class ReplicaState:
         self.queue = ReplicationQueue(self.replica.name, services.clock, services.monotonic)
         self.mutations = KnownMutations(self.paths)
         self.gate = TableGate(self.paths)
+        self.pull_rest = PullRest()
+        self.commit_times = CommitTimes(self.paths)
         self.partition_nodes: dict[str, PartitionNode] = {}
         """The last seen nodes of partitions whose nodes have other names than the partitions."""
         self.activation: Activation | None = None

@@ -16,6 +16,7 @@ from coordination.log.replication_queue import ReplicationQueue
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.reads.scan_records import KeeperScanRecords
 from engine.interserver.replication import Replication
+from engine.link_store.outbox import OUTBOX_FOLDER
 from engine.tables.capabilities.block_memory import BlockMemory
 from engine.tables.capabilities.scan_records import ScanRecords
 from engine.tables.insert_delay import delay_insert
@@ -34,6 +35,8 @@ from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.life.gate_control import GateControl
 from engine.tables.replicated.life.log_cleanup import LogCleanup
 from engine.tables.replicated.life.replica_session import ReplicaSession
+from engine.tables.replicated.links.replica_bootstrap import ReplicaBootstrap
+from engine.tables.replicated.links.replica_links import ReplicaLinks
 from engine.tables.replicated.repair.failed_quorums import FailedQuorums
 from engine.tables.replicated.repair.lost_parts import LostParts
 from engine.tables.replicated.repair.lost_transactions import LostTransactions
@@ -75,6 +78,8 @@ class ReplicatedTable(PartsTable):
     mutations: ReplicatedMutations
     transactions: ReplicatedTransactions
     blocks: ReplicatedBlockHistory
+    links: ReplicaLinks
+    bootstrap: ReplicaBootstrap
 
     def __init__(self, definition: TableDefinition, services: TableServices, replication: Replication) -> None:
         super().__init__(definition, services)
@@ -89,19 +94,16 @@ class ReplicatedTable(PartsTable):
         self._send_throttle = services.throttle(lambda: self.definition.settings.max_replicated_sends_network_bandwidth)
         self.blocks = ReplicatedBlockHistory(state, self.log_pull.pull, self.wake_execution)
         self.part_checks = PartChecks(state, fetcher.fetch)
-        self.failed_quorums = FailedQuorums(state, self.log_pull.pull)
+        self.links = ReplicaLinks(state, self.log_pull, fetcher, lambda: self.definitions, self.wake_execution)
+        keeping = self.links.keeping
+        self.failed_quorums = FailedQuorums(state, self.log_pull.pull, keeping.read_failures)
         give_up = LostParts(state, self.log_pull.pull).give_up
         exchanges = ReplaceRangeExecutor(state, fetcher, LostTransactions(state, self.log_pull.pull))
         mutated_parts = MutatePartExecutor(
             state, lambda database, name: self.home.find(database, name), lambda: self.mutations.note_made()
         )
         self.queue_steps = QueueExecutor(
-            state,
-            fetcher,
-            exchanges,
-            mutated_parts,
-            ClonedParts(self.store),
-            give_up,
+            state, fetcher, exchanges, mutated_parts, ClonedParts(self.store), give_up,
             self.part_checks.report_corruption,
         )  # fmt: skip
         self.definitions = DefinitionChanges(
@@ -111,22 +113,25 @@ class ReplicatedTable(PartsTable):
             self.wake_execution,
             self.log_pull.sync,
         )
-        self.gate_control = GateControl(state)
+        self.definitions.keep_for_links = keeping.read_definitions
+        self.gate_control = GateControl(state, keeping.follow_gate)
         self.transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
         )
-        self.housekeeping = LogCleanup(state, self.transactions.clean_up)
+        exchanges.refetch = self.links.target.refetch_part
+        self.housekeeping = LogCleanup(state, self._clean_staged, self.links.blocks.keep_before_deletion)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
-        self.queue.on_ready, self.queue.on_finish = self.wake_execution, self.merge_steps.note_change
+        self.queue.on_ready, self.queue.on_finish = self.wake_execution, self._note_finished
         self.mutations = ReplicatedMutations(state, self.log_pull, self.definitions, mutated_parts, self.wake_execution)
         self._block_views = ReplicatedBlockViews(state)
         self.partitions = ReplicatedPartitions(
             state, self.log_pull, self.transactions, PartitionFetcher(self.store, services, self.is_stopping, fetcher)
         )
+        self.bootstrap = ReplicaBootstrap(state, self.log_pull.pull, self.wake_execution)
         self._restore = ReplicaRestore(state, self.definitions, self.restart)
         self.session = ReplicaSession(
             state, self.definitions, self._restore, self.failed_quorums.take_back,
-            self.transactions.check_disk, self.log_pull.begin, self._on_writable,
+            self.transactions.check_disk, self.log_pull.begin, self._on_writable, keeping,
         )  # fmt: skip
 
     @property
@@ -175,9 +180,9 @@ class ReplicatedTable(PartsTable):
         idle = _WOKEN_SECONDS if shared.are_sessions_begun_later else 0.0
         first_pause = idle or min(self.session.step(), _FIRST_LOOK_SECONDS)
         satellites = (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self.mutations)
-        for satellite in (*satellites, self.gate_control):
+        for satellite in (*satellites, self.gate_control, self.bootstrap):
             self.run_in_background(housekeeping, satellite.task, idle)
-        for task in (self.part_checks.task, *self.queue_steps.tasks):
+        for task in (self.part_checks.task, self.links.blocks.task, *self.queue_steps.tasks):
             self.run_in_background(self.services.workers, task, idle)
         self.run_in_background(housekeeping, self.housekeeping.task, self.housekeeping.first_pause())
         self.run_in_background(housekeeping, self.session.task, first_pause)
@@ -255,10 +260,19 @@ class ReplicatedTable(PartsTable):
             task.wake()
         self.merge_steps.note_change()
 
+    def _clean_staged(self, keeper: Keeper) -> bool:
+        """Tells whether there may be more to do soon."""
+        return self.links.target.clean_up(keeper) | self.transactions.clean_up(keeper)
+
     def _note_logged(self, entries: int) -> None:
         """A pull has brought so many."""
         self.housekeeping.count_logged_entries(entries)
         self.merge_steps.note_change()
+
+    def _note_finished(self) -> None:
+        """An entry has left the queue."""
+        self.merge_steps.note_change()
+        self.links.blocks.note_finished()
 
     def _on_writable(self) -> None:
         """Also in the session of before: what was known of its mutations is forgotten."""
@@ -313,6 +327,8 @@ class ReplicatedTable(PartsTable):
 
     def open_staged_part(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
         self._check_sends()
+        if transaction == OUTBOX_FOLDER and (kept := self.links.open_here(name)) is not None:
+            return kept
         try:
             self.store.settle()
         except OSError as error:  # a part that is on its way back to staged/ is not lost

@@ -15,6 +15,7 @@ from typing import Protocol
 from parts.common.errors import UserError
 from parts.table.block_number_column import BLOCK_NUMBER
 from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS
+from parts.table.row_version import ROW_VERSION_NAMES
 from parts.table.table_description import Column as TableColumn
 from parts.table.table_description import TableSchema
 from parts.types import DataType, make_nullable
@@ -30,7 +31,8 @@ NAME_COLUMNS = ("_part", "_partition_id")
 VIRTUAL = "VIRTUAL"
 EXPRESSIONS = ("ALIAS", VIRTUAL)
 """The kinds of columns that are expressions and are not stored."""
-VIRTUAL_COLUMNS = (*NAME_COLUMNS, BLOCK_NUMBER, PART_OFFSET, ROW_EXISTS)
+VIRTUAL_COLUMNS = (*NAME_COLUMNS, BLOCK_NUMBER, PART_OFFSET, ROW_EXISTS, *ROW_VERSION_NAMES)
+"""Virtual columns that are read with the parts. Only some tables have those of versions."""
 
 
 @dataclass(slots=True)

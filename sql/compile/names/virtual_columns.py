@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from parts.table.row_exists_column import ROW_EXISTS, ROW_EXISTS_COLUMN
+from parts.table.row_version import ROW_VERSION_NAMES, make_row_version_columns
 from parts.table.table_description import Column
 from parts.types import DataType, LowCardinalityType, TupleType, UUIDType
 from sql.compile.names.scope import NAME_COLUMNS, VIRTUAL, VIRTUAL_COLUMNS
@@ -19,7 +20,11 @@ from sql.relations import PartsRelation
 from sql.typing.typed_expressions import FLOAT64, STRING, UINT64
 
 _NAME = LowCardinalityType(STRING)
-_TYPES: dict[str, DataType] = {**dict.fromkeys(NAME_COLUMNS, _NAME), ROW_EXISTS: ROW_EXISTS_COLUMN.type}
+_TYPES: dict[str, DataType] = {
+    **dict.fromkeys(NAME_COLUMNS, _NAME),
+    ROW_EXISTS: ROW_EXISTS_COLUMN.type,
+    **{column.name: column.type for column in make_row_version_columns()},
+}
 """Types of virtual columns that are read; the others are UInt64."""
 _MAX_FACTOR = 1e308
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
@@ -33,7 +38,8 @@ def virtual_columns(relation: PartsRelation, database: str, table: str, sample: 
     if not description.has_parts:
         return
     for name in VIRTUAL_COLUMNS:
-        yield Column(name, _TYPES.get(name, UINT64))
+        if name not in ROW_VERSION_NAMES or description.merge_mode.has_row_versions:
+            yield Column(name, _TYPES.get(name, UINT64))
     yield _expression_column("_part_uuid", UUIDType(), f"toUUID('{_NO_UUID}')")
     factor = min(1 / sample, Fraction(_MAX_FACTOR)) if sample else 1.0
     yield _expression_column("_sample_factor", FLOAT64, f"toFloat64({float(factor)!r})")

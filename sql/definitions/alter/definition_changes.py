@@ -45,10 +45,14 @@ from sql.grammar.statements.alter_commands import (
 from sql.grammar.statements.statement import CreateTable
 from sql.grammar.tokens import not_implemented
 from sql.settings.clickhouse_settings import load_clickhouse_settings
+from sql.settings.merge_tree_settings import OWN_TABLE_SETTINGS
 
 _FIXED_SETTINGS = frozenset(
-    {"index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column"}
-)
+    {
+        "index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column",
+        *OWN_TABLE_SETTINGS,
+    }
+)  # fmt: skip
 """Settings that all parts of a table, and of its replicas, must share."""
 LOCAL_CHANGE_TYPES = (ModifyComment, ModifySettings, ResetSettings)
 """Changes that each replica of a table makes for itself."""
@@ -391,7 +395,7 @@ def _check_settings(names: Collection[str], *, is_reset: bool = False) -> None:
                 "READONLY_SETTING",
                 f"Setting '{name}' is readonly for MergeTree tables: it shapes the parts they have",
             )
-        if is_reset and name not in load_clickhouse_settings().merge_tree:
+        if is_reset and name not in load_clickhouse_settings().merge_tree and name not in OWN_TABLE_SETTINGS:
             raise UserError(
                 "BAD_ARGUMENTS", f"Cannot reset setting '{name}' because it doesn't exist for MergeTree engines family"
             )

@@ -16,6 +16,7 @@ from sql.definitions.engines.deprecated_syntax import (
     list_mode_arguments,
     mixed_syntax_error,
 )
+from sql.definitions.engines.last_writer_wins import apply_last_writer_wins
 from sql.definitions.engines.merge_tree_keys import (
     build_primary_key,
     build_sampling_key,
@@ -54,6 +55,7 @@ def _describe(create: CreateTable, schema: TableSchema, defaults: ServerDefaults
     check_key_types(partition_key, "PARTITION BY", settings)
     keys = KeyColumns(frozenset(sorting_key.columns), frozenset(partition_key.columns), defaults.rollups)
     mode = mode_of_engine(create.engine.name, list_mode_columns(create.engine), schema, keys)
+    mode = apply_last_writer_wins(create.engine.name, mode, settings, schema)
     sorting_key = with_last_column(sorting_key, mode.last_key_column, schema)
     return TableDescription(
         schema=schema,

@@ -47,6 +47,7 @@ from sql.grammar.statements.alter_commands import (
     Unfreeze,
 )
 from sql.grammar.statements.mutate_table import parse_in_partition, parse_mutation_command
+from sql.grammar.statements.replication_links import at_link, parse_alter_link
 from sql.grammar.statements.statement import AlterTable, Statement
 from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.table_elements.columns import parse_column, parse_column_name, parse_column_properties
@@ -61,6 +62,8 @@ _REMOVABLE = ("DEFAULT", "MATERIALIZED", "ALIAS", "CODEC", "COMMENT", "TTL")
 def parse_alter(stream: TokenStream) -> Statement:
     """Parses ALTER TABLE and its commands."""
     stream.next()
+    if at_link(stream):
+        return parse_alter_link(stream)
     if not stream.accept("TABLE"):
         if stream.accept("TEMPORARY", "TABLE") or stream.peek().kind == "word":
             raise not_implemented(f"ALTER {stream.peek().upper}")

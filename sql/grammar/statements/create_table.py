@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from parts.common.errors import UserError
 from parts.types import parse_type
@@ -18,6 +17,7 @@ from sql.grammar.common_clauses import (
 )
 from sql.grammar.statements.create_index import parse_create_index
 from sql.grammar.statements.drop_table import at_view, refuse_other_objects
+from sql.grammar.statements.replication_links import at_link, parse_create_link
 from sql.grammar.statements.statement import (
     AttachTable,
     CreateDatabase,
@@ -66,6 +66,8 @@ class _Clauses:
 def parse_create(stream: TokenStream) -> Statement:
     stream.next()
     is_replacing = stream.accept("OR", "REPLACE")
+    if at_link(stream) and not is_replacing:
+        return parse_create_link(stream)
     if not is_replacing and stream.accept("DATABASE"):
         return _database(stream, attach=False)
     if not is_replacing and (stream.at("INDEX") or stream.at("UNIQUE", "INDEX")):
@@ -77,14 +79,14 @@ def parse_create(stream: TokenStream) -> Statement:
     stream.expect("TABLE")
     statement = _replacing(stream) if is_replacing else _table(stream, attach=False)
     assert isinstance(statement, CreateTable)
-    return dataclasses.replace(statement, is_temporary=is_temporary)
+    return replace(statement, is_temporary=is_temporary)
 
 
 def parse_replace(stream: TokenStream) -> Statement:
     stream.next()
     refuse_other_objects(stream, "REPLACE")
     stream.expect("TABLE")
-    return dataclasses.replace(_replacing(stream), must_exist=True)
+    return replace(_replacing(stream), must_exist=True)
 
 
 def _replacing(stream: TokenStream) -> CreateTable:
@@ -92,7 +94,7 @@ def _replacing(stream: TokenStream) -> CreateTable:
         stream.fail("table name: what is replaced cannot be IF NOT EXISTS")
     statement = _table(stream, attach=False)
     assert isinstance(statement, CreateTable)
-    return dataclasses.replace(statement, replaces=True)
+    return replace(statement, replaces=True)
 
 
 def parse_attach(stream: TokenStream) -> Statement:
@@ -158,7 +160,7 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
 
 
 def _with_clauses(statement: CreateTable, clauses: _Clauses) -> CreateTable:
-    return dataclasses.replace(
+    return replace(
         statement,
         settings=clauses.settings,
         comment=clauses.comment,
@@ -197,7 +199,7 @@ def _view(stream: TokenStream, *, attach: bool, replaces: bool = False) -> Creat
         what = "ENGINE" if clauses.engine else "POPULATE"
         stream.fail(f"no {what}: a materialized view with TO has its rows in the table that is there")
     statement = _with_clauses(CreateTable(table, columns, clauses.engine, exists, attach, replaces=replaces), clauses)
-    return dataclasses.replace(statement, view=ViewClause(is_materialized, target, uuid, clauses.is_populated))
+    return replace(statement, view=ViewClause(is_materialized, target, uuid, clauses.is_populated))
 
 
 def _view_columns(stream: TokenStream) -> tuple[ColumnClause, ...]:
@@ -388,8 +390,7 @@ def _as(stream: TokenStream, clauses: _Clauses) -> None:
     clauses.as_table = parse_table_name(stream)
     if stream.at("("):  # a table function
         stream.skip_group()
-        clauses.as_table = None
-        clauses.as_select = f"SELECT * FROM {stream.text[start : stream.position]}"
+        clauses.as_table, clauses.as_select = None, f"SELECT * FROM {stream.text[start : stream.position]}"
 
 
 SYNTAX = (

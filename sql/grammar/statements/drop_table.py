@@ -19,6 +19,7 @@ from sql.grammar.common_clauses import (
     slice_query,
 )
 from sql.grammar.statements.create_index import parse_drop_index
+from sql.grammar.statements.replication_links import at_link, parse_drop_link
 from sql.grammar.statements.statement import (
     CheckTable,
     DescribeQuery,
@@ -86,6 +87,8 @@ def parse_drop(stream: TokenStream) -> Statement:
             raise not_implemented("DETACH PERMANENTLY of a database")
         _accept_sync(stream)
         return DropDatabase(name, exists, detach)
+    if not detach and at_link(stream):
+        return parse_drop_link(stream)
     if not detach and stream.at("INDEX"):
         return parse_drop_index(stream)
     refuse_other_objects(stream, verb)

@@ -7,6 +7,7 @@ from itertools import product
 from sql.grammar.common_clauses import parse_table_name
 from sql.grammar.statements.create_index import build_show_index_query
 from sql.grammar.statements.drop_table import refuse_other_objects
+from sql.grammar.statements.replication_links import at_link, build_show_links, parse_show_create_link
 from sql.grammar.statements.statement import (
     SelectQuery,
     ShowCreateDatabase,
@@ -60,6 +61,8 @@ def parse_show(stream: TokenStream) -> Statement:
     for kind in ("CURRENT", "ENABLED"):
         if stream.accept(kind, "ROLES"):
             return SelectQuery(f"SELECT * FROM system.{kind.lower()}_roles ORDER BY role_name")
+    if stream.accept("REPLICATION", "LINKS"):
+        return SelectQuery(build_show_links(_parse_condition(stream)))
     if stream.accept("MERGES"):
         return _parse_show_merges(stream)
     if stream.accept("GRANTS"):
@@ -109,6 +112,8 @@ def _parse_show_grants(stream: TokenStream) -> Statement:
 def _parse_show_create(stream: TokenStream) -> Statement:
     if stream.accept("DATABASE"):
         return ShowCreateDatabase(stream.identifier("database name"))
+    if at_link(stream):
+        return parse_show_create_link(stream)
     refuse_other_objects(stream, "SHOW CREATE")
     is_temporary = stream.at("TEMPORARY", "TABLE") and stream.accept("TEMPORARY")
     if (stream.at("TABLE") or stream.at("VIEW")) and stream.peek(1).is_identifier:

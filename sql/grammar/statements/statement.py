@@ -19,6 +19,7 @@ from sql.grammar.clause_types import (
     TableRef,
 )
 from sql.grammar.statements.alter_commands import AlterCommand, UpdateRows
+from sql.grammar.statements.link_statements import LinkStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +366,7 @@ Statement = (
     | KillQuery | DropReplica | CheckTable | CommitTransaction | RollbackTransaction | AlterTable
     | ExchangeTables
     | MutateTable | KillMutation
+    | LinkStatement
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sql.grammar.clause_types import ColumnMatcher
 from sql.grammar.common_clauses import on_cluster, parse_identifier_list, parse_table_name
+from sql.grammar.statements.replication_links import parse_system_link
 from sql.grammar.statements.statement import DropReplica, OptimizeTable, Statement, SystemCommand
 from sql.grammar.statements.statement_syntax import StatementSyntax
 from sql.grammar.tokens import TokenStream, not_implemented
@@ -21,6 +22,8 @@ _SYNC_MODES = ("STRICT", "LIGHTWEIGHT", "PULL")
 def parse_system(stream: TokenStream) -> Statement:
     """Parses SYSTEM."""
     stream.next()
+    if (statement := parse_system_link(stream)) is not None:
+        return statement
     if stream.accept("DROP", "REPLICA"):
         return _parse_drop_replica(stream)
     if stream.accept("FLUSH", "LOGS"):

@@ -9,15 +9,17 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from coordination.drops.drop_part import log_drop_part
-from coordination.keeper.interface import Keeper
+from coordination.keeper.interface import Keeper, Op
 from coordination.log.log_entry import EntryType
 from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
 from coordination.merges_mutations.merge_predicate import MergePredicate, guess_predicate, read_merge_predicate
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.replica_activation import FEATURE_OPTIMIZE_CLEANUP, require_feature
 from engine.tables.disk_reservations import FREE_TO_SOURCE_RATIO
 from engine.tables.merges.ttl_merges import TTL_MERGE_TYPES, TtlMergeSelector
 from engine.tables.replicated.decide.delayed_partitions import DelayedPartitions
 from engine.tables.replicated.life.shared_definition import make_shared_definition
+from engine.tables.replicated.pull_rest import REST_PAUSE_SECONDS
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.statement_options import OptimizeOptions
 from engine.tables.stopped_actions import StoppableAction
@@ -73,6 +75,8 @@ class MergeSelector:
         longest = max(idle, settings.max_merge_selecting_sleep_ms / 1000)
         if state.activation is None or not self.is_enabled or StoppableAction.MERGES in state.stopped:
             return longest
+        if state.pull_rest.is_resting:
+            return REST_PAUSE_SECONDS
         parts = state.queue.copy_virtual_parts()
         if len(parts) == len(parts.partition_ids()) and not state.description.ttl:
             return longest
@@ -243,7 +247,12 @@ class MergeSelector:
             )
             for sources in merges
         ]
-        if not log_merges_and_mutations(keeper, state.paths, predicate.log_version, entries):
+        checks: Sequence[Op] = ()
+        if options.deduplicate:
+            checks = state.gate.checks(keeper, CommitKind.OTHER, unlinked_for="OPTIMIZE … DEDUPLICATE")
+        if not log_merges_and_mutations(keeper, state.paths, predicate.log_version, entries, checks):
+            if checks:
+                state.gate.load(keeper)  # it may have moved
             return False
         with report_as_unfinished("The merges are in the log"):
             self._log.pull(keeper)

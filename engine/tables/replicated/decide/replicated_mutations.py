@@ -33,6 +33,7 @@ from engine.tables.capabilities.table_mutations import (
     MutationSummary,
     format_unfinished_message,
 )
+from engine.tables.replicated.pull_rest import REST_PAUSE_SECONDS
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.stopped_actions import StoppableAction
 from engine.tables.unfinished_errors import report_as_unfinished
@@ -113,11 +114,13 @@ class ReplicatedMutations:
 
         Raises 36 for what may differ between replicas, 48 beside replicas of an older version, 242 and 999.
         """
-        if not options.may_differ and (what := mutation.find_nondeterminism()):
+        what = mutation.find_nondeterminism()
+        if what and not options.may_differ:
             raise _make_determinism_error(what)
+        refused = f"A mutation whose result may differ between clusters ({what})" if what else ""
         for _ in range(_ATTEMPTS):
             options.status.check()
-            entry = self._state.pass_gate(CommitKind.OTHER, lambda: self._create(mutation), options.status)
+            entry = self._state.pass_gate(CommitKind.OTHER, lambda: self._create(mutation, refused), options.status)
             if entry is not None:
                 break
         else:
@@ -128,7 +131,7 @@ class ReplicatedMutations:
                 self._wait(entry.mutation_id, options)
         return entry.mutation_id
 
-    def _create(self, mutation: Mutation) -> MutationEntry | None:
+    def _create(self, mutation: Mutation, refused_by_links: str) -> MutationEntry | None:
         """Creates the mutation's node; returns ``None`` if others changed the table at the same time."""
         state = self._state
         with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
@@ -148,6 +151,8 @@ class ReplicatedMutations:
                 gate=state.gate,
                 first_number=self._first_number,
                 clock=state.services.clock,
+                wait=state.sleep,
+                unlinked_for=refused_by_links,
             )
 
     def _first_number(self, partition_id: str) -> int:
@@ -235,6 +240,8 @@ class ReplicatedMutations:
         state = self._state
         if state.activation is None or state.is_session_expired:
             return _IDLE_SECONDS
+        if state.pull_rest.is_resting:
+            return REST_PAUSE_SECONDS
         try:
             with state.hold_write_access() as (keeper, _):
                 return self._step(keeper)

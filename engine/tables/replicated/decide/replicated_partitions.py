@@ -99,6 +99,7 @@ class ReplicatedPartitions:
                     partition_id,
                     is_streamed=state.definition.settings.enable_block_number_column,
                     known=state.partition_nodes,
+                    gate=state.gate,
                 )
             if reason is None:
                 return

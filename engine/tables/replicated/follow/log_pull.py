@@ -13,13 +13,15 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from coordination.drops.drop_partition import LastBlocks
 from coordination.keeper.interface import Keeper, KeeperConnectionLoss, KeeperError
 from coordination.log.part_set import IntersectingPartsError
 from coordination.replicas.clone import request_clone
 from coordination.replicas.log_pull import (
+    KeepEntries,
     LogCursor,
     LogTrimmedError,
     pull_log,
@@ -27,6 +29,7 @@ from coordination.replicas.log_pull import (
     save_insert_times,
 )
 from coordination.replicas.replica_progress import OtherReplicasProgress
+from engine.tables.replicated.pull_rest import REST_PAUSE_SECONDS
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.statement_options import SyncMode
 from engine.tables.stopped_actions import StoppableAction
@@ -66,6 +69,8 @@ class LogPull:
         self._state = state
         self._wake_execution = wake_execution
         self._note_logged = note_logged
+        self.keep: KeepEntries | None = None
+        """Keeps the entries of a linked table before the pointer moves. Changed only inside :meth:`resting`."""
         self.task = state.make_task("pull log", self.step)
         self._pull_lock = threading.Lock()
         self._cursor = LogCursor()
@@ -86,6 +91,8 @@ class LogPull:
         state = self._state
         if state.activation is None or state.is_session_expired or StoppableAction.PULLING in state.stopped:
             return _IDLE_SECONDS
+        if state.pull_rest.is_resting:
+            return REST_PAUSE_SECONDS
         try:
             with state.hold_write_access() as (keeper, _):
                 if not self._is_watching or state.services.monotonic() >= self._list_at:
@@ -151,6 +158,7 @@ class LogPull:
         state = self._state
         try:
             with self._pull_lock:
+                state.pull_rest.note_pull()
                 now = self._pulled_at = state.services.monotonic()
                 if now >= self._list_at:
                     self._cursor = LogCursor()
@@ -158,7 +166,14 @@ class LogPull:
                 is_list, was_told = self._cursor.position is None, self._was_told
                 self._was_told = False
                 self._is_watching = True  # the watch may fire before the pull ends
-                pulled = pull_log(keeper, state.replica, state.queue, watch=self._on_log_change, cursor=self._cursor)
+                pulled = pull_log(
+                    keeper,
+                    state.replica,
+                    state.queue,
+                    watch=self._on_log_change,
+                    cursor=self._cursor,
+                    keep=self.keep,
+                )
         except BaseException as error:
             self._is_watching = False
             self.task.wake(_RETRY_SECONDS)
@@ -176,6 +191,12 @@ class LogPull:
         elif was_told and not is_list:  # the new entry may be trimmed already
             self._list_at = now
             self.task.wake()
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Keeps pulls from running while the block is."""
+        with self._pull_lock:
+            yield
 
     def last_blocks(self, keeper: Keeper) -> LastBlocks:
         """Returns a function that finds the last blocks in dropped ranges."""

@@ -10,6 +10,7 @@ Invariants:
 
 - The log entry is the decision: its parts may be active here before they are listed, with the entry's content hashes.
 - Nothing else touches these blocks until the entry has left the queue (``coordination.log.queue_rules``).
+- A part of a link's batch that no replica has any more is never given up: it is asked for again at the link's source.
 - A part that a later drop covers is not fetched. A part that a later DETACH covers is fetched if possible. The replica
   that staged it has it, so it ends in some ``detached/``.
 - Some entries run in one step, so that no reader sees a part of a transaction: entries of which only a common merged
@@ -20,7 +21,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -28,7 +29,7 @@ from coordination.drops.drop_partition import clear_drop_leftovers
 from coordination.inserts.quorum import confirm_own_parts
 from coordination.keeper.interface import Create, Keeper, KeeperConnectionLoss, MultiFailed, NodeExists
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
-from coordination.log.log_entry import StagedPart
+from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.log.part_set import PartSet
 from coordination.log.queue_rules import Action
 from coordination.nodes.part_record import PartRecord
@@ -53,6 +54,8 @@ from parts.store.detached_parts import DETACHED, list_detached_by_users
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
+RefetchPart = Callable[[LogEntry, StagedPart, Path], None]
+"""Brings a part of a link's batch, which no replica has, from the link's source into an empty directory."""
 
 
 class ReplaceRangeExecutor:
@@ -62,6 +65,7 @@ class ReplaceRangeExecutor:
         self._state = state
         self._fetcher = fetcher
         self._lost = lost
+        self.refetch: RefetchPart | None = None
 
     def execute(self, keeper: Keeper, action: Action) -> None:
         """Executes an entry; may be repeated after a failure."""
@@ -147,11 +151,14 @@ class ReplaceRangeExecutor:
 
         Entries that only joined the group are examined too: they are never tried alone.
         """
-        item = self._state.queue.get(group[0].name)
-        if item is None or item.num_tries < ATTEMPTS_BEFORE_LOSS_CHECK:
+        if not self._may_be_lost(group[0]):
             return {}
-        found = {action.name: self._find_loss(keeper, action) for action in group}
+        found = {action.name: self._find_loss(keeper, action) for action in group if not action.entry.is_batch}
         return {name: loss for name, loss in found.items() if loss is not None}
+
+    def _may_be_lost(self, action: Action) -> bool:
+        item = self._state.queue.get(action.name)
+        return item is not None and item.num_tries >= ATTEMPTS_BEFORE_LOSS_CHECK
 
     def _find_loss(self, keeper: Keeper, action: Action) -> LostTransactionParts | None:
         state = self._state
@@ -244,7 +251,22 @@ class ReplaceRangeExecutor:
             state.store.staged.move_in(action.entry.transaction, [(directory, key)])
             return name, state.store.staged.path(action.entry.transaction, key)
         assert failure is not None
-        raise failure
+        if not action.entry.is_batch or self.refetch is None or not self._may_be_lost(action):
+            raise failure
+        return self._refetch_part(self.refetch, action, staged)
+
+    def _refetch_part(self, refetch: RefetchPart, action: Action, staged: StagedPart) -> tuple[PartName, Path]:
+        """Asks the source of a link for a part that no replica has any more."""
+        store = self._state.store
+        directory = store.create_temporary("tmp_fetch_link_")
+        try:
+            refetch(action.entry, staged, directory)
+            if not self._is_same(directory, staged):
+                raise CorruptionError("The source sent another content than was committed", part=str(staged.part))
+            store.staged.move_in(action.entry.transaction, [(directory, staged.place)])
+        finally:
+            store.drop_temporary(directory)
+        return staged.part, store.staged.path(action.entry.transaction, staged.place)
 
     def _stage_detached_copy(self, action: Action, staged: StagedPart) -> bool:
         """Stages a copy from ``detached/`` with the same content, if there is one; tells whether."""

@@ -27,6 +27,8 @@ from coordination.keeper.interface import (
     SetData,
     Watch,
 )
+from coordination.links.change import Definition
+from coordination.links.definition_nodes import definition_ops
 from coordination.merges_mutations.mutation_nodes import read_mutation_pointer
 from coordination.nodes.gate import CommitKind
 from coordination.nodes.replica_activation import (
@@ -72,6 +74,8 @@ class _Prepared:
     is_retyped: bool
     """Whether rows have to be converted."""
     conditions: tuple[Op, ...]
+    definition: Definition
+    """The same, for the links of the table."""
 
 
 class DefinitionChanges:
@@ -98,6 +102,8 @@ class DefinitionChanges:
         self._following = WatchedStep(state, "take over the definition", "changed columns", self.adopt_and_report)
         self.task = self._following.task
         self._writing = threading.Lock()
+        self.keep_for_links: Callable[[Keeper], None] = lambda keeper: None
+        """Writes definitions into the journal of links."""
 
     # -- following ----------------------------------------------------------------------------------------------
 
@@ -107,6 +113,7 @@ class DefinitionChanges:
         The replica must be active. ``watch`` is called at the next change.
         """
         self._adopt(keeper.get(self._state.paths.columns, watch)[0])
+        self.keep_for_links(keeper)
         state, version = self._state, str(self._version).encode()
         if keeper.get(state.replica.metadata_version)[0] != version:
             keeper.set(state.replica.metadata_version, version)
@@ -180,7 +187,7 @@ class DefinitionChanges:
         for _ in range(_ATTEMPTS):
             options.status.check()
             prepared, is_written = self._state.pass_gate(
-                CommitKind.OTHER, partial(self._try_alter, change, checked), options.status
+                CommitKind.DEFINITION, partial(self._try_alter, change, checked), options.status
             )
             if is_written:
                 break
@@ -235,6 +242,7 @@ class DefinitionChanges:
             version,
             bool(find_retyped_columns(old.description.schema, new.description.schema)),
             tuple(conditions),
+            Definition(new.description.metadata_version, shared.metadata, shared.columns),
         )
 
     def _refuse_conflicting_mutations(self, keeper: Keeper, touched: frozenset[str]) -> Op:
@@ -270,10 +278,10 @@ class DefinitionChanges:
             is_there = keeper.exists(last) is not None
             mark = SetData(last, alter_id) if is_there else Create(last, alter_id)
             try:
-                checks = gate.checks(keeper, CommitKind.OTHER)
-                keeper.multi(
-                    [SetData(columns, prepared.columns, prepared.version), *prepared.conditions, *checks, mark]
-                )
+                checks = gate.checks(keeper, CommitKind.DEFINITION)
+                noted = definition_ops(keeper, self._state.paths, gate.gate, prepared.definition)
+                change = SetData(columns, prepared.columns, prepared.version)
+                keeper.multi([change, *prepared.conditions, *checks, mark, *noted])
             except MultiFailed as error:
                 if gate.has_moved(keeper, error) or isinstance(error.cause, BadVersion):
                     return False

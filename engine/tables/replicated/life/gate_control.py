@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
+from coordination.keeper.interface import Keeper
 from coordination.nodes.gate import Bar, Gate, KeptOut
 from coordination.nodes.replica_activation import Activation
 from coordination.nodes.table_gate import move_gate
@@ -26,8 +28,10 @@ _REFUSE_INSERTS = "setting refuse_inserts"
 class GateControl:
     """Follows the gate of one table, and moves it."""
 
-    def __init__(self, state: ReplicaState) -> None:
+    def __init__(self, state: ReplicaState, on_gate: Callable[[Keeper], None]) -> None:
+        """``on_gate`` is called when the gate was read."""
         self._state = state
+        self._on_gate = on_gate
         self.task = state.make_task("follow the gate", self.step)
         self._may_have_moved = threading.Event()
         self._watching_since: Activation | None = None
@@ -44,8 +48,9 @@ class GateControl:
             with state.hold_write_access() as (keeper, activation):
                 self._may_have_moved.clear()
                 state.gate.load(keeper, self._on_moved)
+                self._on_gate(keeper)
                 self._watching_since = activation
-        except PandoError as error:
+        except (PandoError, OSError) as error:
             logger.info("the gate of %s is looked at later: %s", state.definition.full_name, error)
             self._may_have_moved.set()
             return _RETRY_SECONDS

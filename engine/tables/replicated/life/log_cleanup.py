@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from coordination.inserts.deduplication_window import DeduplicationWindow
 from coordination.keeper.interface import Children, Get, Keeper, Read
@@ -25,8 +26,15 @@ _SPREAD_SECONDS = 0.5
 class LogCleanup:
     """The cleaning of one table by one of its replicas."""
 
-    def __init__(self, state: ReplicaState, clean_transactions: Callable[[Keeper], bool]) -> None:
+    def __init__(
+        self,
+        state: ReplicaState,
+        clean_transactions: Callable[[Keeper], bool],
+        keep_for_links: Callable[[Sequence[Part]], Sequence[Part]],
+    ) -> None:
+        """``keep_for_links`` keeps parts that links need, and returns those that may be deleted."""
         self._state = state
+        self._keep_for_links = keep_for_links
         self._clean_transactions = clean_transactions
         self.task = state.make_task("clean up log", self.step)
         self._window = DeduplicationWindow()
@@ -94,6 +102,8 @@ class LogCleanup:
                         settings.replicated_deduplication_window_seconds,
                     ),
                     self._window,
+                    was_linked=state.gate.gate is not None and state.gate.gate.periods > 0,
+                    before_trim=partial(self._before_trim, keeper),
                 )
                 is_more = self._clean_transactions(keeper)
                 is_more |= bool(delete_finished_mutations(keeper, state.paths, settings.finished_mutations_to_keep))
@@ -102,6 +112,11 @@ class LogCleanup:
         except PandoError as error:
             logger.info("cleaning up the log of %s is put off: %s", state.definition.full_name, error)
         return pause
+
+    def _before_trim(self, keeper: Keeper, first_kept: int) -> None:
+        """Keeps what only the log entries that will go have."""
+        if self._state.description.merge_mode.has_row_versions:
+            self._state.commit_times.keep(keeper, first_kept)
 
     def _read_ahead(self, keeper: Keeper) -> ReadAhead:
         """Reads with one request what the cleaning asks, in this order, if there is nothing to clean."""
@@ -140,7 +155,8 @@ class LogCleanup:
         A read-only table deletes nothing, because its disk may be the only truth.
         """
         state = self._state
-        if not parts or state.activation is None:
+        parts = self._keep_for_links(parts) if state.activation is not None else ()
+        if not parts:
             return
         try:
             with state.hold_write_access() as (keeper, _):

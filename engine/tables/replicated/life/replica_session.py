@@ -91,6 +91,16 @@ class RestoreSteps(Protocol):
         """Goes on with a SYSTEM RESTORE REPLICA that was begun."""
 
 
+class LinkKeeping(Protocol):
+    """What the replica keeps for the links of its table."""
+
+    def begin_session(self, keeper: Keeper) -> None:
+        """Goes on as the gate says, before the first pull of a session."""
+
+    def forget(self) -> None:
+        """Forgets all changes: the replica becomes a clone."""
+
+
 class ReplicaSession:
     """The ZooKeeper session of one replica."""
 
@@ -103,6 +113,7 @@ class ReplicaSession:
         check_staged: Callable[[Keeper], None],
         begin_pull: Callable[[Keeper], None],
         on_writable: Callable[[], None],
+        links: LinkKeeping,
     ) -> None:
         self._state = state
         self._definitions = definitions
@@ -111,6 +122,7 @@ class ReplicaSession:
         self._check_staged = check_staged
         self._begin_pull = begin_pull
         self._on_writable = on_writable
+        self._links = links
         self.task = state.make_task("ZooKeeper session", self.step)
         state.hurry = lambda: self.task.wake(-_HURRY_SECONDS)
         self.restart_requested = threading.Event()
@@ -323,12 +335,14 @@ class ReplicaSession:
         self._take_back_failed(keeper)  # failed between the first look and the activation
         self._restoring.continue_restore(keeper)
         if needs_clone(keeper, state.replica):
+            self._links.forget()
             clone_from_replica(state, keeper)
         else:
             self._compare_with_disk(keeper)
         self._check_staged(keeper)
         active = [part.name for part in state.store.list_active()]
         load_queue(keeper, state.replica, state.queue, active)
+        self._links.begin_session(keeper)
         self._begin_pull(keeper)
         read_ahead_of_quorums()
         confirm_own_parts(keeper, state.replica, [str(name) for name in active])

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from coordination.replicas.table_nodes import SharedDefinition
 from parts.common.errors import CorruptionError, UserError
+from parts.merge.last_writer import LastWriter
 from parts.table.schema_history import SchemaHistory
 from parts.table.table_description import Column, Constraint, Key, SkipIndex, TableDescription
 from sql.definitions.definition_text import render_index_type
@@ -42,6 +43,9 @@ def make_shared_definition(description: TableDescription) -> SharedDefinition:
         metadata["merge_columns"] = [list(role) for role in roles]
     if description.settings.enable_block_number_column:
         metadata["enable_block_number_column"] = True
+    if isinstance(description.merge_mode, LastWriter):
+        metadata["last_writer_wins"] = True
+        metadata |= {"conflict_order": order} if (order := description.merge_mode.order_text) else {}
     return SharedDefinition(json.dumps(metadata, sort_keys=True), _columns_text(description))
 
 

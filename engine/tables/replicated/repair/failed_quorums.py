@@ -20,10 +20,13 @@ logger = logging.getLogger(__name__)
 class FailedQuorums:
     """The failed quorums of one replica's parts."""
 
-    def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None]) -> None:
-        """``pull`` reads the log into the queue."""
+    def __init__(
+        self, state: ReplicaState, pull: Callable[[Keeper], None], keep_for_links: Callable[[Keeper], None]
+    ) -> None:
+        """``pull`` reads the log into the queue; ``keep_for_links`` writes markers into the journal of links."""
         self._state = state
         self._pull = pull
+        self._keep_for_links = keep_for_links
         self.task = WatchedStep(state, "take back failed parts", "failed quorums", self._detach_while_active).task
 
     def take_back(self, keeper: Keeper) -> None:
@@ -35,6 +38,7 @@ class FailedQuorums:
         """Detaches failed parts that no drop covers, because dropped rows do not belong in ``detached``."""
         state = self._state
         names = list_own_failed_parts(keeper, state.replica, watch)
+        self._keep_for_links(keeper)
         # Parts that are not on disk were detached before, and then ZooKeeper went away.
         unlist_failed_parts(keeper, state.replica, [n for n in names if state.store.get(PartName.parse(n)) is None])
         failed = [name for name in names if self._is_active(name)]

@@ -29,9 +29,11 @@ from engine.tables.insert_sink import InsertOutcome, PartSink, TemporaryPart
 from engine.tables.part_log import PartEventType
 from engine.tables.replicated.replica_state import ReplicaState, make_part_record
 from engine.tables.statement_options import InsertOptions
-from parts.common.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
+from parts.common.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
+from parts.table.row_version import RowVersion
+from parts.write.part_stamp import stamp_part
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +73,12 @@ class ReplicatedInsert(PartSink):
         self._state = state
         self._stage = stage
         self._expected: tuple[BlockLock, Activation] | None = None
+        if options.transaction and state.description.merge_mode.has_row_versions:
+            raise UserError(
+                "NOT_IMPLEMENTED",
+                f"INSERT of a transaction into {state.definition.full_name} is not supported: with "
+                "last_writer_wins = 1 rows get their commit time one block at a time",
+            )
         state.pass_gate(CommitKind.ROWS, lambda: None, options.status)
         self._plan_quorum()  # refuses an impossible quorum before any work
 
@@ -221,6 +229,7 @@ class ReplicatedInsert(PartSink):
             if isinstance(taken, DuplicateBlock):
                 return _Committed(taken.part, is_duplicate=True, missing=taken.missing)
             name = PartName(part.partition_id, taken.number, taken.number, 0)
+            commit_time = self._stamp(keeper, part, taken)
             stored = self._add_preactive(keeper, part, name, taken)
             request = InsertRequest(
                 replica=self._state.replica,
@@ -233,6 +242,7 @@ class ReplicatedInsert(PartSink):
                 block_id=part.block_id,
                 missing=part.missing,
                 quorum=plan,
+                commit_time=commit_time,
             )
             with self._state.queue.mark_insert(name):
                 try:
@@ -250,6 +260,25 @@ class ReplicatedInsert(PartSink):
             logger.info("block %s of %s takes a new number: %s", name, self._state.definition.full_name, result.reason)
             part.directory = self._state.store.take_back(stored)
         raise ConflictError("KEEPER_EXCEPTION", f"The block could not be committed in {_ATTEMPTS} attempts; try again")
+
+    def _stamp(self, keeper: Keeper, part: TemporaryPart, lock: BlockLock) -> int:
+        """Gives the rows their version, which only some tables have. Returns its commit time, or 0.
+
+        After an error the number is released, because merges would wait for it.
+        """
+        state = self._state
+        if not state.description.merge_mode.has_row_versions:
+            return 0
+        try:
+            floor = max((stored.row_version.commit_time for stored in state.store.list_active()), default=0)
+            made = state.commit_times.make_version(keeper, lock, floor)
+            version = RowVersion(made.commit_time, made.origin, made.block)
+            meta = stamp_part(part.directory, version, state.description.settings, meta=part.written)
+        except Exception:
+            release_block_number_if_possible(keeper, lock)
+            raise
+        part.written = meta if part.written else b""
+        return version.commit_time
 
     def _take_back_or_remove(self, part: TemporaryPart, stored: Part, barred: GateBarred) -> None:
         """Keeps a part that waits for the gate as a temporary one: it is not written anew."""

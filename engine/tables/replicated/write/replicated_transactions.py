@@ -30,7 +30,12 @@ from coordination.transactions.transaction_nodes import (
 )
 from engine.tables.capabilities.table_transactions import TransactionSummary
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
-from engine.tables.replicated.replica_state import DETACHED_STAGING_PREFIX, ReplicaState
+from engine.tables.replicated.replica_state import (
+    BOOTSTRAP_STAGING_PREFIX,
+    DETACHED_STAGING_PREFIX,
+    LINK_STAGING_PREFIX,
+    ReplicaState,
+)
 from engine.tables.statement_options import CommitOptions, InsertOptions
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
@@ -239,6 +244,8 @@ class ReplicatedTransactions:
         )  # for example those of a clone
         changed = clean_transactions(keeper, state.paths)
         for name in state.store.staged.list_transactions():
+            if name.startswith((LINK_STAGING_PREFIX, BOOTSTRAP_STAGING_PREFIX)):  # they clean up themselves
+                continue
             found = read_transaction(keeper, state.paths, name)
             if found is not None and found.state is TransactionState.OPEN:
                 continue

@@ -1,0 +1,98 @@
+"""The state of a running link: told in memory, and written to its node for the other servers of the target.
+
+Written when something but the times changes, at most every two seconds, and now and then while nothing does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from coordination.keeper.interface import Create, Keeper, KeeperConnectionLoss, KeeperError, MultiFailed, NoNode
+from coordination.links.link_lag import LinkLag
+from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
+from parts.common.errors import PandoError
+
+logger = logging.getLogger(__name__)
+
+_WRITE_SECONDS = 2.0
+_REPEAT_SECONDS = 30.0
+
+
+class LinkReport:
+    """The progress of one link, as the server that runs it knows it.
+
+    One thread reports, any thread reads.
+    """
+
+    def __init__(self, path: str, server: str, monotonic: Callable[[], float]) -> None:
+        """``path`` is the node; ``server`` this server's name."""
+        self._path = path
+        self._monotonic = monotonic
+        self._progress = LinkProgress(leader=server)
+        self._lag = LinkLag(monotonic())
+        self._written: LinkProgress | None = None
+        self._written_at = 0.0
+
+    @property
+    def progress(self) -> LinkProgress:
+        """The progress now."""
+        progress, lag, now = self._progress, self._lag, self._monotonic()
+        is_connected = progress.upstream_status is not UpstreamStatus.DISCONNECTED
+        return replace(
+            progress,
+            idle=round(max(0.0, now - lag.answered_at), 3),
+            lag=round(lag.measure(now, is_connected=is_connected), 3),
+        )
+
+    def change(self, **values: object) -> None:
+        """Changes some of the figures."""
+        self._progress = replace(self._progress, **values)  # type: ignore[arg-type]
+
+    def count_batch(self, rows: int, size_bytes: int, blocks: int, lost_rows: int) -> None:
+        """Counts what a batch brought."""
+        former = self._progress
+        self.change(
+            rows_applied=former.rows_applied + rows,
+            bytes_applied=former.bytes_applied + size_bytes,
+            blocks_applied=former.blocks_applied + blocks,
+            lost_rows=former.lost_rows + lost_rows,
+        )
+
+    def count_error(self, text: str) -> None:
+        """Counts a failed attempt."""
+        self.change(errors=self._progress.errors + 1, last_exception=text)
+
+    def note_answer(self, lag: LinkLag) -> None:
+        """Records an answer of the source."""
+        self._lag = lag
+
+    def write(self, keeper: Keeper) -> None:
+        """Writes the node if it is time to. Failures are left for the next time."""
+        now, progress = self._monotonic(), self.progress
+        since = now - self._written_at
+        still = replace(progress, idle=0.0, lag=0.0)
+        is_new = self._written is None or still != self._written
+        if self._written is not None and since < (_WRITE_SECONDS if is_new else _REPEAT_SECONDS):
+            return
+        try:
+            _set_or_create(keeper, self._path, progress.to_bytes())
+        except (KeeperError, KeeperConnectionLoss, PandoError) as error:
+            logger.debug("the state %s is written later: %s", self._path, error)
+            return
+        self._written, self._written_at = still, now
+
+    def forget_written(self) -> None:
+        """Forgets what the node holds, so that it is written at the next occasion."""
+        self._written = None
+
+
+def _set_or_create(keeper: Keeper, path: str, data: bytes) -> None:
+    try:
+        keeper.set(path, data)
+    except NoNode:
+        try:
+            keeper.multi([Create(path, data)])
+        except MultiFailed as error:
+            raise error.cause from error

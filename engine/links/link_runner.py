@@ -1,0 +1,334 @@
+"""Runs one link on one server of its target: elected, it brings the source's changes, batch after batch.
+
+A step does one thing and returns the seconds until the next: it takes the lead, begins the link, or asks the source
+what comes next and applies it. A request to the source waits there for something new, so a step that found nothing
+follows the former at once.
+
+Invariants:
+
+- What is applied was admitted against the vector whose version the commit expects. After an error, or when another
+  writer was first, the target's state is read anew.
+- A link that has no place in the source's stream yet takes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from coordination.keeper.interface import Keeper
+from coordination.links.batch_plan import BatchLimits
+from coordination.links.batch_selection import Selection, select_batch
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_failures import (
+    FailureKind,
+    LinkFailure,
+    LinkPaused,
+    LinkStopped,
+    assess_failure,
+)
+from coordination.links.link_lag import measure_lag
+from coordination.links.link_settings import LinkSettings
+from coordination.links.positions import Position
+from engine.interserver.transfer import Throttle
+from engine.links.cluster_client import ClusterClient
+from engine.links.link_beginning import BootstrapLink, begin_link
+from engine.links.link_leader import LinkLeader
+from engine.links.link_report import LinkReport
+from engine.links.link_upstream import LinkUpstream
+from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
+from engine.tables.capabilities.table_links import (
+    ChangesAnswer,
+    IncomingBatch,
+    LinkTarget,
+    SourceTable,
+    TargetState,
+    UncoveredSchema,
+)
+from engine.tables.owned_table import OwnedTable
+from engine.tables.services import TableServices
+from parts.common.errors import CancelledError, PandoError, convert_resource_error
+from parts.common.query_status import QueryStatus
+
+logger = logging.getLogger(__name__)
+
+_DISABLED_SECONDS = 60.0
+_SMALL_MOVE_SECONDS = 1.0
+"""A batch without changes only moves the vector: at most one in this time."""
+_TRIM_SECONDS = 0.5
+_CANCELLED_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class RunnerWorld:
+    """What a link's runner needs of its server."""
+
+    services: TableServices
+    server: str
+    """This server's name, for people."""
+    own_cluster: tuple[str, str]
+    """Name and UUID."""
+    count_running: Callable[[], int]
+    """The number of links that this server runs."""
+    max_wait_seconds: Callable[[], float]
+    """How long a request may wait at the source for something new."""
+    pause_seconds: Callable[[], float]
+    """How long a link rests that found nothing and may not wait."""
+    bootstrap: Callable[[], BootstrapLink | None]
+    """Copies a table to a link's target; ``None`` while nothing can."""
+
+
+class LinkRunner:
+    """One link on one server.
+
+    :meth:`step` is called by one thread at a time, everything else by any thread.
+    """
+
+    def __init__(
+        self,
+        definition: LinkDefinition,
+        table: OwnedTable,
+        client: ClusterClient,
+        world: RunnerWorld,
+        wake: Callable[[], None],
+    ) -> None:
+        assert table.replication is not None, "only replicated tables have links"
+        assert table.links is not None, "only linkable tables have links"
+        self.definition = definition
+        self.table = table
+        self._replica = table.replication
+        self._target: LinkTarget = table.links.target
+        self._client = client
+        self._world = world
+        self._services = world.services
+        self._leader = LinkLeader(self._replica.paths, definition.name, world.server, wake)
+        self._report = LinkReport(
+            self._replica.paths.link_status(definition.name), world.server, self._services.monotonic
+        )
+        self._limit = (0, 1000)
+        self._throttle = Throttle(self._get_rate, self._services.monotonic, self._services.wait)
+        self._upstream: LinkUpstream | None = None
+        self._source: SourceTable | None = None
+        self._state: TargetState | None = None
+        self._failure: LinkFailure | None = None
+        self._status = QueryStatus()
+        self._is_stopping = threading.Event()
+        self._moved_at = self._trimmed_at = 0.0
+        self._trim = 0
+
+    # -- from any thread ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this server runs the link."""
+        return self._leader.is_leader
+
+    @property
+    def progress(self) -> LinkProgress | None:
+        """How far the link is; ``None`` if another server runs it."""
+        return self._report.progress if self._leader.is_leader else None
+
+    def redefine(self, definition: LinkDefinition) -> None:
+        """Takes a changed definition: the next step begins with it."""
+        self.definition = definition
+
+    def stop(self) -> None:
+        """Ends the step under way at its next cancellation point."""
+        self._is_stopping.set()
+        self._status.stop(CancelledError("The link does not run here any more"))
+
+    # -- by one thread ------------------------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        """Carries out the next piece of work; returns the seconds until the next."""
+        if self._is_stopping.is_set():
+            return _DISABLED_SECONDS
+        try:
+            keeper = self._replica.require_keeper()
+            delay = self._run(keeper)
+        except CancelledError:
+            self._state = None
+            return _CANCELLED_SECONDS
+        except Exception as problem:
+            error = convert_resource_error(problem) if isinstance(problem, OSError | MemoryError) else problem
+            if not isinstance(error, PandoError | LinkStopped | LinkPaused):
+                logger.exception("link %s failed", self.definition.name)
+            delay = self._note_failure(error)
+        self._write_report()
+        return delay
+
+    def resign(self) -> None:
+        """Gives the lead up; no step runs or will run."""
+        self._disconnect()
+        try:
+            self._leader.resign(self._replica.require_keeper())
+        except PandoError as error:
+            logger.debug("the lead of link %s goes with the session: %s", self.definition.name, error)
+
+    def _run(self, keeper: Keeper) -> float:
+        definition = self.definition
+        delay = self._leader.try_lead(keeper, self._world.count_running())
+        if delay:
+            self._disconnect()
+            return delay
+        if not definition.is_enabled:
+            self._pause_disabled()
+            return _DISABLED_SECONDS
+        upstream = self._connect(definition)
+        state = self._state = self._state or self._target.read_target()
+        if self._source is None:
+            self._source = upstream.describe(state.vector)
+        if not definition.is_begun:
+            self._report.change(upstream_status=UpstreamStatus.BOOTSTRAP, message="")
+            self.definition = begin_link(
+                self._replica, definition, upstream, self.table, self._world.bootstrap(), self._status
+            )
+            self._disconnect()
+            return 0.0
+        return self._follow(upstream, state, self._source)
+
+    def _connect(self, definition: LinkDefinition) -> LinkUpstream:
+        if self._upstream is None or self._upstream.definition is not definition:
+            settings = LinkSettings.parse(definition.settings)
+            self._limit = settings.replication_throttler_limit, settings.replication_throttler_period
+            self._upstream = LinkUpstream(
+                definition, self._client, self._world.own_cluster, (self._throttle,), self._is_stopping.is_set
+            )
+            self._source = None
+            self._report.change(message="")
+            self._target.set_refetch(definition.name, self._upstream.fetch)
+        return self._upstream
+
+    def _disconnect(self) -> None:
+        if self._upstream is not None:
+            self._target.set_refetch(self._upstream.definition.name, None)
+        self._upstream = self._state = self._source = None
+
+    def _get_rate(self) -> int:
+        limit, period = self._limit
+        return limit * 1000 // period
+
+    # -- following ----------------------------------------------------------------------------------------------------
+
+    def _follow(self, upstream: LinkUpstream, state: TargetState, source: SourceTable) -> float:
+        settings = upstream.settings
+        self._find_trim(source, state, settings)
+        wait = min(settings.replication_timeout, self._world.max_wait_seconds())
+        answer = upstream.read_changes(state.vector, self._trim, wait)
+        self._source = answer.source
+        limits = BatchLimits(settings.link_max_batch_rows, settings.link_max_batch_bytes)
+        origin = answer.source.origin
+        selection = select_batch(answer.changes, answer.cuts, state.vector, origin, state.own, state.forks, limits)
+        self._note_answer(answer, state, selection)
+        if selection.end is None:
+            if selection.stop is not None:
+                raise LinkStopped(f"{selection.stop}. {self._say_copy()}")
+            self._failure = None
+            return 0.0 if wait else self._world.pause_seconds()
+        if not selection.changes and not self._is_move_due(settings):
+            return min(_SMALL_MOVE_SECONDS, settings.replication_timeout)
+        batch = IncomingBatch(
+            self.definition,
+            state,
+            answer.source,
+            selection.changes,
+            selection.vector,
+            Position(origin, selection.end),
+            upstream.fetch,
+        )
+        applied = self._target.apply_batch(batch, self._status)
+        self._state = None
+        if applied.is_applied:
+            self._failure = None
+            self._moved_at = self._services.monotonic()
+            self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
+            self._report.change(applied_position=str(batch.end))
+        return settings.link_batch_delay_ms / 1000 if selection.changes else 0.0
+
+    def _is_move_due(self, settings: LinkSettings) -> bool:
+        return self._services.monotonic() - self._moved_at >= _SMALL_MOVE_SECONDS
+
+    def _find_trim(self, source: SourceTable, state: TargetState, settings: LinkSettings) -> None:
+        """Asks now and then how far the replicas are, until they have everything that is applied."""
+        now = self._services.monotonic()
+        if self._trim < state.vector.applied(source.origin) and now - self._trimmed_at >= _TRIM_SECONDS:
+            self._trimmed_at = now
+            self._trim = max(self._trim, self._target.find_trim_position(source.origin, settings.link_quorum))
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    def _note_answer(self, answer: ChangesAnswer, state: TargetState, selection: Selection) -> None:
+        missing = [
+            each
+            for each in answer.changes
+            if not state.vector.covers(each.position) and each.position.origin != state.own
+        ]
+        self._report.note_answer(measure_lag(missing, answer.clock_ms, self._services.monotonic()))
+        origin = answer.source.origin
+        self._report.change(
+            upstream_status=UpstreamStatus.FOLLOW,
+            message=self._explain_waits(answer) if selection.stop is None else str(selection.stop),
+            applied_position=str(Position(origin, state.vector.applied(origin))),
+            source_position=str(Position(origin, answer.frontier)),
+            rows_behind=answer.rows_behind,
+            bytes_behind=answer.bytes_behind,
+        )
+
+    def _explain_waits(self, answer: ChangesAnswer) -> str:
+        return "; ".join(answer.waits[:3]) if answer.source.newest > answer.frontier else ""
+
+    def _pause_disabled(self) -> None:
+        name = self.definition.name
+        self._report.change(
+            upstream_status=UpstreamStatus.PAUSED,
+            message=f"The link is disabled; ALTER REPLICATION LINK {name} ENABLE goes on",
+        )
+        self._disconnect()
+
+    def _say_copy(self) -> str:
+        return f"SYSTEM BOOTSTRAP REPLICATION LINK {self.definition.name} copies the source anew"
+
+    def _note_failure(self, error: Exception) -> float:
+        state, source = self._state, self._source
+        place = state.vector.applied(source.origin) if state is not None and source is not None else 0
+        former, self._state = self._failure, None
+        self._failure = failure = assess_failure(former, error, place)
+        text = error.message if isinstance(error, PandoError | LinkStopped | LinkPaused) else repr(error)
+        if former is None or former.name != failure.name:
+            logger.warning("link %s: %s", self.definition.name, text)
+        self._report.count_error(text)
+        self._report.change(upstream_status=_STATUSES[failure.kind], message=self._explain(error, failure, text))
+        if failure.kind is not FailureKind.RETRY or failure.count > 1:
+            self._source = None  # it is looked at anew, perhaps at another server
+        return failure.pause_seconds
+
+    def _explain(self, error: Exception, failure: LinkFailure, text: str) -> str:
+        rows = error.rows if isinstance(error, UncoveredSchema | LinkPaused) else 0
+        waits = f" {rows} rows wait." if rows else ""
+        name = self.definition.name
+        if failure.kind is FailureKind.STOP and failure.name == "CANNOT_READ_ALL_DATA":
+            return f"The source does not keep what the target lacks: {text}. {self._say_copy()}"
+        if failure.kind is FailureKind.PAUSE and failure.count >= 2 and not rows:
+            return (
+                f"The same change failed {failure.count} times: {text}.{waits} The link goes on by itself when the "
+                f"cause is gone; ALTER REPLICATION LINK {name} DISABLE rests it"
+            )
+        return f"{text}.{waits}" if waits else text
+
+    def _write_report(self) -> None:
+        if not self._leader.is_leader:
+            self._report.forget_written()
+            return
+        try:
+            self._report.write(self._replica.require_keeper())
+        except PandoError as error:
+            logger.debug("the state of link %s is written later: %s", self.definition.name, error)
+
+
+_STATUSES: Mapping[FailureKind, UpstreamStatus] = {
+    FailureKind.RETRY: UpstreamStatus.DISCONNECTED,
+    FailureKind.PAUSE: UpstreamStatus.PAUSED,
+    FailureKind.STOP: UpstreamStatus.STOPPED,
+}

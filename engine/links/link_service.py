@@ -1,0 +1,214 @@
+"""What this server answers to other clusters: the requests of :mod:`engine.links.protocol`.
+
+Runs in the process that owns the tables, on threads of the HTTP interface. Each answer is about this cluster as a
+whole, so any server may be asked; a block that is not here is offered by the servers that have it.
+
+Other modules add their own requests with :meth:`LinkService.add`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from coordination.links.cluster_identity import ClusterIdentity
+from coordination.links.known_clusters import check_known_cluster, remember_cluster
+from coordination.links.positions import Position
+from engine.catalog.databases import Databases
+from engine.interserver.replication import Replication
+from engine.links.fields import Document, get_flag, get_numbers, get_object, get_text
+from engine.links.linkable_tables import describe_tables, require_linkable
+from engine.links.protocol import (
+    LEAST_VERSION,
+    VERSION,
+    agree_on_version,
+    decode_outgoing,
+    decode_request,
+    encode_answer,
+    encode_source,
+    encode_start,
+    get_table_name,
+    parse_part_name,
+)
+from engine.links.server_addresses import list_http_urls
+from engine.links.source_start import read_start
+from engine.remote.cluster_membership import ClusterMembership
+from engine.tables.capabilities.table_links import ChangesRequest
+from engine.tables.owned_table import OwnedTable
+from parts.common.errors import UserError
+from parts.common.query_status import QueryStatus
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING_REQUESTS = 32
+"""More requests for changes than these are answered at once, with what there is."""
+
+
+class LinkHost(Protocol):
+    """The server, as links see it."""
+
+    replication: Replication
+    cluster_membership: ClusterMembership
+
+    @property
+    def catalog(self) -> Databases[OwnedTable]:
+        """The tables of the server."""
+
+    def current_position(self, database: str, table: str) -> str:
+        """Returns the position behind the newest commit of a replicated table."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFiles:
+    """A directory of files, held until it is released."""
+
+    directory: Path
+    release: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class ElsewhereFiles:
+    """The HTTP addresses of servers of this cluster that may have what is asked for."""
+
+    urls: tuple[str, ...]
+
+
+Answer = dict[str, Any] | OpenedFiles | ElsewhereFiles
+"""A JSON object, or files."""
+AnswerRequest = Callable[[Document, QueryStatus], Answer]
+
+
+class LinkAnswers(Protocol):
+    """A server's answers to other clusters, in any of its processes."""
+
+    def answer(self, name: str, document: Document, status: QueryStatus, *, is_read_only: bool) -> Answer:
+        """Answers ``/links/<name>``. The caller releases files."""
+
+
+class LinkService:
+    """The answers of one server. Thread-safe."""
+
+    def __init__(self, host: LinkHost) -> None:
+        self._host = host
+        self._waiting = threading.BoundedSemaphore(MAX_WAITING_REQUESTS)
+        self._answers: dict[str, tuple[AnswerRequest, bool]] = {}
+        self.add("hello", self._hello)
+        self.add("describe", self._describe)
+        self.add("start", self._start)
+        self.add("tables", self._tables)
+        self.add("changes", self._changes)
+        self.add("position", self._position)
+        self.add("block", self._block)
+        self.add("register", self._register, changes=True)
+        self.add("unregister", self._unregister, changes=True)
+
+    def add(self, name: str, answer: AnswerRequest, *, changes: bool = False) -> None:
+        """Adds the request ``/links/<name>``. One that ``changes`` something is refused to read-only users."""
+        self._answers[name] = answer, changes
+
+    def answer(self, name: str, document: Document, status: QueryStatus, *, is_read_only: bool) -> Answer:
+        """Answers ``/links/<name>``. The caller releases files.
+
+        Raises 36 (BAD_ARGUMENTS) for an unknown request, 164 (READONLY), and the errors of what it does.
+        """
+        if name not in self._answers:
+            raise UserError("BAD_ARGUMENTS", f"This server knows no request /links/{name[:100]}")
+        answer, changes = self._answers[name]
+        if changes and is_read_only:
+            raise UserError("READONLY", f"Cannot carry out /links/{name} in readonly mode: it changes a table's links")
+        return answer(document, status)
+
+    # -- clusters -----------------------------------------------------------------------------------------------------
+
+    def get_identity(self) -> ClusterIdentity:
+        """Returns this cluster's identity. Raises 36 (BAD_ARGUMENTS) without ``cluster_name``."""
+        return self._host.cluster_membership.get_identity(self._host.replication.require_keeper())
+
+    def _hello(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        own = self.get_identity()
+        met = ClusterIdentity(get_text(document, "cluster"), get_text(document, "uuid"))
+        versions = get_numbers(document, "versions")
+        if len(versions) != 2:
+            raise UserError("BAD_ARGUMENTS", f"'versions' must be the least and the most, got {list(versions)[:10]}")
+        agree_on_version(*versions, f"Cluster {met.name!r}")
+        check_known_cluster(self._host.replication.require_keeper(), own, met)
+        return {"versions": [LEAST_VERSION, VERSION], "cluster": own.name, "uuid": own.uuid}
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def _describe(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        table = self._table(document)
+        return {**encode_source(require_linkable(table).source.describe()), "servers": list(list_http_urls(table))}
+
+    def _start(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        table = self._table(document)
+        require_linkable(table)
+        return encode_start(read_start(table, get_text(document, "name")))
+
+    def _tables(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        return {"tables": describe_tables(self._host.catalog, get_text(document, "database"))}
+
+    def _position(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        require_linkable(self._table(document))
+        return {"position": self._host.current_position(*get_table_name(document))}
+
+    def _table(self, document: Document) -> OwnedTable:
+        return self._host.catalog.table(*get_table_name(document))
+
+    # -- links --------------------------------------------------------------------------------------------------------
+
+    def _register(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        source = require_linkable(self._table(document)).source
+        link = decode_outgoing(get_object(document, "link"))
+        if not link.name.startswith(f"{link.target_cluster_name}/"):
+            raise UserError(
+                "BAD_ARGUMENTS", f"The link {link.name[:200]!r} must be named <cluster>/<link>, of its target's cluster"
+            )
+        remember_cluster(
+            self._host.replication.require_keeper(),
+            self.get_identity(),
+            ClusterIdentity(link.target_cluster_name, link.target_cluster),
+        )
+        return encode_source(source.register(link))
+
+    def _unregister(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        require_linkable(self._table(document)).source.unregister(get_text(document, "name"))
+        return {}
+
+    def _changes(self, document: Document, status: QueryStatus) -> dict[str, Any]:
+        source, request = require_linkable(self._table(document)).source, decode_request(document)
+        with self._limit_waiting(request) as limited:
+            return encode_answer(source.read_changes(limited, status))
+
+    @contextmanager
+    def _limit_waiting(self, request: ChangesRequest) -> Iterator[ChangesRequest]:
+        """Gives the request, without its wait while too many others wait: each of them holds a thread."""
+        if not request.wait_seconds:
+            yield request
+        elif self._waiting.acquire(blocking=False):
+            try:
+                yield request
+            finally:
+                self._waiting.release()
+        else:
+            yield replace(request, wait_seconds=0.0)
+
+    def _block(self, document: Document, _: QueryStatus) -> OpenedFiles | ElsewhereFiles:
+        table = self._table(document)
+        source = require_linkable(table).source
+        position, part = Position.parse(get_text(document, "position")), parse_part_name(get_text(document, "part"))
+        try:
+            snapshot, directory = source.open_block(position, part)
+        except UserError as error:
+            others: Sequence[str] = ()
+            if error.name == "NO_SUCH_DATA_PART" and not get_flag(document, "is_forwarded"):
+                others = source.find_block_holders(position, part)
+            if not others:
+                raise
+            return ElsewhereFiles(tuple(others))
+        return OpenedFiles(directory, snapshot.release)

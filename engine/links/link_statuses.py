@@ -1,0 +1,165 @@
+"""Lists the links of a cluster with their state, both ends of each, for system tables and metrics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+
+from coordination.keeper.interface import Keeper, Stat
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_names import DatabaseLink, TableLinkName, list_link_names, name_path
+from coordination.links.link_settings import LinkSettings, format_link_setting
+from coordination.nodes.gate_link import LinkDirection
+from coordination.nodes.paths import TablePaths
+from engine.queries.context import OwnerServer
+from engine.tables.capabilities.link_status import LinkProgress, LinkStatus, UpstreamStatus
+from engine.tables.capabilities.table_links import OutgoingLink
+from engine.tables.owned_table import OwnedTable
+from parts.common.errors import PandoError, UserError
+
+logger = logging.getLogger(__name__)
+
+_Node = tuple[bytes, Stat] | None
+
+
+def list_link_statuses(server: OwnerServer) -> list[LinkStatus]:
+    """Lists all links whose target is this cluster, and those whose source is a table of this server.
+
+    Raises 999 (KEEPER_EXCEPTION) if ZooKeeper does not answer.
+    """
+    if server.replication.keeper is None:
+        return []
+    keeper = server.replication.require_keeper()
+    return [*_list_incoming(server, keeper), *_list_outgoing(server)]
+
+
+def _list_incoming(server: OwnerServer, keeper: Keeper) -> Iterator[LinkStatus]:
+    names = list_link_names(keeper)
+    of_tables = [each for each in names if isinstance(each, TableLinkName)]
+    of_databases = [each for each in names if isinstance(each, DatabaseLink)]
+    paths = [TablePaths(each.path) for each in of_tables]
+    definitions = keeper.get_many([path.incoming_link(each.name) for path, each in zip(paths, of_tables, strict=True)])
+    states = keeper.get_many([path.link_status(each.name) for path, each in zip(paths, of_tables, strict=True)])
+    for each, found, state in zip(of_tables, definitions, states, strict=True):
+        if found is None:  # the table is gone, and its name is left over
+            continue
+        definition = LinkDefinition.parse(found[0])
+        if definition.uuid == each.uuid:
+            yield _describe_incoming(server, definition, state)
+    states = keeper.get_many([f"{name_path(each.name)}/status" for each in of_databases])
+    leaders = keeper.get_many([f"{name_path(each.name)}/leader" for each in of_databases])
+    for link, state, leader in zip(of_databases, states, leaders, strict=True):
+        yield _describe_database_link(server, link, state, leader)
+
+
+def _describe_incoming(server: OwnerServer, definition: LinkDefinition, state: _Node) -> LinkStatus:
+    own = server.links.find_progress(definition.name)
+    progress = own if own is not None else _read_progress(server, state)
+    return LinkStatus(
+        definition.name,
+        LinkDirection.IN,
+        definition.target_database,
+        definition.target_table,
+        definition.source_cluster,
+        definition.source_database,
+        definition.source_table,
+        definition.uuid,
+        definition.database_link,
+        state=_name_state(is_enabled=definition.is_enabled),
+        settings=show_settings(definition.settings, is_enabled=definition.is_enabled),
+        is_leader=own is not None,
+        progress=progress,
+    )
+
+
+def _read_progress(server: OwnerServer, state: _Node) -> LinkProgress:
+    """Returns what another server told, as old as it is by now."""
+    if state is None:
+        return LinkProgress()
+    progress = LinkProgress.parse(state[0])
+    age = max(0.0, server.services.clock() - state[1].modified_ms / 1000)
+    is_counting = progress.lag > 0 or progress.upstream_status is UpstreamStatus.DISCONNECTED
+    return replace(progress, idle=progress.idle + age, lag=progress.lag + age * is_counting)
+
+
+def _describe_database_link(server: OwnerServer, link: DatabaseLink, state: _Node, leader: _Node) -> LinkStatus:
+    progress = LinkProgress.parse(state[0]) if state is not None else LinkProgress()
+    own = leader is not None and leader[0] == server.uuid.encode()
+    return LinkStatus(
+        link.name,
+        LinkDirection.IN,
+        link.target_database,
+        "",
+        link.source_cluster,
+        link.source_database,
+        "",
+        link.uuid,
+        state=_name_state(is_enabled=link.is_enabled),
+        settings=show_settings(link.settings, is_enabled=link.is_enabled),
+        is_leader=own,
+        progress=progress,
+    )
+
+
+def _list_outgoing(server: OwnerServer) -> Iterator[LinkStatus]:
+    for table in server.catalog.tables():
+        if table.links is None:
+            continue
+        try:
+            links = table.links.source.list_outgoing()
+        except (PandoError, UserError) as error:
+            logger.debug("links of table %s are not listed: %s", table.definition.full_name, error)
+            continue
+        yield from (_describe_outgoing(server, table, link) for link in links)
+
+
+def _describe_outgoing(server: OwnerServer, table: OwnedTable, link: OutgoingLink) -> LinkStatus:
+    idle = 0.0
+    if link.last_heartbeat_ms:
+        idle = max(0.0, server.services.clock() - link.last_heartbeat_ms / 1000)
+    timeout = LinkSettings().replication_timeout
+    is_heard = bool(link.last_heartbeat_ms) and idle < _SILENT_HEARTBEATS * max(timeout, _HEARTBEAT_WRITES_SECONDS)
+    progress = LinkProgress(
+        UpstreamStatus.FOLLOW if is_heard else UpstreamStatus.DISCONNECTED,
+        "" if is_heard else f"Cluster {link.target_cluster_name} has not asked for changes for {idle:.0f} seconds",
+        idle=idle,
+        applied_position=str(link.applied) if link.applied else "",
+    )
+    return LinkStatus(
+        link.name,
+        LinkDirection.OUT,
+        table.definition.database,
+        table.definition.name,
+        link.target_cluster_name,
+        uuid=link.uuid,
+        settings={"two_way": str(int(link.is_two_way))},
+        progress=progress,
+    )
+
+
+_SILENT_HEARTBEATS = 4
+_HEARTBEAT_WRITES_SECONDS = 10.0
+"""A source notes heartbeats in ZooKeeper no more often than this."""
+
+
+def _name_state(*, is_enabled: bool) -> str:
+    return "enabled" if is_enabled else "disabled"
+
+
+def show_settings(given: Mapping[str, object], *, is_enabled: bool) -> dict[str, str]:
+    """Returns all settings of a link as text."""
+    settings = replace(LinkSettings.parse(given), enabled=is_enabled)
+    return {each.name: format_link_setting(getattr(settings, each.name)) for each in fields(LinkSettings)}
+
+
+def list_linked_tables(server: OwnerServer) -> Sequence[OwnedTable]:
+    """Lists the tables of this server that are an end of a link now."""
+    tables = [table for table in server.catalog.tables() if table.links is not None and table.replication is not None]
+    if not tables:
+        return []
+    keeper = server.replication.require_keeper()
+    paths = [table.replication.paths for table in tables if table.replication is not None]
+    incoming = keeper.children_many([path.incoming_links for path in paths])
+    outgoing = keeper.children_many([path.outgoing_links for path in paths])
+    return [table for table, *found in zip(tables, incoming, outgoing, strict=True) if any(found)]

@@ -1,0 +1,114 @@
+"""The source of one link: what it is, and its changes, checked against what it was.
+
+Invariant: nothing is taken from a table that is not the one from which the link has taken changes so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from coordination.links.change import Block, Change
+from coordination.links.gap_check import require_same_source
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_failures import LinkStopped
+from coordination.links.link_settings import LinkSettings
+from coordination.links.positions import Origin
+from coordination.links.version_vector import VersionVector
+from engine.interserver.transfer import Throttle
+from engine.links.cluster_client import ClusterClient
+from engine.links.source_start import SourceStart
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
+from parts.common.errors import CancelledError, UserError
+
+SILENT_HEARTBEATS = 4
+"""After so many without an answer another server is asked."""
+
+
+class LinkUpstream:
+    """The source of a link. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        definition: LinkDefinition,
+        client: ClusterClient,
+        own_cluster: tuple[str, str],
+        throttles: tuple[Throttle, ...],
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        """``own_cluster``: name and UUID of the target's."""
+        self.definition = self._definition = definition
+        self._client = client
+        self._own_name, self._own_uuid = own_cluster
+        self._throttles = throttles
+        self._table = definition.source_database, definition.source_table
+        self._is_cancelled = is_cancelled
+        self.settings = self._settings = LinkSettings.parse(definition.settings)
+        self.name = definition.at_source(self._own_name)
+        self.known: Origin | None = Origin.parse(definition.source_origin) if definition.source_origin else None
+        """What the source was when changes were taken last."""
+
+    def describe(self, vector: VersionVector) -> SourceTable:
+        """Returns what the source is. Raises ``LinkStopped`` if it is another than before."""
+        return self._check(
+            self._client.describe(self._definition.source_database, self._definition.source_table), vector
+        )
+
+    def register(self) -> SourceTable:
+        """Makes the source keep its changes for the link. May be repeated."""
+        link = OutgoingLink(
+            self.name, self._definition.uuid, self._own_uuid, self._own_name, is_two_way=self._settings.two_way
+        )
+        return self._client.register(*self._table, link)
+
+    def find_start(self) -> SourceStart:
+        """Returns what a link that begins must know."""
+        return self._client.find_start(*self._table, self.name)
+
+    def read_changes(self, vector: VersionVector, trim: int, wait_seconds: float) -> ChangesAnswer:
+        """Returns what comes next. Raises ``LinkStopped`` if the source is another than before."""
+        settings = self._settings
+        request = ChangesRequest(
+            self.name,
+            self._definition.uuid,
+            vector,
+            trim,
+            settings.link_max_batch_rows,
+            settings.link_max_batch_bytes,
+            wait_seconds,
+        )
+        answer = self._client.read_changes(
+            *self._table,
+            request,
+            silence_seconds=max(SILENT_HEARTBEATS * settings.replication_timeout, wait_seconds + 1.0),
+        )
+        self._check(answer.source, vector)
+        return answer
+
+    def fetch(self, change: Change, block: Block, directory: Path) -> None:
+        """Fetches the files of a block into an empty directory, checked and durable."""
+
+        def count(size: int) -> None:
+            self._require_running()
+            for throttle in self._throttles:
+                throttle.spend(size, self._require_running)
+
+        self._client.fetch_block(self._table, change.position, block.part, directory, lambda _: None, count)
+
+    def _require_running(self) -> None:
+        if self._is_cancelled():
+            raise CancelledError("The link does not run here any more")
+
+    def _check(self, source: SourceTable, vector: VersionVector) -> SourceTable:
+        if self.known is not None:
+            try:
+                require_same_source(
+                    self._definition.source_cluster, source.origin, source.newest, vector, self.known, source.forks
+                )
+            except UserError as error:
+                name = self._definition.name
+                raise LinkStopped(
+                    f"{error.message}. DROP REPLICATION LINK {name} and make it anew, or copy the source again with "
+                    f"SYSTEM BOOTSTRAP REPLICATION LINK {name}"
+                ) from error
+        return source

@@ -1,0 +1,90 @@
+"""Waits until what the source of a link had is visible on all active replicas of the target."""
+
+from __future__ import annotations
+
+import threading
+
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_nodes import StoredLink
+from coordination.links.positions import Position
+from engine.links.linkable_tables import require_linkable
+from engine.queries.context import OwnerServer
+from engine.tables.owned_table import OwnedTable
+from parts.common.errors import UnavailableError, UserError
+from parts.common.query_status import QueryStatus
+
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.25
+
+
+def wait_for_link(
+    server: OwnerServer, link: StoredLink, position: str | None, timeout_seconds: float, status: QueryStatus
+) -> None:
+    """Waits for a position, or for everything that the source has committed when it is asked.
+
+    Raises 159 (TIMEOUT_EXCEEDED), naming the position and where the link is; 36 (BAD_ARGUMENTS) for a position of
+    another table; 394 if the query is killed; and what the source answers.
+    """
+    table = find_target(server, link)
+    definition, end = link.definition, server.services.monotonic() + timeout_seconds
+    wanted = Position.parse(position) if position is not None else _ask_source(server, definition)
+    target = require_linkable(table).target
+    pause, never = _FIRST_PAUSE_SECONDS, threading.Event()
+    server.links.wake()
+    while True:
+        vector = target.read_target().vector
+        if vector.covers(wanted):
+            break
+        if position is not None and wanted.origin not in vector.entries and definition.is_begun:
+            source = _ask_source(server, definition)
+            wanted.require_origin(source.origin)
+        left = end - server.services.monotonic()
+        status.check()
+        if left <= 0:
+            reached = Position(wanted.origin, vector.applied(wanted.origin))
+            raise _make_timeout_error(server, definition, wanted, reached, timeout_seconds)
+        server.services.wait(never, min(pause, left))
+        pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+    try:
+        target.wait_until_visible(max(0.0, end - server.services.monotonic()), status)
+    except (UserError, UnavailableError) as error:
+        if error.name != "TIMEOUT_EXCEEDED":
+            raise
+        raise UnavailableError(
+            "TIMEOUT_EXCEEDED",
+            f"Link {definition.name!r} has applied position {wanted}, but not every active replica shows it after "
+            f"{timeout_seconds:g} seconds: {error.message}",
+        ) from error
+
+
+def find_target(server: OwnerServer, link: StoredLink) -> OwnedTable:
+    """Returns the target of a link. Raises 36 (BAD_ARGUMENTS) if it is not on this server."""
+    for table in server.catalog.tables():
+        replica = table.replication
+        if replica is not None and replica.paths.root == link.table.root:
+            return table
+    definition = link.definition
+    raise UserError(
+        "BAD_ARGUMENTS",
+        f"The target of link {definition.name!r}, table {definition.target_database}.{definition.target_table} "
+        f"({link.table.root}), has no replica on this server: run the statement on a server that has one",
+    )
+
+
+def _ask_source(server: OwnerServer, definition: LinkDefinition) -> Position:
+    source = server.links.connect(definition.source_cluster).describe(
+        definition.source_database, definition.source_table
+    )
+    return Position(source.origin, source.newest)
+
+
+def _make_timeout_error(
+    server: OwnerServer, definition: LinkDefinition, wanted: Position, reached: Position, timeout_seconds: float
+) -> UnavailableError:
+    progress = server.links.find_progress(definition.name)
+    state = "disabled" if not definition.is_enabled else progress.upstream_status.value if progress is not None else ""
+    reason = progress.message if progress is not None and progress.message else ""
+    return UnavailableError(
+        "TIMEOUT_EXCEEDED",
+        f"Link {definition.name!r} has not reached position {wanted} after {timeout_seconds:g} seconds; it is at "
+        f"{reached}{f' ({state})' * bool(state)}{f': {reason}' * bool(reason)}",
+    )

@@ -1,0 +1,50 @@
+"""Which tables links can take, and why others not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.catalog.databases import Databases
+from engine.tables.capabilities.table_links import TableLinks
+from engine.tables.owned_table import OwnedTable
+from parts.common.errors import PandoError, UserError
+from sql.definitions.engines.replica_location import DEFAULT_ZOOKEEPER
+
+
+def explain_unlinkable(table: OwnedTable) -> str:
+    """Says why a table cannot be linked; "" if it can."""
+    name, replica = table.definition.full_name, table.replication
+    if replica is None or table.links is None:
+        return f"Only tables of Replicated engines can be linked, and {name} is {table.definition.engine_name}"
+    if replica.zookeeper_name != DEFAULT_ZOOKEEPER:
+        return (
+            f"Table {name} is in the auxiliary ZooKeeper {replica.zookeeper_name!r}, and links are kept in that of "
+            "the cluster"
+        )
+    return ""
+
+
+def require_linkable(table: OwnedTable) -> TableLinks:
+    """Returns both ends of a table's links. Raises 48 (NOT_IMPLEMENTED) for a table that cannot be linked."""
+    problem = explain_unlinkable(table)
+    if problem or table.links is None:
+        raise UserError("NOT_IMPLEMENTED", problem)
+    return table.links
+
+
+def describe_tables(catalog: Databases[OwnedTable], database: str) -> list[dict[str, Any]]:
+    """Returns the tables of a database: how each is made, or why it cannot be linked.
+
+    Raises 81 (UNKNOWN_DATABASE).
+    """
+    return [_describe(table) for table in sorted(catalog.tables(database), key=lambda table: table.definition.name)]
+
+
+def _describe(table: OwnedTable) -> dict[str, Any]:
+    name, problem, create = table.definition.name, explain_unlinkable(table), ""
+    if not problem and table.links is not None:
+        try:
+            create = table.links.source.describe().create_query
+        except PandoError as error:  # it is read-only now, or its gate is not made yet
+            problem = error.message
+    return {"table": name, "create_query": create, "problem": problem}

@@ -1,0 +1,299 @@
+"""The messages of a link, as JSON.
+
+A target's server sends each as the body of ``POST /links/<name>``; the answer is JSON too. Both sides name their
+versions in the first request (``hello``), and the smaller one counts. A change of 1,000 blocks takes about 100 KB.
+
+===============  ======================================================================================================
+``hello``        {versions: [least, most], cluster, uuid} → the same of the other side
+``describe``     {database, table} → a source table, with ``servers``: the HTTP addresses of its replicas
+``start``        {database, table, name} → {has_rows, vector, vector_zxid, registered}: for a link that begins
+``register``     {database, table, link} → a source table
+``unregister``   {database, table, name} → {}
+``changes``      {database, table, link, uuid, vector, trim, max_rows, max_bytes, wait_seconds} → changes up to a cut
+``position``     {database, table} → {position}: behind everything that is committed now
+``block``        {database, table, position, part} → the files of a block (``engine.interserver.protocol``)
+``tables``       {database} → {tables: [{table, create_query, problem}]}: those that links can take, and why others not
+===============  ======================================================================================================
+
+In ``changes`` origins are listed once, and changes name them by their place in the list. A block is a list: part,
+content hash, rows, bytes, block id, and 1 if it is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from coordination.links.change import Block, Change, Definition, Drop, Mutation
+from coordination.links.gap_check import Fork
+from coordination.links.positions import Origin, Position
+from coordination.links.version_vector import VersionVector
+from engine.links.fields import (
+    Document,
+    get_flag,
+    get_list,
+    get_number,
+    get_numbered,
+    get_numbers,
+    get_object,
+    get_objects,
+    get_seconds,
+    get_text,
+    get_texts,
+    is_number,
+)
+from engine.links.source_start import SourceStart
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
+from parts.common.errors import CorruptionError, PandoError, UserError
+from parts.common.part_name import PartName
+
+VERSION = 1
+LEAST_VERSION = 1
+"""The oldest version of the other side that this one can speak with."""
+MAX_WAIT_SECONDS = 10.0
+"""The longest that an answer may wait for something new."""
+MAX_BATCH_ROWS = 10**12
+MAX_BATCH_BYTES = 1 << 40
+
+
+def agree_on_version(least: int, most: int, who: str) -> int:
+    """Returns the version that both sides speak. Raises 48 (NOT_IMPLEMENTED) if there is none.
+
+    ``least`` and ``most`` are those of the other side, which ``who`` names.
+    """
+    version = min(most, VERSION)
+    if version < max(least, LEAST_VERSION):
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"{who} speaks versions {least} to {most} of the links' protocol, this server {LEAST_VERSION} to "
+            f"{VERSION}; update the older side",
+        )
+    return version
+
+
+# -- tables and links ---------------------------------------------------------------------------------------------
+
+
+def encode_source(source: SourceTable) -> dict[str, Any]:
+    """Returns a source table as JSON."""
+    return {
+        "database": source.database,
+        "table": source.table,
+        "origin": str(source.origin),
+        "newest": source.newest,
+        "create_query": source.create_query,
+        "definition_version": source.definition_version,
+        "fingerprint": source.fingerprint,
+        "forks": [[str(fork.origin), fork.zxid] for fork in source.forks],
+        "columns": source.columns,
+    }
+
+
+def decode_source(document: Document) -> SourceTable:
+    """Parses a source table. Raises 36 (BAD_ARGUMENTS)."""
+    return SourceTable(
+        get_text(document, "database"),
+        get_text(document, "table"),
+        Origin.parse(get_text(document, "origin")),
+        get_number(document, "newest"),
+        get_text(document, "create_query"),
+        get_number(document, "definition_version"),
+        get_text(document, "fingerprint"),
+        tuple(Fork(Origin.parse(text), zxid) for text, zxid in get_numbered(document, "forks")),
+        get_text(document, "columns", ""),
+    )
+
+
+def encode_outgoing(link: OutgoingLink) -> dict[str, Any]:
+    """Returns a registration as JSON."""
+    return {
+        "name": link.name,
+        "uuid": link.uuid,
+        "target_cluster": link.target_cluster,
+        "target_cluster_name": link.target_cluster_name,
+        "is_two_way": link.is_two_way,
+        "begin": link.begin,
+    }
+
+
+def decode_outgoing(document: Document) -> OutgoingLink:
+    """Parses a registration. Raises 36 (BAD_ARGUMENTS)."""
+    return OutgoingLink(
+        get_text(document, "name"),
+        get_text(document, "uuid"),
+        get_text(document, "target_cluster"),
+        get_text(document, "target_cluster_name"),
+        get_flag(document, "is_two_way"),
+        get_number(document, "begin", 0),
+    )
+
+
+def encode_start(start: SourceStart) -> dict[str, Any]:
+    """Returns what a link that begins must know of a table as JSON."""
+    vector = json.loads(start.vector.to_bytes())
+    return {
+        "has_rows": start.has_rows,
+        "vector": vector,
+        "vector_zxid": start.vector_zxid,
+        "registered": start.registered,
+    }
+
+
+def decode_start(document: Document) -> SourceStart:
+    """Parses what a link that begins must know. Raises 36 (BAD_ARGUMENTS)."""
+    return SourceStart(
+        get_flag(document, "has_rows"),
+        decode_vector(get_object(document, "vector")),
+        get_number(document, "vector_zxid"),
+        get_number(document, "registered"),
+    )
+
+
+# -- changes ------------------------------------------------------------------------------------------------------
+
+
+def encode_request(database: str, table: str, request: ChangesRequest) -> dict[str, Any]:
+    """Returns a request for changes as JSON."""
+    return {
+        "database": database,
+        "table": table,
+        "link": request.link,
+        "uuid": request.uuid,
+        "vector": json.loads(request.vector.to_bytes()),
+        "trim": request.trim,
+        "max_rows": request.max_rows,
+        "max_bytes": request.max_bytes,
+        "wait_seconds": request.wait_seconds,
+    }
+
+
+def decode_request(document: Document) -> ChangesRequest:
+    """Parses a request for changes. Raises 36 (BAD_ARGUMENTS)."""
+    return ChangesRequest(
+        get_text(document, "link"),
+        get_text(document, "uuid"),
+        decode_vector(get_object(document, "vector")),
+        get_number(document, "trim"),
+        get_number(document, "max_rows", most=MAX_BATCH_ROWS),
+        get_number(document, "max_bytes", most=MAX_BATCH_BYTES),
+        get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS),
+    )
+
+
+def decode_vector(document: Document) -> VersionVector:
+    """Parses a vector. Raises 36 (BAD_ARGUMENTS)."""
+    try:
+        return VersionVector.parse(json.dumps(document).encode())
+    except CorruptionError as error:
+        raise UserError("BAD_ARGUMENTS", error.message) from None
+
+
+def encode_answer(answer: ChangesAnswer) -> dict[str, Any]:
+    """Returns changes as JSON."""
+    places: dict[Origin, int] = {}
+    changes = [
+        _encode_change(change, places.setdefault(change.position.origin, len(places))) for change in answer.changes
+    ]
+    return {
+        "source": encode_source(answer.source),
+        "origins": list(map(str, places)),
+        "changes": changes,
+        "cuts": list(answer.cuts),
+        "frontier": answer.frontier,
+        "waits": list(answer.waits),
+        "clock_ms": answer.clock_ms,
+        "rows_behind": answer.rows_behind,
+        "bytes_behind": answer.bytes_behind,
+    }
+
+
+def decode_answer(document: Document) -> ChangesAnswer:
+    """Parses changes. Raises 36 (BAD_ARGUMENTS)."""
+    origins = list(map(Origin.parse, get_texts(document, "origins")))
+    changes = tuple(_decode_change(change, origins) for change in get_objects(document, "changes"))
+    cuts, frontier = get_numbers(document, "cuts"), get_number(document, "frontier")
+    if list(cuts) != sorted(set(cuts)):
+        raise UserError("BAD_ARGUMENTS", f"'cuts' must ascend, got {list(cuts)[:20]}")
+    if changes and (not cuts or max(change.place for change in changes) > cuts[-1]):
+        raise UserError("BAD_ARGUMENTS", "'changes' go beyond the last cut")
+    return ChangesAnswer(
+        decode_source(get_object(document, "source")),
+        changes,
+        cuts,
+        frontier,
+        get_texts(document, "waits"),
+        get_number(document, "clock_ms"),
+        get_number(document, "rows_behind", 0),
+        get_number(document, "bytes_behind", 0),
+    )
+
+
+def _encode_change(change: Change, origin: int) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "origin": origin,
+        "zxid": change.position.zxid,
+        "place": change.place,
+        "commit_ms": change.commit_ms,
+        "previous": change.previous,
+    }
+    if change.blocks:
+        document["blocks"] = [
+            [str(each.part), each.content_hash, each.rows, each.size_bytes, each.block_id, int(each.is_lost)]
+            for each in change.blocks
+        ]
+    if change.drops:
+        document["drops"] = [[each.partition_id, each.number] for each in change.drops]
+    if change.mutations:
+        document["mutations"] = [
+            {"text": each.text, "numbers": list(map(list, each.numbers))} for each in change.mutations
+        ]
+    if change.definitions:
+        document["definitions"] = [
+            {"version": each.version, "metadata": each.metadata, "columns": each.columns} for each in change.definitions
+        ]
+    return document
+
+
+def _decode_change(document: Document, origins: Sequence[Origin]) -> Change:
+    origin = get_number(document, "origin")
+    if origin >= len(origins):
+        raise UserError("BAD_ARGUMENTS", f"'origin' is {origin}, and 'origins' lists {len(origins)}")
+    return Change(
+        Position(origins[origin], get_number(document, "zxid")),
+        get_number(document, "place"),
+        get_number(document, "commit_ms"),
+        get_number(document, "previous"),
+        tuple(map(_decode_block, get_list(document, "blocks"))),
+        tuple(Drop(*pair) for pair in get_numbered(document, "drops")),
+        tuple(
+            Mutation(get_text(each, "text"), get_numbered(each, "numbers"))
+            for each in get_objects(document, "mutations")
+        ),
+        tuple(
+            Definition(get_number(each, "version"), get_text(each, "metadata"), get_text(each, "columns"))
+            for each in get_objects(document, "definitions")
+        ),
+    )
+
+
+def _decode_block(fields: object) -> Block:
+    match fields:
+        case [str(part), str(content_hash), int(rows), int(size), str(block_id), int(lost)] if is_number(
+            rows
+        ) and is_number(size):
+            return Block(parse_part_name(part), content_hash, rows, size, block_id, bool(lost))
+    raise UserError("BAD_ARGUMENTS", f"'blocks' must hold lists of six fields, got {repr(fields)[:200]}")
+
+
+def parse_part_name(text: str) -> PartName:
+    """Parses a part's name from a message. Raises 36 (BAD_ARGUMENTS)."""
+    try:
+        return PartName.parse(text)
+    except (PandoError, ValueError) as error:
+        raise UserError("BAD_ARGUMENTS", f"'part' is no part's name: {error}") from None
+
+
+def get_table_name(document: Document) -> tuple[str, str]:
+    """Returns the database and the table that a request names."""
+    return get_text(document, "database"), get_text(document, "table")

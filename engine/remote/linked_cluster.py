@@ -1,0 +1,44 @@
+"""Another cluster, as statements about links ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from coordination.links.cluster_identity import ClusterIdentity
+from engine.tables.capabilities.table_links import OutgoingLink, SourceTable
+
+
+@dataclass(frozen=True, slots=True)
+class LinkableTable:
+    """A table of a linked cluster's database."""
+
+    table: str
+    create_query: str
+    """The statement that makes such a table; "" if the table is not linkable."""
+    problem: str
+    """Why links cannot take its changes; "" if they can."""
+
+
+class LinkedCluster(Protocol):
+    """A cluster of ``linked_clusters``. Any of its servers answers.
+
+    All methods raise 210 (NETWORK_ERROR) if none answers, 516 if the user or password is wrong, and what the other
+    side raises.
+    """
+
+    def get_identity(self) -> ClusterIdentity:
+        """Returns the name and the UUID that the cluster gives itself, checked against what was met before."""
+
+    def describe(self, database: str, table: str) -> SourceTable:
+        """Returns what a table is now."""
+
+    def register(self, database: str, table: str, link: OutgoingLink) -> SourceTable:
+        """Makes the table keep its changes for the link from now on. May be repeated."""
+
+    def unregister(self, database: str, table: str, name: str) -> None:
+        """Ends the keeping for the link of this name (``<target cluster>/<name>``). May be repeated."""
+
+    def list_tables(self, database: str) -> Sequence[LinkableTable]:
+        """Lists the tables of a database. Raises 81 (UNKNOWN_DATABASE)."""

@@ -1,0 +1,206 @@
+"""What a cluster's ZooKeeper accepted of its own clients, in the order of commits, and what rows follow from it.
+
+The history sees the multis that succeed, so it knows the block number and the zxid of everything. The rows of a prefix
+of it follow from numbers alone: a command covers exactly the blocks of its partition with lower numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+_MARK = re.compile(r"v = concat\(v, '( m\d+)'\).* WHERE k % (\d+) = (\d+)")
+_DELETED = re.compile(r"WHERE k IN \(([\d, ]+)\)")
+
+
+@dataclass(slots=True)
+class Inserted:
+    """A block of a client; all its keys are of one partition."""
+
+    zxid: int
+    partition: int
+    number: int
+    keys: tuple[int, ...]
+    is_refused: bool = False
+    """Whether its quorum failed: nobody may show it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The blocks of a partition below ``number`` are gone."""
+
+    zxid: int
+    partition: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mutated:
+    """An UPDATE that appends ``mark`` where the key divided by ``divisor`` leaves ``rest``, or a DELETE of keys."""
+
+    zxid: int
+    numbers: Mapping[int, int]
+    mark: str = ""
+    divisor: int = 1
+    rest: int = 0
+    deleted: frozenset[int] = frozenset()
+
+    @classmethod
+    def parse(cls, zxid: int, numbers: Mapping[str, int], text: str) -> Mutated:
+        """Parses a mutation's text."""
+        by_partition = {int(partition): number for partition, number in numbers.items()}
+        if found := _MARK.search(text):
+            return cls(zxid, by_partition, found[1], int(found[2]), int(found[3]))
+        found = _DELETED.search(text)
+        assert found is not None, f"the model does not know the mutation {text}"
+        return cls(zxid, by_partition, deleted=frozenset(map(int, found[1].split(", "))))
+
+    def covers(self, block: Inserted) -> bool:
+        """Tells whether rows of the block existed when the mutation took its numbers."""
+        return block.number < self.numbers.get(block.partition, -1)
+
+
+Commit = Inserted | Dropped | Mutated
+Rows = Mapping[int, Sequence[str]]
+"""The values that are shown of each key."""
+
+
+@dataclass
+class CommitHistory:
+    """The commits of one table's own clients, in the order of their zxids."""
+
+    commits: list[Commit] = field(default_factory=list)
+
+    def add(self, commit: Commit) -> None:
+        """Adds the newest commit."""
+        assert not self.commits or self.commits[-1].zxid <= commit.zxid
+        self.commits.append(commit)
+
+    def refuse(self, partition: int, number: int) -> int:
+        """Notes that a block's quorum failed. Returns its zxid, 0 for a block of somebody else."""
+        for commit in self.commits:
+            if isinstance(commit, Inserted) and (commit.partition, commit.number) == (partition, number):
+                commit.is_refused = True
+                return commit.zxid
+        return 0
+
+    def of_partition(self, partition: int) -> list[Commit]:
+        """Lists what concerns a partition."""
+        return [
+            commit
+            for commit in self.commits
+            if (partition in commit.numbers if isinstance(commit, Mutated) else commit.partition == partition)
+        ]
+
+    def newest(self) -> int:
+        """Returns the zxid of the newest commit that must be everywhere; 0 if there is none."""
+        kept = (c.zxid for c in self.commits if not (isinstance(c, Inserted) and c.is_refused))
+        return max(kept, default=0)
+
+    def keys(self) -> set[int]:
+        """Returns the keys of all blocks that were not refused."""
+        blocks = (commit for commit in self.commits if isinstance(commit, Inserted) and not commit.is_refused)
+        return {key for block in blocks for key in block.keys}
+
+    def final_rows(self) -> dict[int, list[str]]:
+        """Returns what everybody shows in the end."""
+        rows: dict[int, list[str]] = {}
+        for block, copies in _possible_copies(self.commits):
+            if not copies.is_dropped:
+                for key in block.keys:
+                    values = copies.values(key)
+                    if not values.may_be_gone:
+                        rows.setdefault(key, []).append(values.newest)
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValues:
+    """What may be shown of a key of one block."""
+
+    texts: tuple[str, ...]
+    """Its value after none, one, … of the UPDATEs."""
+    may_be_gone: bool
+
+    @property
+    def newest(self) -> str:
+        """The value after all UPDATEs."""
+        return self.texts[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What a prefix of the commits makes of one block."""
+
+    is_dropped: bool
+    mutations: tuple[Mutated, ...]
+
+    def values(self, key: int) -> KeyValues:
+        """Returns what may be shown of a key while mutations go on, part by part."""
+        texts = [f"value {key}"]
+        is_deleted = False
+        for mutation in self.mutations:
+            is_deleted |= key in mutation.deleted
+            if mutation.mark and key % mutation.divisor == mutation.rest:
+                texts.append(texts[-1] + mutation.mark)
+        return KeyValues(tuple(texts), is_deleted)
+
+
+def _possible_copies(commits: Sequence[Commit]) -> list[tuple[Inserted, Copies]]:
+    drops: dict[int, int] = {}
+    for commit in commits:
+        if isinstance(commit, Dropped):
+            drops[commit.partition] = max(commit.number, drops.get(commit.partition, 0))
+    mutations = [commit for commit in commits if isinstance(commit, Mutated)]
+    blocks = [commit for commit in commits if isinstance(commit, Inserted) and not commit.is_refused]
+    return [
+        (
+            block,
+            Copies(
+                block.number < drops.get(block.partition, 0),
+                tuple(mutation for mutation in mutations if mutation.covers(block)),
+            ),
+        )
+        for block in blocks
+    ]
+
+
+def find_prefix(commits: Sequence[Commit], shown: Rows) -> int | None:
+    """Returns how many of a partition's commits give these rows, ``None`` if no prefix does.
+
+    A mutation of the prefix may have reached some blocks and not others.
+    """
+    for length in range(_least_length(commits, shown), len(commits) + 1):
+        if _gives(commits[:length], shown):
+            return length
+    return None
+
+
+def _least_length(commits: Sequence[Commit], shown: Rows) -> int:
+    """Returns the length of the shortest prefix that has inserted every key that is shown."""
+    missing = set(shown)
+    for length, commit in enumerate(commits):
+        if not missing:
+            return length
+        if isinstance(commit, Inserted) and not commit.is_refused:
+            missing -= set(commit.keys)
+    return len(commits) + bool(missing)
+
+
+def _gives(commits: Sequence[Commit], shown: Rows) -> bool:
+    must: Counter[int] = Counter()
+    may: Counter[int] = Counter()
+    texts: dict[int, set[str]] = {}
+    for block, copies in _possible_copies(commits):
+        if copies.is_dropped:
+            continue
+        for key in block.keys:
+            values = copies.values(key)
+            may[key] += 1
+            must[key] += not values.may_be_gone
+            texts.setdefault(key, set()).update(values.texts)
+    return all(must[key] <= len(shown.get(key, ())) <= may[key] for key in may.keys() | shown.keys()) and all(
+        set(values) <= texts[key] for key, values in shown.items()
+    )

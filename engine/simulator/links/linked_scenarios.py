@@ -1,0 +1,63 @@
+"""Runs one topology of linked clusters from one seed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from engine.simulator.links.cluster_work import LinkWeights
+from engine.simulator.links.linked_work import LinkedWork
+from engine.simulator.links.linked_world import LinkedWorld
+from engine.simulator.links.topology import TOPOLOGIES, Topology
+from engine.simulator.scenario import TABLE_SETTINGS, ScenarioOutcome
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer
+from engine.simulator.trace import Trace
+from parts.common.thread_pool import run_jobs_inline
+
+
+@dataclass(frozen=True)
+class LinkedScale:
+    """The size of a run. A round is ``steps`` of work and faults on all clusters, then healing and checking."""
+
+    replicas: int = 2
+    rounds: int = 2
+    steps: int = 200
+    quorum: tuple[int | str, ...] = (0, 0, 0, 2)
+    weights: LinkWeights = field(default_factory=LinkWeights)
+
+
+def simulate_links(
+    seed: int, scale: LinkedScale = LinkedScale(), file: TextIO | None = None, topology: Topology | None = None
+) -> ScenarioOutcome:
+    """Runs a topology, by default that at the seed's remainder, in a temporary directory. ``file`` gets the trace."""
+    trace = Trace(file)
+    disks: dict[Path, SimulatedDisk] = {}
+    topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
+    trace.add(topology.name)
+    counts: Counter[str] = Counter()
+
+    def count(what: str) -> None:
+        counts[what] += 1
+
+    options: dict[str, object] = {"selects_merges": True, "queue_wait_seconds": 30.0, "has_wrong_clocks": True}
+    with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, record_syncs(disks), run_jobs_inline():
+        world = LinkedWorld(
+            Path(directory), topology.clusters, scale.replicas, seed, trace, disks, count,
+            **options, **TABLE_SETTINGS,
+        )  # fmt: skip
+        if seed // len(TOPOLOGIES) % 2:  # finds tasks that nothing wakes; with other seeds every task is stepped
+            for cluster in world.clusters.values():
+                cluster.settle_step = SimulatedServer.step_due
+        failure = ""
+        try:
+            LinkedWork(world, topology, scale.quorum, scale.weights, counts).run(scale.rounds, scale.steps)
+        except AssertionError as error:
+            failure = str(error) or repr(error)
+        finally:
+            world.end()
+    requests = sum(cluster.ensemble.requests for cluster in world.clusters.values())
+    return ScenarioOutcome(seed, trace.digest, trace.count, requests, counts, failure, tuple(trace.last))

@@ -1,0 +1,186 @@
+"""Random work and faults on several linked clusters, and the checks of what links promise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import cast
+
+from engine.simulator.links.cluster_work import ClusterWork, LinkWeights
+from engine.simulator.links.link_model import LinkModel
+from engine.simulator.links.link_rules import count_link_rules
+from engine.simulator.links.linked_world import LinkedWorld
+from engine.simulator.links.topology import Topology
+from engine.simulator.simulated_servers import SimulatedServer
+from parts.common.errors import PandoError
+
+_NETWORK_SHARE = 0.03
+_LINK_SHARE = 0.02
+_LOSS_RATES = (0.0, 0.0, 0.02, 0.2)
+_MAX_LINK_NODES = 12
+"""What a link may add to the ZooKeeper of either end: its definition, its leader, its state, its registration."""
+
+
+@dataclass
+class LinkedWork:
+    """The work on the clusters of one topology, and its model."""
+
+    world: LinkedWorld
+    topology: Topology
+    quorum: tuple[int | str, ...]
+    weights: LinkWeights
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        clusters = self.world.clusters
+        self.random = self.world.random
+        self.model = LinkModel({name: cluster.ensemble for name, cluster in clusters.items()}, self._count)
+        self.work = {
+            name: ClusterWork(
+                cluster, self.weights, quorum=self.quorum, counts=self.counts, number=number, model=self.model,
+                takes_writes=self.topology.takes_writes(name), takes_commands=self.topology.commands_from == name,
+                elsewhere=self._step_somewhere,
+            )
+            for number, (name, cluster) in enumerate(clusters.items())
+        }  # fmt: skip
+        for cluster in clusters.values():
+            count_link_rules(cluster.ensemble, self._count)
+        self._nodes_without_links = {name: self._count_nodes(name) for name in clusters}
+
+    def _count(self, what: str) -> None:
+        self.counts[what] += 1
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    def run(self, rounds: int, steps: int) -> None:
+        """Makes the links, then runs rounds of random actions, each followed by healing and checks."""
+        for source, target in self.topology.links:
+            self.create_link(source, target)
+        for _ in range(rounds):
+            for work in self.work.values():
+                work.begin_faults()
+            for _ in range(steps):
+                self.act()
+            self.heal()
+            self.check()
+
+    def create_link(self, source: str, target: str) -> None:
+        """Makes the link from one cluster to another, at the target."""
+        settings = {
+            "start_position": "now",
+            "replication_timeout": 5,
+            "link_batch_delay_ms": 0,
+            **self.topology.settings,
+        }
+        text = ", ".join(f"{name} = {value!r}" for name, value in settings.items())
+        server = cast(SimulatedServer, next(iter(self.world.clusters[target])))
+        server.sql(f"CREATE REPLICATION LINK {_link_name(source)} ON t FROM CLUSTER {source} SETTINGS {text}")
+
+    def act(self) -> None:
+        """Runs one random action: mostly on one cluster, sometimes on the network or on a link."""
+        chance = self.random.random()
+        if chance < _NETWORK_SHARE:
+            self._disturb_network()
+        elif chance < _NETWORK_SHARE + _LINK_SHARE:
+            self._pause_or_resume()
+        else:
+            self.random.choice(list(self.work.values())).act()
+
+    def _disturb_network(self) -> None:
+        network = self.world.network
+        one, other = self.random.sample(list(self.world.clusters), 2)
+        what = self.random.choice(["cut", "cut one way", "slow", "mend", "mend", "loss"])
+        if what == "mend":
+            network.mend()
+        elif what == "slow":
+            network.slow(one, other)
+        elif what == "loss":
+            network.loss_rate = self.random.choice(_LOSS_RATES)
+        else:
+            network.cut(one, other, is_one_way=what == "cut one way")
+
+    def _pause_or_resume(self) -> None:
+        source, target = self.random.choice(self.topology.links)
+        name = _link_name(source)
+        servers = [node for node in self.world.clusters[target] if node.is_up and node not in self.world.timeline.stack]
+        if not servers:
+            return
+        server = cast(SimulatedServer, self.random.choice(servers))
+        verb = self.random.choice(["ENABLE", "DISABLE"])
+        answer = self.work[target]._guarded(server, lambda: server.sql(f"ALTER REPLICATION LINK {name} {verb}"))
+        self._count(f"link {verb} {answer}")
+
+    def _step_somewhere(self) -> None:
+        """Steps all tasks of a node that is in the middle of nothing."""
+        free = [node for node in self.world if node.is_up and node not in self.world.timeline.stack]
+        if free:
+            self.random.choice(free).step_all()
+
+    # -- healing and checking ------------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """Ends all faults, lets every link go on, and waits until every change is everywhere."""
+        self.world.calm()
+        for source, target in self.topology.links:
+            server = cast(SimulatedServer, next(iter(self.world.clusters[target])))
+            try:
+                server.sql(f"ALTER REPLICATION LINK {_link_name(source)} ENABLE")
+            except PandoError as error:
+                raise AssertionError(f"the link from {source} to {target} cannot go on: {error}") from error
+        self.world.settle(self._has_everything, self._explain)
+
+    def _has_everything(self) -> bool:
+        return not any(self._missing())
+
+    def _missing(self) -> list[str]:
+        """Says which cluster lacks changes of which origin."""
+        return [
+            f"{name} has {origin} up to {applied}, not {newest}"
+            for name in self.world.clusters
+            for origin in self.topology.origins_of(name)
+            if origin != name
+            for applied, newest in [(self.model.get_applied(name, origin), self.model.histories[origin].newest())]
+            if applied < newest
+        ]
+
+    def _explain(self) -> str:
+        shown = []
+        for source, target in self.topology.links:
+            server = cast(SimulatedServer, next(iter(self.world.clusters[target])))
+            try:
+                shown += server.sql("SELECT * FROM system.replication_links")[1]
+            except PandoError as error:
+                shown.append((source, target, str(error)))
+        return f"{self._missing()}, {shown}"
+
+    def check(self) -> None:
+        """Checks everything that holds when all changes are everywhere."""
+        for name, work in self.work.items():
+            work.check()
+            for server in self.world.clusters[name].servers:
+                self.model.check_final(f"{name} {server.name}", work.read_all(server), self.topology.origins_of(name))
+        self._check_vectors()
+        self._check_nodes()
+
+    def _check_vectors(self) -> None:
+        """Clusters that have the same origins have everything of them."""
+        for name in self.world.clusters:
+            for origin in self.topology.origins_of(name):
+                if origin != name:
+                    applied = self.model.get_applied(name, origin)
+                    assert applied <= self.world.clusters[origin].ensemble.zxid, f"{name} is ahead of {origin}"
+
+    def _check_nodes(self) -> None:
+        """Links add no more to a ZooKeeper than a constant for each of them."""
+        for name in self.world.clusters:
+            links = sum(name in link for link in self.topology.links)
+            more = self._count_nodes(name) - self._nodes_without_links[name]
+            assert more <= links * _MAX_LINK_NODES, f"{links} links added {more} nodes to the ZooKeeper of {name}"
+
+    def _count_nodes(self, name: str) -> int:
+        tree = self.world.clusters[name].ensemble.tree
+        return sum("/links/" in path or path.startswith("/pando/") for path in tree)
+
+
+def _link_name(source: str) -> str:
+    return f"from_{source}"

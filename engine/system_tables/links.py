@@ -1,0 +1,121 @@
+"""``system.replication_links``, ``link_positions``: links with other clusters, at both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coordination.links.table_vector import read_origin_positions
+from engine.links.link_statuses import list_link_statuses, list_linked_tables
+from engine.queries.context import OwnerServer, Row
+from engine.system_tables.system_table import define_owner_table
+
+
+def _links(server: OwnerServer) -> Iterator[Row]:
+    for link in list_link_statuses(server):
+        progress = link.progress
+        yield (
+            link.name,
+            link.direction.value,
+            link.database,
+            link.table,
+            link.peer,
+            link.peer_database,
+            link.peer_table,
+            link.database_link,
+            link.mode,
+            link.state,
+            0,
+            link.start_position,
+            list(link.settings.items()),
+            progress.upstream_status.value,
+            progress.message,
+            progress.idle,
+            progress.lag,
+            progress.applied_position,
+            progress.source_position,
+            progress.rows_behind,
+            progress.bytes_behind,
+            progress.rows_applied,
+            progress.bytes_applied,
+            progress.blocks_applied,
+            progress.lost_rows,
+            progress.errors,
+            progress.last_exception,
+            int(link.is_leader),
+            progress.leader,
+            progress.conflicts,
+            link.uuid,
+        )
+
+
+def _positions(server: OwnerServer) -> Iterator[Row]:
+    tables = list_linked_tables(server)
+    if not tables:
+        return
+    cluster = server.cluster_membership.get_identity(server.replication.require_keeper())
+    for table in tables:
+        assert table.replication is not None
+        for each in read_origin_positions(table.replication.require_keeper(), table.replication.paths, cluster.uuid):
+            yield (
+                table.definition.database,
+                table.definition.name,
+                str(each.position.origin),
+                str(each.position),
+                int(each.is_own),
+                each.begin,
+                int(each.is_forgotten),
+            )
+
+
+TABLES = (
+    define_owner_table(
+        "replication_links",
+        """
+        name String
+        direction String
+        database String
+        table String
+        peer String
+        peer_database String
+        peer_table String
+        database_link String
+        mode String
+        state String
+        enable_tracker UInt8
+        start_position String
+        settings Map(String, String)
+        upstream_status String
+        message String
+        idle Float64
+        lag Float64
+        applied_position String
+        source_position String
+        rows_behind UInt64
+        bytes_behind UInt64
+        rows_applied UInt64
+        bytes_applied UInt64
+        blocks_applied UInt64
+        lost_rows UInt64
+        errors UInt64
+        last_exception String
+        is_leader UInt8
+        leader String
+        conflicts UInt64
+        uuid String
+        """,
+        _links,
+    ),
+    define_owner_table(
+        "link_positions",
+        """
+        database String
+        table String
+        origin String
+        position String
+        is_own UInt8
+        begin UInt64
+        is_forgotten UInt8
+        """,
+        _positions,
+    ),
+)

@@ -1,0 +1,212 @@
+"""Commits the batch of a link with one multi.
+
+The parts are staged before. Block numbers are taken, then what the plan needs is read, then the multi is sent;
+``coordination.links.batch_ops`` tells what it expects. An attempt that loses against another commit of the table gives
+its numbers up, reads everything anew and tries again. One that loses against another version of the vector ends:
+somebody else has applied changes, and which of the batch are still missing must be asked anew.
+
+If the answer to the multi is lost, its locks are deleted first, so that one still on its way fails. Then the vector
+tells whether the batch is applied. A batch without locks only moves the vector, which no repeat does twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from coordination.drops.drop_partition import LastBlocks, list_quorum_ops
+from coordination.inserts.block_ids import read_block_ids
+from coordination.inserts.block_numbers import BlockLock, allocate_block_number, read_committing_numbers
+from coordination.inserts.block_views import BlockNode
+from coordination.inserts.insert_commit import release_block_number_if_possible
+from coordination.inserts.partition_nodes import find_partitions
+from coordination.inserts.quorum import forget_dropped_parts_ops
+from coordination.keeper.interface import BadVersion, Keeper, KeeperConnectionLoss, MultiFailed, NodeExists, NoNode, Op
+from coordination.links.batch_list import must_be_list
+from coordination.links.batch_ops import TargetReads, make_batch_commit
+from coordination.links.batch_plan import BatchLimits, BatchPlan, Target, count_numbers, plan_batch
+from coordination.links.version_vector import VersionVector
+from coordination.log.log_entry import drop_range_name
+from coordination.nodes.gate import CommitKind
+from coordination.reads.dropped_blocks import record_drop_ops
+from engine.tables.capabilities.table_links import IncomingBatch
+from engine.tables.replicated.replica_state import ReplicaState
+from parts.common.errors import ConflictError, UnavailableError, UserError
+from parts.common.part_name import PartName
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBatch:
+    """A batch whose parts are staged here."""
+
+    batch: IncomingBatch
+    target: Target
+    sets_ids: bool
+    """Whether the block ids of the source are set here too."""
+    metadata_version: int
+    """The version of the definition that the batch was checked against."""
+
+
+class BatchCommitter:
+    """Commits batches on one replica. ``last_blocks`` pulls the log; see ``drop_partition``."""
+
+    def __init__(self, state: ReplicaState, last_blocks: Callable[[Keeper], LastBlocks]) -> None:
+        self._state = state
+        self._last_blocks = last_blocks
+
+    def commit(
+        self, keeper: Keeper, staged: StagedBatch, columns_version: Callable[[Keeper], int | None]
+    ) -> BatchPlan | None:
+        """Commits the batch and returns what it did; ``None`` if the vector had moved: nothing was committed.
+
+        ``columns_version``: that of the node of columns, ``None`` if this replica has other ones. Raises 999 if others
+        keep changing the table, and ``GateBarred``.
+        """
+        for _ in range(_ATTEMPTS):
+            version = columns_version(keeper)
+            if version is None or self._state.description.metadata_version != staged.metadata_version:
+                raise ConflictError("CANNOT_ASSIGN_ALTER", "The table's definition changed meanwhile; try again")
+            attempt = _Attempt(self._state, keeper, self._last_blocks(keeper), staged, version)
+            plan = attempt.run()
+            if attempt.is_over:
+                return plan
+        raise ConflictError("KEEPER_EXCEPTION", f"Could not commit a batch in {_ATTEMPTS} attempts: others get ahead")
+
+
+class _Attempt:
+    """One attempt to commit, and the locks that it holds."""
+
+    def __init__(
+        self, state: ReplicaState, keeper: Keeper, last_blocks: LastBlocks, staged: StagedBatch, columns_version: int
+    ) -> None:
+        self._state = state
+        self._keeper = keeper
+        self._last_blocks = last_blocks
+        self._staged = staged
+        self._batch = staged.batch
+        self._columns_version = columns_version
+        self._locks: list[BlockLock] = []
+        self.is_over = True
+        """Whether another attempt is of no use."""
+
+    def run(self) -> BatchPlan | None:
+        """Makes the attempt; returns the plan that was committed."""
+        try:
+            return self._commit()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        for lock in self._locks:
+            release_block_number_if_possible(self._keeper, lock)
+        self._locks.clear()
+
+    def _commit(self) -> BatchPlan | None:
+        keeper, table, batch = self._keeper, self._state.paths, self._batch
+        plan, reads = self._plan()
+        along = self._additions(plan)
+        commit = make_batch_commit(plan, table, reads, along=along, sets_ids=self._staged.sets_ids)
+        if must_be_list(commit, BatchLimits(0, 0)):
+            raise UserError(
+                "LIMIT_EXCEEDED",
+                f"A batch of link {batch.link.name} with {len(commit.ops)} operations is larger than a request",
+            )
+        self._state.services.failpoint("link.before_commit")
+        try:
+            keeper.multi(commit.ops)
+        except MultiFailed as error:
+            if error.op.path == table.link_vector:
+                return None
+            self._judge(error)
+            return None
+        except KeeperConnectionLoss:
+            self._release()
+            self._state.services.failpoint("link.unknown_outcome")
+            keeper.sync(table.link_vector)
+            if not VersionVector.parse(keeper.get(table.link_vector)[0]).covers_vector(plan.vector):
+                raise
+            return plan
+        self._locks.clear()
+        logger.debug("a batch of link %s is committed up to %s", batch.link.name, plan.end)
+        return plan
+
+    def _judge(self, error: MultiFailed) -> None:
+        """Raises if another attempt is of no use; else notes that there must be one."""
+        if any(error.op.path == lock.path for lock in self._locks):
+            raise UnavailableError(
+                "TABLE_IS_READ_ONLY", "The ZooKeeper session ended during a link's batch; nothing was committed"
+            ) from error
+        has_changed = isinstance(error.cause, NoNode | NodeExists | BadVersion)
+        if not self._state.gate.has_moved(self._keeper, error) and not has_changed:
+            raise error.cause from error
+        self.is_over = False
+
+    # -- reads ------------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> tuple[BatchPlan, TargetReads]:
+        """Reads what the multi expects, in the order of ``TargetReads``, and plans the batch."""
+        keeper, table, batch = self._keeper, self._state.paths, self._batch
+        mutations = keeper.get(table.mutations)[1].version
+        firsts = {p: self._take_numbers(p, count) for p, count in sorted(count_numbers(batch.changes).items())}
+        committing = read_committing_numbers(keeper, table, list(firsts)) if firsts else {}
+        guards = {p: (node, stat.version) for p, (node, stat) in find_partitions(keeper, table, list(firsts)).items()}
+        plan = plan_batch(batch.changes, firsts, batch.vector, batch.end, self._staged.target)
+        ids = read_block_ids(keeper, table, set(plan.drops)) if plan.drops else {}
+        ids |= self._existing_ids(plan.block_ids)
+        reads = TargetReads(
+            batch.state.vector_version,
+            tuple(self._locks),
+            committing,
+            guards,
+            ids,
+            mutations,
+            self._columns_version,
+            self._staged.metadata_version,
+        )
+        return plan, reads
+
+    def _take_numbers(self, partition_id: str, count: int) -> int:
+        state = self._state
+        virtual = (part.max_block + 1 for part in state.queue.list_virtual_parts(partition_id))
+        lock = allocate_block_number(
+            self._keeper,
+            state.paths,
+            partition_id,
+            owner=state.replica.name,
+            minimum=max(state.store.compute_next_block_number(partition_id), *virtual, 0),
+            count=count,
+        )
+        assert isinstance(lock, BlockLock)
+        self._locks.append(lock)
+        return lock.number
+
+    def _existing_ids(self, wanted: Collection[str]) -> dict[str, PartName]:
+        table, found = self._state.paths, {}
+        for id_, answer in zip(wanted, self._keeper.get_many([table.block(id_) for id_ in wanted]), strict=True):
+            if answer is not None:
+                part = PartName.try_parse(BlockNode.parse_part_name(answer[0]))
+                found[id_] = part if part is not None else PartName("all", 0, 0, 0)
+        return found
+
+    def _additions(self, plan: BatchPlan) -> Sequence[Op]:
+        """Returns what the multi has besides the batch: the gate's checks, and what drops do to quorums and records."""
+        keeper, table = self._keeper, self._state.paths
+        ops: list[Op] = [*self._state.gate.checks(keeper, CommitKind.LINK)]
+        ranges = [drop_range_name(p, number) for p, number in sorted(plan.drops.items()) if number > 0]
+        if not ranges:
+            return ops
+        lasts: Mapping[str, int] = {
+            gone.partition_id: last
+            for gone, last in zip(ranges, self._last_blocks(ranges), strict=True)
+            if last is not None
+        }
+        ops += record_drop_ops(keeper, table, lasts)
+        ops += forget_dropped_parts_ops(keeper, table, *ranges)
+        for group in list_quorum_ops(keeper, table, ranges):
+            ops += group
+        return ops

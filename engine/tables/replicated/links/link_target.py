@@ -1,0 +1,269 @@
+"""The target of links at one replica: what the server that runs a link does to its table.
+
+A batch is applied in four steps:
+
+1. The schema is looked at (``batch_schema``).
+2. The blocks are staged here (``batch_staging``).
+3. One multi commits everything (``batch_commit``).
+4. The log is pulled. Every replica carries the entry out as one exchange (``follow.replace_range``).
+
+Invariants:
+
+- One batch is applied at a time by this replica. Other servers may try the same batch: the vector's version decides.
+- After any error the call may be repeated. What was committed is told by the vector alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from coordination.drops.drop_partition import LastBlocks
+from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFailed, NodeExists, NoNode, Op, SetData
+from coordination.links.batch_plan import BatchPlan, Target
+from coordination.links.carried_changes import read_carried_changes
+from coordination.links.change import Block, Change
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.positions import Origin
+from coordination.links.repartition import find_command, is_aligned, repartition
+from coordination.links.version_vector import VersionVector
+from coordination.log.log_entry import LogEntry, StagedPart
+from coordination.nodes.gate import CommitKind, Gate
+from coordination.nodes.table_lists import missing_metadata_error
+from engine.tables.capabilities.table_links import (
+    AppliedBatch,
+    IncomingBatch,
+    RefetchBlock,
+    SourceTable,
+    TargetState,
+)
+from engine.tables.replicated.life.definition_changes import DefinitionChanges
+from engine.tables.replicated.links.batch_commit import BatchCommitter, StagedBatch
+from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
+from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
+from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
+from engine.tables.replicated.links.row_rewriting import RowRewriter
+from engine.tables.replicated.links.source_definition import SourceDefinition
+from engine.tables.replicated.replica_state import ReplicaState
+from parts.common.errors import PandoError, UnavailableError, UserError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.read.part_reader import open_part
+
+NO_VECTOR = -2
+"""The version of a vector that does not exist. ZooKeeper never has it, so nothing is committed against it."""
+
+
+class LogFollower(Protocol):
+    """Reads the table's log into this replica's queue, and waits for the queue."""
+
+    def pull(self, keeper: Keeper) -> None:
+        """Moves everything that is in the log now into the queue."""
+
+    def last_blocks(self, keeper: Keeper) -> LastBlocks:
+        """Returns a function that finds the last blocks in dropped ranges."""
+
+
+class ReplicaLinkTarget:
+    """Implements ``engine.tables.capabilities.table_links.LinkTarget``."""
+
+    def __init__(
+        self,
+        state: ReplicaState,
+        log: LogFollower,
+        definitions: Callable[[], DefinitionChanges],
+        wake_execution: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._log = log
+        self._definitions = definitions
+        self._wake_execution = wake_execution
+        self._staging = BatchStaging(state, log.pull)
+        self._committer = BatchCommitter(state, log.last_blocks)
+        self._applying = threading.Lock()
+        self._progress = BatchProgress(state.paths)
+        self._looking = threading.Lock()
+        self._refetches: dict[str, RefetchBlock] = {}
+        self._sources: dict[str, SourceTable] = {}
+        """By link, the source as the last batch named it."""
+
+    # -- the vector -------------------------------------------------------------------------------------------------
+
+    def read_target(self) -> TargetState:
+        """Returns the table's vector and identity, behind everything committed before the call."""
+        with self._state.hold_write_access() as (keeper, _):
+            return self._read(keeper)
+
+    def _read(self, keeper: Keeper) -> TargetState:
+        table = self._state.paths
+        keeper.sync(table.root)
+        root, gate, vector = keeper.get_many([table.root, table.gate, table.link_vector])
+        if root is None:
+            raise missing_metadata_error(table)
+        if gate is None:
+            raise UserError(
+                "NOT_IMPLEMENTED",
+                f"Table {self._state.definition.full_name} cannot be linked yet: some replica runs a version that does "
+                "not know links",
+            )
+        epoch = Gate.parse(gate[0]).epoch
+        own = Origin.parse(f"{self._state.replication.get_cluster_uuid()}.{root[1].created_zxid}.{epoch}")
+        if vector is None:
+            return TargetState(VersionVector(), NO_VECTOR, own)
+        return TargetState(VersionVector.parse(vector[0]), vector[1].version, own)
+
+    def begin_link(self, link: LinkDefinition, vector: VersionVector) -> bool:
+        """Gives a link its place: the origins of ``vector`` that the table does not know begin where it says.
+
+        In the same multi the definition of the link, if ZooKeeper has it, says that the link has begun.
+        Returns false if the vector moved meanwhile.
+        """
+        table = self._state.paths
+        with self._state.hold_write_access() as (keeper, _):
+            now = self._read(keeper)
+            others = VersionVector({o: entry for o, entry in vector.entries.items() if o != now.own})
+            begun = now.vector.begin_with(others).to_bytes()
+            is_new = now.vector_version == NO_VECTOR
+            ops: list[Op] = [
+                Create(table.link_vector, begun) if is_new else SetData(table.link_vector, begun, now.vector_version),
+                *self._mark_begun(keeper, link),
+                *self._state.gate.checks(keeper, CommitKind.LINK),
+            ]
+            try:
+                keeper.multi(ops)
+            except MultiFailed as error:
+                has_changed = isinstance(error.cause, BadVersion | NodeExists | NoNode)
+                if not self._state.gate.has_moved(keeper, error) and not has_changed:
+                    raise error.cause from error
+                return False
+        return True
+
+    def _mark_begun(self, keeper: Keeper, link: LinkDefinition) -> list[Op]:
+        path = self._state.paths.incoming_link(link.name)
+        (answer,) = keeper.get_many([path])
+        found = LinkDefinition.parse(answer[0]) if answer is not None else None
+        if answer is None or found is None or found.uuid != link.uuid:
+            return []
+        begun = replace(found, is_begun=True, source_origin=link.source_origin or found.source_origin)
+        return [SetData(path, begun.to_bytes(), answer[1].version)]
+
+    # -- batches ----------------------------------------------------------------------------------------------------
+
+    def apply_batch(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
+        """Stages the blocks and commits the batch, at once or not at all. May be repeated after any error.
+
+        Raises :class:`UncoveredSchema`, ``GateBarred``, and whatever staging and ZooKeeper raise.
+        """
+        with self._applying:
+            if batch.state.vector_version == NO_VECTOR:
+                return AppliedBatch(is_applied=False)  # the link was never begun, or the vector is gone
+            return self._state.pass_gate(CommitKind.LINK, lambda: self._apply(batch, status), status)
+
+    def _apply(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
+        state, version = self._state, self._state.description.metadata_version
+        writer = choose_block_writer(state, batch)
+        self._sources[batch.link.name] = batch.source
+        with self._staging.open(batch) as name:
+            pieces = self._staging.stage(batch, name, writer, status)
+            state.services.failpoint("link.after_stage")
+            ready = self._make_ready(batch, name, pieces, version)
+            self._staging.forget(name)
+            with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
+                plan = self._committer.commit(keeper, ready, self._definitions().columns_version)
+                state.services.failpoint("link.after_commit")
+                if plan is None:
+                    state.store.staged.remove(name)
+                    return AppliedBatch(is_applied=False)
+                keeper.sync(state.paths.log)
+                self._log.pull(keeper)
+        self._wake_execution()
+        return _describe(plan)
+
+    def _make_ready(self, batch: IncomingBatch, name: str, pieces: StagedBlocks, version: int) -> StagedBatch:
+        """Returns the batch with its staged parts. Raises ``UncoveredSchema`` for commands on other partitions."""
+        state, settings = self._state, batch.link.settings
+        sets_ids = not settings.get("two_way", False) and bool(settings.get("preserve_timestamps", True))
+        if is_aligned(pieces):
+            staged = {key: parts[0] for key, parts in pieces.items()}
+        elif find_command(batch.changes) is not None:
+            raise refuse_command(state.definition.full_name, batch)
+        else:
+            changes, staged = repartition(batch.changes, pieces)
+            batch, sets_ids = replace(batch, changes=changes), False
+        return StagedBatch(batch, Target(state.replica.name, state.services.clock(), name, staged), sets_ids, version)
+
+    def clean_up(self, keeper: Keeper) -> bool:
+        """Removes staged parts that no batch needs. Returns whether there may be more to do soon."""
+        return self._staging.clean_up(keeper)
+
+    # -- progress ---------------------------------------------------------------------------------------------------
+
+    def find_trim_position(self, source: Origin, copies: int) -> int:
+        """Returns the zxid of the source up to which ``copies`` replicas have everything active.
+
+        If there are fewer replicas, all must have it.
+        """
+        with self._looking, self._state.hold_write_access() as (keeper, _):
+            return self._progress.find_confirmed(keeper, copies).applied(source)
+
+    def wait_until_visible(self, timeout_seconds: float, status: QueryStatus) -> None:
+        """Waits until what is committed now is visible on all active replicas. Raises 159 (TIMEOUT_EXCEEDED)."""
+        BatchVisibility(self._state).wait(timeout_seconds, status)
+
+    def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
+        """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""
+        return explain_uncovered(self._state, source, settings)
+
+    # -- parts that are lost here -----------------------------------------------------------------------------------
+
+    def set_refetch(self, link: str, refetch: RefetchBlock | None) -> None:
+        """Sets how a part of this link's batches is asked for again; ``None`` takes it back."""
+        if refetch is None:
+            self._refetches.pop(link, None)
+        else:
+            self._refetches[link] = refetch
+
+    def refetch_part(self, entry: LogEntry, staged: StagedPart, directory: Path) -> None:
+        """Asks the sources of the links that run here for a part of a batch.
+
+        Raises 234 (NO_REPLICA_HAS_PART) if no link runs here, and what the last one raises.
+        """
+        changes = (change for change in read_carried_changes(entry, 0) for block in change.blocks)
+        change = next((c for c in changes if any(block.part == staged.part for block in c.blocks)), None)
+        part = PartName.try_parse(staged.place.partition("-")[2])
+        failure: PandoError = UnavailableError(
+            "NO_REPLICA_HAS_PART", f"No replica has part {staged.part}, and no link that brought it runs here"
+        )
+        if change is None or part is None or "." in staged.place.partition("-")[0]:
+            raise failure
+        for link, refetch in list(self._refetches.items()):
+            try:
+                asked = Change(change.position, change.place, change.commit_ms, change.previous)
+                refetch(asked, Block(part, rows=staged.rows), directory)
+                return self._rewrite(link, part, staged, directory)
+            except PandoError as error:
+                failure = error
+        raise failure
+
+    def _rewrite(self, link: str, part: PartName, staged: StagedPart, directory: Path) -> None:
+        """Writes a block of other content than was committed anew, as it was when the batch came."""
+        source = self._sources.get(link)
+        found = open_part(directory, name=part, table_schema=self._state.description.schema)
+        if source is None or found.content_hash == staged.content_hash:
+            return
+        rewriter = RowRewriter(self._state, source, SourceDefinition.of(source))
+        for written in rewriter.take(directory, Block(part)):
+            shutil.rmtree(directory)
+            written.directory.rename(directory)
+            self._state.store.drop_temporary(written.directory)
+
+
+def _describe(plan: BatchPlan) -> AppliedBatch:
+    entry = plan.entry
+    if entry is None:
+        return AppliedBatch(is_applied=True)
+    return AppliedBatch(True, entry.rows, entry.size_bytes, len(entry.replace_parts), plan.lost_rows)

@@ -1,0 +1,43 @@
+"""The two ends of links at one replica, as its table shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.tables.replicated.follow.log_pull import LogPull
+from engine.tables.replicated.follow.part_fetcher import PartFetcher
+from engine.tables.replicated.life.definition_changes import DefinitionChanges
+from engine.tables.replicated.links.block_keeping import BlockKeeping
+from engine.tables.replicated.links.block_source import BlockSource
+from engine.tables.replicated.links.change_keeping import ChangeKeeping
+from engine.tables.replicated.links.link_source import ReplicaLinkSource
+from engine.tables.replicated.links.link_target import ReplicaLinkTarget
+from engine.tables.replicated.links.outgoing_nodes import find_released_position, read_outgoing
+from engine.tables.replicated.links.stream_reading import StreamReading
+from engine.tables.replicated.replica_state import ReplicaState
+
+
+class ReplicaLinks:
+    """What one replica keeps and does for the links of its table."""
+
+    def __init__(
+        self,
+        state: ReplicaState,
+        log: LogPull,
+        fetcher: PartFetcher,
+        definitions: Callable[[], DefinitionChanges],
+        wake_execution: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self.blocks = BlockKeeping(state, log.resting)
+        self.blocks.find_released = self._find_released
+        self.keeping = ChangeKeeping(state, log, self.blocks)
+        block_source = BlockSource(state, self.blocks.outbox, fetcher)
+        self.open_here = block_source.open_here
+        reading = StreamReading(state, self.keeping, block_source, log.pull)
+        self.source = ReplicaLinkSource(state, self.keeping, reading, block_source)
+        self.target = ReplicaLinkTarget(state, log, definitions, wake_execution)
+
+    def _find_released(self) -> int | None:
+        with self._state.hold_write_access() as (keeper, _):
+            return find_released_position(read_outgoing(keeper, self._state.paths))

@@ -1,0 +1,127 @@
+"""ReplacingMergeTree with ``last_writer_wins``: the row of a key with the largest version stays.
+
+Rows of a key are compared by the engine's version column, if it has one, then by ``conflict_order``, if the table has
+it, then by the row's own version (``parts.table.row_version``): commit time, origin, block number at the origin. This
+is a total order over the blocks of all clusters, so the same row stays in whatever order blocks arrive. Rows of one
+block keep the order in which they came.
+
+A row that ``_row_exists`` marks as deleted is a tombstone. It wins or loses as any row does. Merges keep it, because an
+older row of its key may still come from another cluster. FINAL leaves it out.
+
+Source: YugabyteDB's xCluster replication (the last writer wins) and Tarantool's ``before_replace`` (any order).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.blocks.dictionary_strings import decode_dictionary_columns
+from parts.blocks.sort_order import encode_keys
+from parts.merge.modes.replacing import Replacing
+from parts.table.merge_mode import MergeMode, SortedRows
+from parts.table.row_exists_column import ROW_EXISTS
+from parts.table.row_version import ORIGIN, ROW_VERSION_NAMES
+from parts.table.table_description import Key
+
+
+class ConflictCounter:
+    """Counts the rows that lost to a row of another origin. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.rows = 0
+
+    def add(self, rows: int) -> None:
+        """Counts more rows."""
+        if rows:
+            with self._lock:
+                self.rows += rows
+
+
+@dataclass(frozen=True)
+class LastWriter(Replacing):
+    """The mode of a table with ``last_writer_wins``. ``order`` is the compiled ``conflict_order``, or ``None``."""
+
+    order: Key | None = None
+    leaves_out_tombstones: bool = False
+    conflicts: ConflictCounter | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def has_row_versions(self) -> bool:
+        return True
+
+    @property
+    def order_text(self) -> str:
+        """The text of ``conflict_order``, or ``""``."""
+        return self.order.expressions[0] if self.order is not None else ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        own = self.order.columns if self.order is not None else ()
+        return tuple(dict.fromkeys((*super().columns, *own, *ROW_VERSION_NAMES, ROW_EXISTS)))
+
+    def for_final(self) -> LastWriter:
+        """Returns the mode that leaves out tombstones, and rows that the engine's own column marks as deleted."""
+        return replace(self, leaves_out_deleted=bool(self.is_deleted), leaves_out_tombstones=True)
+
+    def count_conflicts(self, counter: ConflictCounter) -> LastWriter:
+        """Returns the mode that also counts the rows that lose to another origin's."""
+        return replace(self, conflicts=counter)
+
+    def reduce(self, rows: SortedRows) -> pa.Table:
+        """Keeps the row with the largest version of each key."""
+        if not self._is_known(rows.block):
+            return rows.block
+        return self._leave_out(super().reduce(rows))
+
+    def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Reduces a key. A tombstone replaces all older rows of its key and is removed at the end."""
+        keeping = replace(self, leaves_out_deleted=False, leaves_out_tombstones=False)
+        for block in MergeMode.reduce_one_key(keeping, blocks):
+            left = block.filter(pc.equal(block.column(self.is_deleted), 0)) if self.leaves_out_deleted else block
+            yield self._leave_out(left)
+
+    def _is_known(self, block: pa.Table) -> bool:
+        """Tells whether the block has what rows are compared by.
+
+        An inserted block has no version yet. All its rows will share one, so ``conflict_order`` alone may need it.
+        """
+        return self.order is None or all(name in block.column_names for name in self.order.columns)
+
+    def _leave_out(self, block: pa.Table) -> pa.Table:
+        if not self.leaves_out_tombstones or ROW_EXISTS not in block.column_names:
+            return block
+        exists = block.column(ROW_EXISTS)
+        return block if pc.all(pc.equal(exists, 1)).as_py() else block.filter(pc.equal(exists, 1))
+
+    def _last_of_each(self, block: pa.Table, starts: np.ndarray) -> np.ndarray:
+        """Returns the row that stays for each key: the last one of the largest version."""
+        rows = block.num_rows
+        if len(starts) == rows:
+            return np.arange(rows)
+        compared = [block.column(self.version)] if self.version else []
+        if self.order is not None:
+            texts = [name for name in self.order.columns if name != ORIGIN]
+            compared += self.order.evaluate(decode_dictionary_columns(block, texts))
+        compared += [block.column(name) for name in ROW_VERSION_NAMES if name in block.column_names]
+        sizes = np.diff(starts, append=rows)
+        is_largest = np.ones(rows, np.bool_)
+        for words in encode_keys(compared, rows):
+            codes = np.where(is_largest, words.codes, np.uint64(0))
+            is_largest &= codes == np.repeat(np.maximum.reduceat(codes, starts), sizes)
+        stays = np.maximum.reduceat(np.where(is_largest, np.arange(rows), -1), starts)
+        if self.conflicts is not None and ORIGIN in block.column_names:
+            (origins,) = encode_keys([block.column(ORIGIN)], rows)
+            self.conflicts.add(int(np.count_nonzero(origins.codes != np.repeat(origins.codes[stays], sizes))))
+        return stays
+
+
+def make_last_writer(mode: Replacing, order: Key | None) -> LastWriter:
+    """Returns the mode of a ReplacingMergeTree with ``last_writer_wins``."""
+    return LastWriter(mode.version, mode.is_deleted, order=order)

@@ -1,0 +1,53 @@
+"""Linked clusters in one thread: a seed replays, and links keep their promises under faults of every kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from engine.simulator.links.linked_scenarios import LinkedScale, simulate_links
+from engine.simulator.links.topology import TOPOLOGIES, Topology
+from tests.portions import one_in
+
+SMALL = LinkedScale(rounds=1, steps=80)
+KINDS = {
+    "insert ok", "insert unknown", "update ok", "delete ok", "truncate ok", "drop partition ok", "restart", "crash",
+    "power cut", "LOSE_ANSWER", "LOSE_REQUEST", "EXPIRE", "LAG", "fsync failed", "a vector moved",
+    "rows of another cluster were seen", "a write at a target was refused", "a route was slow", "a route was cut",
+    "a route was cut one way", "a message was lost", "a server was busy", "link DISABLE ok", "link ENABLE ok",
+    "a batch", "a batch of several changes", "a batch of several origins", "a batch with a drop",
+    "a batch with a mutation", "a batch came second", "a commit met a moved gate", "a server took the lead of a link",
+    "a whole cluster lost its power", "a server crashed while it answered", "a quorum part was given up",
+}  # fmt: skip
+
+
+def test_a_seed_replays_byte_for_byte() -> None:
+    first, other, second = (simulate_links(seed, SMALL) for seed in (7, 8, 7))
+    assert first.digest == second.digest != other.digest
+    assert first.lines > 500
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
+@pytest.mark.parametrize("seed", one_in(4, range(4)))
+def test_promises_hold(topology: Topology, seed: int) -> None:
+    outcome = simulate_links(seed, topology=topology)
+    assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
+def test_promises_hold_for_many_seeds(topology: Topology) -> None:
+    for seed in range(100, 160):
+        outcome = simulate_links(seed, topology=topology)
+        assert not outcome.failure, "\n".join([f"seed {seed}", *outcome.last, outcome.failure])
+
+
+@pytest.mark.long
+def test_everything_happens() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(120):
+        counts += simulate_links(seed).counts
+        if counts.keys() >= KINDS:
+            return
+    raise AssertionError(f"never happened: {KINDS - counts.keys()}; {counts}")

@@ -1,0 +1,94 @@
+"""A linked table on simulated servers, and a target of its link that only asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coordination.links.change import Change
+from coordination.links.positions import Origin, Position
+from coordination.links.version_vector import VersionVector
+from engine.simulator.simulated_servers import SimulatedServer
+from engine.simulator.statement_costs import CountedTable, counted_table
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
+from engine.tables.replicated.links.link_source import ReplicaLinkSource
+from parts.common.query_status import QueryStatus
+
+CLUSTER = "11111111-0000-4000-8000-000000000000"
+TARGET = "22222222-0000-4000-8000-000000000000"
+LINK = OutgoingLink("west/l", "uuid of l", TARGET, "west")
+
+
+@dataclass
+class Asker:
+    """A target that takes everything: it keeps the vector and the changes."""
+
+    table: CountedTable
+    link: OutgoingLink = LINK
+    vector: VersionVector = field(default_factory=VersionVector)
+    changes: list[Change] = field(default_factory=list)
+    cuts: list[int] = field(default_factory=list)
+    trim: int = 0
+
+    def source(self, number: int = 0) -> ReplicaLinkSource:
+        return self.table.of(self.table.servers.servers[number]).links.source
+
+    def begin(self, number: int = 0) -> SourceTable:
+        with self.table.servers.servers[number].acting():
+            found = self.source(number).register(self.link)
+        self.vector = self.vector.begin_at(Position(found.origin, found.newest))
+        return found
+
+    def ask(
+        self, number: int = 0, *, max_rows: int = 1000, max_bytes: int = 1 << 30, wait: float = 0.0
+    ) -> ChangesAnswer:
+        request = ChangesRequest(self.link.name, self.link.uuid, self.vector, self.trim, max_rows, max_bytes, wait)
+        with self.table.servers.servers[number].acting():
+            return self.source(number).read_changes(request, QueryStatus())
+
+    def take(self, number: int = 0, **limits: int) -> ChangesAnswer:
+        """Asks once, and takes what comes up to the last cut."""
+        answer = self.ask(number, **limits)
+        for change in answer.changes:
+            assert change.position.origin != answer.source.origin or change.previous <= self.applied(
+                answer.source.origin
+            )
+            self.vector = self.vector.advance(change.position)
+        self.changes += answer.changes
+        self.cuts += answer.cuts
+        if answer.cuts:
+            self.vector = self.vector.advance(Position(answer.source.origin, answer.cuts[-1]))
+        return answer
+
+    def applied(self, origin: Origin) -> int:
+        return self.vector.applied(origin)
+
+    def take_all(self, number: int = 0, **limits: int) -> Sequence[Change]:
+        """Asks until nothing comes; returns what came."""
+        before = len(self.changes)
+        while self.take(number, **limits).cuts:
+            pass
+        return self.changes[before:]
+
+    def blocks(self, number: int = 0) -> list[str]:
+        return [str(block.part) for change in self.changes for block in change.blocks]
+
+
+@contextmanager
+def linked_table(tmp_path: Path, replicas: int = 2, engine_rest: str = "PARTITION BY p ORDER BY k") -> Iterator[Asker]:
+    with counted_table(tmp_path, "p UInt16, k UInt64, v UInt64", engine_rest, replicas=replicas) as table:
+        for server in table.servers.servers:
+            name_cluster(server)
+        table.settle()
+        yield Asker(table)
+
+
+def name_cluster(server: SimulatedServer) -> None:
+    """Gives the server's cluster an identity, as ``cluster_name`` does."""
+    server.replication.get_cluster_uuid = lambda: CLUSTER
+
+
+def work(table: CountedTable, condition: Callable[[], bool]) -> None:
+    table.work_until(condition)

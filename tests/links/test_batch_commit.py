@@ -1,0 +1,143 @@
+"""A link's batch at its target: all of it is committed with the vector, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.links.linked_tables import LinkedTables, linked_tables
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[LinkedTables]:
+    with linked_tables(tmp_path) as made:
+        made.create_source()
+        made.begin()
+        yield made
+
+
+def test_inserts_arrive_once_on_all_replicas(tables: LinkedTables) -> None:
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0), (2, 2, 0)")
+    tables.first.sql("INSERT INTO source VALUES (1, 3, 0)")
+    applied = tables.apply()
+    assert (applied.is_applied, applied.rows, applied.blocks) == (True, 3, 3)
+    tables.must_be_equal()
+    assert tables.apply().rows == 0
+    tables.must_be_equal()
+
+
+def test_a_batch_of_commands_and_blocks(tables: LinkedTables) -> None:
+    """Drop and block, mutation and block, in one batch, on top of what the target has."""
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0), (2, 2, 0), (3, 3, 0)")
+    assert tables.apply().rows == 3
+    for statement in (
+        "INSERT INTO source VALUES (1, 4, 0)",
+        "ALTER TABLE source DROP PARTITION 1",
+        "INSERT INTO source VALUES (1, 5, 0), (2, 6, 0)",
+        "ALTER TABLE source UPDATE v = 7 WHERE k < 6",
+        "INSERT INTO source VALUES (2, 1, 0), (4, 8, 0)",
+        "ALTER TABLE source DELETE WHERE k = 6",
+        "ALTER TABLE source DROP PARTITION 3",
+    ):
+        tables.first.sql(statement, mutations_sync=0)
+    applied = tables.apply()
+    assert applied.is_applied
+    tables.must_be_equal()
+    assert sorted(tables.rows()) == [(1, 5, 7), (2, 1, 0), (2, 2, 7), (4, 8, 0)]
+
+
+def test_what_the_batch_drops_is_not_fetched(tables: LinkedTables) -> None:
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    tables.first.sql("ALTER TABLE source DROP PARTITION 1")
+    tables.first.sql("INSERT INTO source VALUES (1, 2, 0)")
+    assert tables.apply().rows == 1
+    assert len(tables.fetched) == 1
+    tables.must_be_equal()
+
+
+def test_a_transaction_is_one_change(tables: LinkedTables) -> None:
+    tables.first.sql("INSERT INTO source SETTINGS insert_transaction = 'job' VALUES (1, 1, 0), (2, 2, 0)")
+    tables.first.sql("INSERT INTO source SETTINGS insert_transaction = 'job' VALUES (1, 3, 0)")
+    tables.first.sql("COMMIT TRANSACTION 'job' ON source")
+    assert len(tables.changes()) == 1
+    assert tables.apply().rows == 3
+    tables.must_be_equal()
+
+
+def test_two_leaders_apply_a_batch_once(tables: LinkedTables) -> None:
+    """Both have read the same vector."""
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    first, second = tables.batch(), tables.batch(replica=1)
+    assert tables.apply(first, 0).is_applied
+    assert not tables.apply(second, 1).is_applied
+    assert not tables.apply(first, 0).is_applied
+    tables.must_be_equal()
+
+
+def test_an_end_without_changes_moves_the_vector_alone(tables: LinkedTables) -> None:
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    tables.apply()
+    log = tables.table.table.paths.log
+    before = len(tables.keeper.children(log))
+    assert tables.apply().is_applied
+    assert len(tables.keeper.children(log)) == before
+    assert tables.state().vector.applied(tables.origin()) == tables.changes()[-1].place
+
+
+def test_block_ids_travel(tables: LinkedTables) -> None:
+    """A client that repeats its INSERT at the target after a switch stores nothing twice."""
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    tables.apply()
+    tables.settle()
+    tables.with_settings(two_way=True)
+    result, _ = tables.first.sql("INSERT INTO costs VALUES (1, 1, 0)")
+    assert result.statistics.written_rows == 0
+    tables.must_be_equal()
+
+
+def test_block_ids_of_two_way_links_do_not_travel(tables: LinkedTables) -> None:
+    tables.with_settings(two_way=True)
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    tables.apply()
+    tables.settle()
+    tables.first.sql("INSERT INTO costs VALUES (1, 1, 0)")
+    assert tables.rows() == [(1, 1, 0), (1, 1, 0)]
+
+
+def test_an_id_that_is_there_is_set_to_the_new_part(tables: LinkedTables) -> None:
+    """The source forgot the id, and took the same rows again."""
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    tables.apply()
+    for name in tables.keeper.children("/tables/source/blocks"):
+        tables.keeper.delete(f"/tables/source/blocks/{name}")
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    tables.apply()
+    tables.must_be_equal()
+    (id_,) = tables.keeper.children(tables.table.table.paths.blocks)
+    assert b"1_1_1_0" in tables.keeper.get(tables.table.table.paths.block(id_))[0]
+
+
+def test_own_rows_and_those_of_the_link(tables: LinkedTables) -> None:
+    """A drop that arrives takes what the target's clients wrote, too, as far as it was committed before."""
+    tables.with_settings(two_way=True)
+    tables.first.sql("INSERT INTO costs VALUES (1, 100, 0)")
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    tables.apply()
+    tables.settle()
+    assert tables.rows() == [(1, 1, 0), (1, 100, 0)]
+    tables.first.sql("TRUNCATE TABLE source")
+    tables.apply()
+    tables.first.sql("INSERT INTO costs VALUES (1, 101, 0)")
+    tables.settle()
+    assert tables.rows() == [(1, 101, 0)]
+
+
+def test_without_a_vector_nothing_is_applied(tmp_path: Path) -> None:
+    with linked_tables(tmp_path) as made:
+        made.create_source()
+        made.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+        assert not made.apply().is_applied
+        assert made.begin()
+        assert made.apply().is_applied

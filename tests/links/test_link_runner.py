@@ -1,0 +1,289 @@
+"""A link between real servers of two clusters, with a stream that the test writes and a target that keeps it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_nodes import change_link, create_link, drop_link
+from coordination.links.positions import Position
+from coordination.links.version_vector import VersionVector
+from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
+from engine.tables.capabilities.table_links import OutgoingLink, UncoveredSchema
+from parts.common.errors import PandoError, UnavailableError, UserError
+from tests.links.changes import EAST, NORTH, WEST, make_block, make_change
+from tests.links.link_ends import FakeLinks, KeptTarget, StreamSource
+from tests.links.linked_servers import LinkedServer, create_table, linked_servers
+
+_SECONDS = 30.0
+
+
+class Pair:
+    """A link ``l`` from table ``t`` of west to table ``t`` of east."""
+
+    def __init__(self, west: list[LinkedServer], east: list[LinkedServer]) -> None:
+        self.west, self.east = west, east
+        self.source, self.target = StreamSource(WEST, newest=10**5), KeptTarget(EAST)
+        self.source.on_register = self._register
+        for server in west:
+            server.table().links = FakeLinks(self.source, KeptTarget(WEST))
+        for server in east:
+            server.table().links = FakeLinks(StreamSource(EAST), self.target)
+
+    def _register(self, _: OutgoingLink) -> None:
+        """The node that a table makes in its gate's multi."""
+        replica = self.west[0].table().replication
+        assert replica is not None
+        path = replica.paths.outgoing_link("east", "l")
+        replica.require_keeper().create_parents(path)
+
+    def create(self, uuid: str = "u1", **settings: object) -> None:
+        settings = {"replication_timeout": 0.2, **settings}
+        definition = LinkDefinition("l", uuid, "west", "default", "t", "default", "t", settings)
+        peer = self.west[0].links._get_own().uuid
+        create_link(self.keeper, self.paths, definition, peer)
+        for server in self.east:
+            server.links.wake()
+
+    @property
+    def keeper(self):  # type: ignore[no-untyped-def]
+        return self.east[0].engine.replication.require_keeper()
+
+    @property
+    def paths(self):  # type: ignore[no-untyped-def]
+        replica = self.east[0].table().replication
+        assert replica is not None
+        return replica.paths
+
+    def progress(self) -> LinkProgress:
+        found = [each for server in self.east if (each := server.links.find_progress("l")) is not None]
+        return found[0] if found else LinkProgress()
+
+    def wait(self, condition: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + _SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, (what, self.progress(), self.target)
+            time.sleep(0.01)
+
+    def wait_applied(self, count: int) -> None:
+        self.wait(lambda: len(self.target.applied) >= count, f"{count} changes")
+
+    def wait_status(self, status: UpstreamStatus, told: str = "") -> LinkProgress:
+        self.wait(
+            lambda: (found := self.progress()).upstream_status is status and told in found.message, f"{status} {told}"
+        )
+        return self.progress()
+
+    def drop(self) -> None:
+        drop_link(self.keeper, "l")
+        for server in self.east:
+            server.links.wake()
+        self.wait(lambda: not any(server.links._runners for server in self.east), "the end of the runners")
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[LinkedServer]]]:
+    with linked_servers(tmp_path_factory.mktemp("servers"), west=2, east=2) as found:
+        for servers in found.values():
+            create_table(servers)
+        yield found
+
+
+@pytest.fixture
+def pair(clusters: dict[str, list[LinkedServer]]) -> Iterator[Pair]:
+    pair = Pair(clusters["west"], clusters["east"])
+    yield pair
+    pair.drop()
+
+
+def test_what_is_committed_after_the_link_was_made_is_brought_once(pair: Pair) -> None:
+    pair.source.add(make_change(5, make_block(1)))
+    pair.create(start_position="now")
+    for zxid in range(10**6, 10**6 + 5):
+        pair.source.add(make_change(zxid, make_block(zxid), previous=zxid - 1 if zxid > 10**6 else 0))
+    pair.wait_applied(5)
+    assert [change.position.zxid for change in pair.target.applied] == list(range(10**6, 10**6 + 5))
+    progress = pair.wait_status(UpstreamStatus.FOLLOW)
+    pair.wait(lambda: pair.progress().lag == 0, "no lag")
+    assert (progress.rows_applied, progress.errors, progress.leader) == (5, 0, progress.leader)
+    assert progress.applied_position == str(Position(WEST, 10**6 + 4))
+
+
+def test_one_server_leads_and_another_takes_over(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    leaders = [server for server in pair.east if server.links._count_running()]
+    assert len(leaders) == 1
+    ((runner, _),) = leaders[0].links._runners.values()
+    pair.keeper.delete(pair.paths.link_leader("l"))  # as when its session ends; it does not know yet
+    other = next(server for server in pair.east if server is not leaders[0])
+    pair.wait(other.links._count_running, "the other leader")
+    runner._leader.is_leader = False
+    pair.source.add(make_change(10**6, make_block(1)))
+    pair.wait_applied(1)
+
+
+def test_a_link_from_an_empty_table_begins_at_once(pair: Pair) -> None:
+    pair.create()
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    pair.source.add(make_change(10**6, make_block(1)))
+    pair.wait_applied(1)
+
+
+def test_a_link_says_where_it_is_and_acknowledges(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.source.add(make_change(10**6, make_block(1)))
+    pair.wait_applied(1)
+    pair.wait(lambda: pair.source.requests[-1].trim == 10**6, "the acknowledgement")
+    pair.wait(
+        lambda: LinkProgress.parse(pair.keeper.get(pair.paths.link_status("l"))[0]).rows_applied == 1, "the status"
+    )
+
+
+def test_a_position_of_another_origin_stops_the_link(pair: Pair) -> None:
+    pair.create(start_position=str(Position(NORTH, 5)))
+    pair.wait_status(UpstreamStatus.STOPPED, "cannot be compared")
+
+
+def test_a_link_that_begins_at_the_vector_needs_one(pair: Pair) -> None:
+    pair.create(start_position="vector")
+    pair.wait_status(UpstreamStatus.STOPPED, "it has none")
+    pair.target.vector = VersionVector().begin_at(Position(WEST, 4))
+    pair.source.add(make_change(5, make_block(1), previous=4))
+    pair.wait_applied(1)
+
+
+def test_a_gap_stops_the_link_and_names_the_hole(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.source.add(make_change(10**6, make_block(1)))
+    pair.source.add(make_change(10**6 + 9, make_block(2), previous=10**6 + 5))
+    progress = pair.wait_status(UpstreamStatus.STOPPED, "missing changes 1000001 to 1000005")
+    assert "SYSTEM BOOTSTRAP REPLICATION LINK l" in progress.message
+    assert len(pair.target.applied) == 1
+
+
+def test_a_table_made_anew_stops_the_link(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    pair.source.origin = NORTH
+    pair.wait_status(UpstreamStatus.STOPPED, "cluster")
+    pair.source.origin = WEST
+    pair.wait_status(UpstreamStatus.FOLLOW)
+
+
+def test_a_source_that_lost_its_past_stops_the_link(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.source.add(make_change(10**6, make_block(1)))
+    pair.wait_applied(1)
+    pair.source.newest = 5
+    pair.wait_status(UpstreamStatus.STOPPED, "lost its past")
+
+
+def test_a_narrow_schema_pauses_and_the_link_goes_on_by_itself(pair: Pair) -> None:
+    pair.target.error = UncoveredSchema("Column v: String does not go into UInt8", 17)
+    pair.create(start_position="now")
+    pair.source.add(make_change(10**6, make_block(1)))
+    progress = pair.wait_status(UpstreamStatus.PAUSED, "17 rows wait")
+    assert progress.errors >= 1
+    pair.target.error = None
+    pair.wait_applied(1)
+    assert not pair.wait_status(UpstreamStatus.FOLLOW).message
+
+
+def test_a_change_that_fails_five_times_in_a_row_pauses(pair: Pair) -> None:
+    pair.target.error = UserError("ILLEGAL_COLUMN", "no such thing")
+    pair.create(start_position="now")
+    pair.source.add(make_change(10**6, make_block(1)))
+    progress = pair.wait_status(UpstreamStatus.PAUSED, "failed 5 times")
+    assert "ALTER REPLICATION LINK l DISABLE" in progress.message
+    pair.target.error = None
+    pair.wait_applied(1)
+
+
+def test_another_writer_of_the_vector_costs_a_repeat_alone(pair: Pair) -> None:
+    pair.target.moves_first = 3
+    pair.create(start_position="now")
+    pair.source.add(make_change(10**6, make_block(1)))
+    pair.wait_applied(1)
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    assert len(pair.target.applied) == 1
+
+
+def test_a_disabled_link_rests_and_keeps_its_place(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    enable(pair, False)
+    pair.wait_status(UpstreamStatus.PAUSED, "ENABLE")
+    pair.source.add(make_change(10**6, make_block(1)))
+    enable(pair, True)
+    pair.wait_applied(1)
+
+
+def enable(pair: Pair, is_enabled: bool) -> None:
+    from dataclasses import replace
+
+    change_link(pair.keeper, "l", lambda link: replace(link, is_enabled=is_enabled))
+
+
+def test_a_source_that_does_not_answer_is_disconnected_and_comes_back(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    pair.source.error = UnavailableError("KEEPER_EXCEPTION", "no ZooKeeper")
+    progress = pair.wait_status(UpstreamStatus.DISCONNECTED, "no ZooKeeper")
+    assert progress.lag > 0 or progress.idle < 1
+    pair.source.error = None
+    pair.wait_status(UpstreamStatus.FOLLOW)
+
+
+def test_a_table_that_is_gone_from_the_source_is_told(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    pair.source.error = UserError("UNKNOWN_TABLE", "Table default.t does not exist")
+    pair.wait(lambda: "does not exist" in pair.progress().message, "the message")
+    pair.source.error = None
+
+
+@pytest.mark.parametrize("user", ["linker", "nobody"])
+def test_a_wrong_password_is_told_without_it(
+    clusters: dict[str, list[LinkedServer]], user: str, tmp_path: Path
+) -> None:
+    east = clusters["east"][0]
+    former = east.engine.linked_clusters._clusters
+    config = former["west"].model_copy(update={"user": user, "password": "hunter2"})
+    east.engine.linked_clusters._clusters = {**former, "west": config}
+    try:
+        with pytest.raises(PandoError) as raised:
+            east.links.connect("west").describe("default", "t")
+        assert raised.value.code == 516
+        assert "hunter2" not in str(raised.value)
+    finally:
+        east.engine.linked_clusters._clusters = former
+
+
+def test_a_server_under_another_cluster_name_is_refused(clusters: dict[str, list[LinkedServer]]) -> None:
+    east = clusters["east"][0]
+    former = east.engine.linked_clusters._clusters
+    east.engine.linked_clusters._clusters = {**former, "south": former["west"]}
+    try:
+        with pytest.raises(UserError, match="belongs to cluster 'west'"):
+            east.links.connect("south").describe("default", "t")
+        with pytest.raises(UserError, match="not among linked_clusters"):
+            east.links.connect("nowhere")
+    finally:
+        east.engine.linked_clusters._clusters = former
+
+
+def test_a_server_that_is_down_is_passed_over(clusters: dict[str, list[LinkedServer]]) -> None:
+    east, west = clusters["east"][1], clusters["west"]
+    former = east.engine.linked_clusters._clusters
+    config = former["west"].model_copy(update={"urls": ["http://127.0.0.1:9", west[1].url]})
+    east.engine.linked_clusters._clusters = {**former, "west": config}
+    try:
+        assert east.links.connect("west").get_identity().name == "west"
+        assert east.links.connect("west")._ring.order()[0] == west[1].url
+    finally:
+        east.engine.linked_clusters._clusters = former
