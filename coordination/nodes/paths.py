@@ -7,7 +7,8 @@ The nodes of a table::
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
            commit_time
-           links/gate links/vector links/in/<name>{,/leader,/status} links/out/<cluster>.<name> definitions/<version>
+           links/gate links/vector links/in/<name>{,/leader,/status} links/out/<cluster>.<name>
+           links/lists/<name>/<piece> definitions/<version>
            replicas/<name>/…
 
 The nodes of a replica::
@@ -197,6 +198,19 @@ class TablePaths:
     def outgoing_link(self, target_cluster: str, name: str) -> str:
         """The registration of a link that takes changes from here, and what its target has."""
         return f"{self.root}/links/out/{target_cluster}.{name}"
+
+    @property
+    def link_lists(self) -> str:
+        """The parent of the lists of large log entries (``list_nodes``)."""
+        return f"{self.root}/links/lists"
+
+    def link_list(self, name: str) -> str:
+        """One list: the link that wrote it, and whether it is committed."""
+        return f"{self.root}/links/lists/{name}"
+
+    def link_list_piece(self, name: str, number: int) -> str:
+        """One piece of a large log entry."""
+        return f"{self.root}/links/lists/{name}/{number}"
 
     @property
     def definitions(self) -> str:

@@ -34,12 +34,12 @@ class BlockSource:
 
     def __init__(self, state: ReplicaState, outbox: Outbox, fetcher: PartFetcher) -> None:
         self._state = state
-        self._outbox = outbox
+        self.outbox = outbox
         self._fetcher = fetcher
 
     def open_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
         """Returns the files of a block that this replica has; ``None`` if it has none."""
-        block = self._outbox.find_part(part)
+        block = self.outbox.find_part(part)
         if block is not None and block.folder.exists():
             return Snapshot([], lambda _: None), block.folder
         if self._state.store.get(part) is None:
@@ -88,7 +88,7 @@ class BlockSource:
         return [replace(c, blocks=tuple(_mark(block, gone) for block in c.blocks)) for c in found] if gone else found
 
     def _is_here(self, part: PartName) -> bool:
-        return self._outbox.find_part(part) is not None or self._state.store.get(part) is not None
+        return self.outbox.find_part(part) is not None or self._state.store.get(part) is not None
 
     def _is_nowhere(self, keeper: Keeper, part: PartName) -> bool:
         """Tells whether no replica has the block. Raises what keeps one from being asked."""

@@ -19,6 +19,7 @@ from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import FEATURE_LINKS, read_replica_activity
 from coordination.nodes.table_gate import move_gate
 from coordination.nodes.table_lists import create_lists
+from engine.tables.capabilities.link_status import OutboxStatus
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from engine.tables.replicated.links.source.block_source import BlockSource
 from engine.tables.replicated.links.source.change_keeping import ChangeKeeping
@@ -135,9 +136,10 @@ class ReplicaLinkSource:
                     least = max(self._description.describe(keeper).newest, *(each.since for each in kept))
                 if least is not None:
                     end = self._reading.read_frontier(keeper, least)
-                    vector = self._description.read_vector(keeper, end)
-                    if end >= least and vector is not None:
+                    vector, written = self._description.read_vector(keeper)
+                    if end >= max(least, written):
                         return self._description.describe_at(keeper, end, vector)
+                    least = max(least, written)  # another link has moved it, perhaps without a change
             if state.services.monotonic() >= deadline or state.is_stopping.is_set():
                 raise UnavailableError(
                     "TIMEOUT_EXCEEDED",
@@ -168,6 +170,25 @@ class ReplicaLinkSource:
             return []
         return read_outgoing(self._state.require_writable(), self._state.paths)
 
+    def describe_outbox(self) -> OutboxStatus | None:
+        """Returns what this replica keeps for links; ``None`` if it keeps nothing."""
+        if not self._keeping.is_keeping:
+            return None
+        journal, outbox = self._keeping.require_journal().get_statistics(), self._blocks.outbox.get_statistics()
+        with self._state.hold_write_access() as (keeper, _):
+            origin = self._description.describe(keeper).origin
+        return OutboxStatus(
+            self._state.definition.database,
+            self._state.definition.name,
+            str(Position(origin, journal.first_position)),
+            str(Position(origin, journal.last_position)),
+            str(Position(origin, outbox.trimmed_position)) if outbox.trimmed_position else "",
+            outbox.blocks,
+            outbox.size_bytes,
+            journal.size_bytes,
+            tuple(link.name for link in self.list_outgoing() if link.trim < journal.last_position),
+        )
+
     # -- changes --------------------------------------------------------------------------------------------------
 
     def read_changes(self, request: ChangesRequest, status: QueryStatus) -> ChangesAnswer:
@@ -194,6 +215,10 @@ class ReplicaLinkSource:
                 self._keeping.wait_for_news(seen, min(left, _HELD_BACK_SECONDS if answer.waits else _WAIT_SECONDS))
                 if answer.waits or self._keeping.appended != seen:
                     break
+
+    def count_news(self) -> int:
+        """Returns how often the journal has grown: each time there may be something new for links."""
+        return self._keeping.appended
 
     def _require_registered(self, keeper: Keeper, request: ChangesRequest) -> None:
         gate = self._state.gate.gate or self._state.gate.load(keeper)

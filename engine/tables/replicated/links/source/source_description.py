@@ -52,9 +52,9 @@ class SourceDescription:
             vector=vector or VersionVector(),
         )
 
-    def read_vector(self, keeper: Keeper, place: int) -> VersionVector | None:
-        """Returns the table's vector as of a place, without its own origin; ``None`` if it has moved since."""
+    def read_vector(self, keeper: Keeper) -> tuple[VersionVector, int]:
+        """Returns the table's vector, without its own origin, and the zxid that wrote it; 0 for none."""
         answer = keeper.get_many([self._state.paths.link_vector])[0]
         if answer is None:
-            return VersionVector()
-        return VersionVector.parse(answer[0]) if answer[1].modified_zxid <= place else None
+            return VersionVector(), 0
+        return VersionVector.parse(answer[0]), answer[1].modified_zxid
