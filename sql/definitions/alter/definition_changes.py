@@ -50,7 +50,7 @@ from sql.settings.merge_tree_settings import OWN_TABLE_SETTINGS
 _FIXED_SETTINGS = frozenset(
     {
         "index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column",
-        *OWN_TABLE_SETTINGS,
+        "last_writer_wins", "conflict_order",
     }
 )  # fmt: skip
 """Settings that all parts of a table, and of its replicas, must share."""
