@@ -100,7 +100,7 @@ def test_a_damaged_batch_is_refused() -> None:
     planned = plan([make_change(1, make_block(1))])
     assert planned.entry is not None
     told = {"origins": [str(WEST)], "changes": [[-1, 1, 1, 0, [], [], [], []]]}
-    late = {"origins": [str(WEST)], "changes": [[0, 1, 1, 1, [], [], [], []]]}
+    late = {"origins": [str(WEST)], "changes": [[0, 1, 1, 2, [], [], [], []]]}
     for damaged in (
         replace(planned.entry, replace_parts=()),
         *(replace(planned.entry, extra=(("link", document),)) for document in ({}, told, late, [])),
