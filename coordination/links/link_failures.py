@@ -58,9 +58,11 @@ class FailureKind(Enum):
 class LinkStopped(Exception):
     """A link cannot go on until a person says what to do; ``message`` says why, and what helps."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, is_late: bool = False) -> None:
         super().__init__(message)
         self.message = message
+        self.is_late = is_late
+        """Changes that the target lacks are not sent any more: a copy of the source helps."""
 
 
 class LinkPaused(Exception):
@@ -125,3 +127,10 @@ def _heals(error: Exception) -> bool:
         return False
     is_of_world = isinstance(error, UnavailableError | UnknownOutcomeError | ConflictError | CancelledError | OSError)
     return is_of_world or (isinstance(error, PandoError) and error.name in _RETRIED)
+
+
+def is_late(error: Exception) -> bool:
+    """Tells whether the target lacks changes that the source does not send any more."""
+    if isinstance(error, LinkStopped):
+        return error.is_late
+    return isinstance(error, PandoError) and error.name == "CANNOT_READ_ALL_DATA"

@@ -27,10 +27,12 @@ from engine.tables.owned_table import OwnedTable
 from parts.common.errors import ConflictError, UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 
-BootstrapLink = Callable[[LinkDefinition, OwnedTable, LinkUpstream, QueryStatus], None]
+Tell = Callable[[str], object]
+"""Says how far a copy is, for people."""
+BootstrapLink = Callable[[LinkDefinition, OwnedTable, LinkUpstream, QueryStatus, Tell], None]
 """Copies the source's table to the link's target, and gives the link its place with the same commit.
 
-May be repeated after any error, and does nothing if it is done.
+May be repeated after any error.
 """
 _ATTEMPTS = 20
 
@@ -59,6 +61,7 @@ def begin_link(
     upstream: LinkUpstream,
     bootstrap: BootstrapLink | None,
     status: QueryStatus,
+    tell: Tell,
 ) -> LinkDefinition:
     """Gives a link its place, and returns the definition that says so.
 
@@ -71,7 +74,7 @@ def begin_link(
     target = require_linkable(table).target
     start = LinkSettings.parse(definition.settings).start_position
     if definition.wants_copy:
-        _copy(table, definition, upstream, bootstrap, status)
+        _copy(table, definition, upstream, bootstrap, status, tell)
     elif start == START_VECTOR:
         if not target.read_target().vector.applied(source.origin):
             raise LinkStopped(
@@ -81,7 +84,7 @@ def begin_link(
         found = _find_vector(upstream, source, Position.parse(start))
         _join(table, definition, _choose_beginning(table, definition, source, found))
     elif source.origin not in target.read_target().vector.entries:
-        _copy(table, definition, upstream, bootstrap, status)
+        _copy(table, definition, upstream, bootstrap, status, tell)
     return _set_begun(table, definition, source)
 
 
@@ -153,13 +156,14 @@ def _copy(
     upstream: LinkUpstream,
     bootstrap: BootstrapLink | None,
     status: QueryStatus,
+    tell: Tell,
 ) -> None:
     if bootstrap is None:
         raise LinkPaused(
             "The source or the target has rows, and copying them is not supported yet: make the link with "
             f"start_position = '{START_NOW}', and copy the rows with INSERT SELECT"
         )
-    bootstrap(definition, table, upstream, status)
+    bootstrap(definition, table, upstream, status, tell)
 
 
 def _join(table: OwnedTable, definition: LinkDefinition, vector: VersionVector) -> None:

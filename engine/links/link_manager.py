@@ -19,6 +19,7 @@ from coordination.links.link_definition import LinkDefinition
 from engine.catalog.catalog import Catalog
 from engine.environment import ServerEnvironment
 from engine.interserver.replication import Replication
+from engine.links.bootstrap.link_copy import copy_table
 from engine.links.cluster_client import ClusterClient, ClusterConfigs
 from engine.links.found_links import FoundLinks
 from engine.links.link_beginning import BootstrapLink
@@ -61,8 +62,8 @@ class LinkManager:
     def __init__(self, server: LinkingServer) -> None:
         self._server = server
         self._services = server.services
-        self.bootstrap: BootstrapLink | None = None
-        """Copies a table to a link's target; set by who can."""
+        self.bootstrap: BootstrapLink | None = copy_table
+        """Copies a table to a link's target."""
         self._clients: dict[str, ClusterClient] = {}
         self._resting: dict[str, RestingLinks] = {}
         self._runners: dict[tuple[OwnedTable, str], tuple[LinkRunner, BackgroundTask]] = {}

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from coordination.keeper.interface import Keeper
 from coordination.links.batch_plan import BatchLimits
 from coordination.links.batch_selection import Selection, select_batch
+from coordination.links.gap_check import Gap
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import (
     FailureKind,
@@ -29,6 +30,7 @@ from coordination.links.link_failures import (
     LinkPaused,
     LinkStopped,
     assess_failure,
+    is_late,
 )
 from coordination.links.link_lag import LinkLag, measure_lag
 from coordination.links.link_nodes import request_copy
@@ -111,6 +113,7 @@ class LinkRunner:
         self.table = table
         self._replica = table.replication
         self._target: LinkTarget = table.links.target
+        self._bootstrap = table.links.bootstrap
         self._client = client
         self._world = world
         self._wake = wake
@@ -169,11 +172,11 @@ class LinkRunner:
             if not isinstance(error, PandoError | LinkStopped | LinkPaused):
                 logger.exception("link %s failed", self.definition.name)
             delay = self._note_failure(error)
-        self._write_report()
+        pending = self._write_report()
         if self._failure is not None and self._failure.count % _FAILURES_OF_A_LEADER == 0:
             self.resign()
             return max(delay, _RESIGNED_SECONDS)
-        return delay
+        return min(delay, pending)
 
     def resign(self) -> None:
         """Gives the lead up. Not called while another thread is in a step."""
@@ -189,6 +192,8 @@ class LinkRunner:
         if delay:
             self._disconnect()
             return delay
+        if not definition.is_begun:  # a server that died may have left the table closed
+            self._bootstrap.taker.clean_up(definition.uuid)
         if not definition.is_enabled:
             self._pause_disabled()
             return _DISABLED_SECONDS
@@ -198,7 +203,9 @@ class LinkRunner:
             self._source = upstream.describe()
         if not definition.is_begun:
             self._report.change(upstream_status=UpstreamStatus.BOOTSTRAP, message="")
-            self.definition = begin_link(self.table, definition, upstream, self._world.bootstrap(), self._status)
+            self.definition = begin_link(
+                self.table, definition, upstream, self._world.bootstrap(), self._status, self._tell
+            )
             self._disconnect()
             return 0.0
         return self._follow(upstream, state, self._source)
@@ -238,7 +245,7 @@ class LinkRunner:
         self._note_answer(answer, state, selection)
         if selection.end is None:
             if selection.stop is not None:
-                raise LinkStopped(f"{selection.stop}. {self._say_copy()}")
+                raise LinkStopped(f"{selection.stop}. {self._say_copy()}", is_late=isinstance(selection.stop, Gap))
             self._failure = None
             return 0.0 if wait else self._rest(answer, settings)
         if not selection.changes and not self._is_move_due(settings):
@@ -252,6 +259,8 @@ class LinkRunner:
             Position(origin, selection.end),
             upstream.fetch,
         )
+        if not self.definition.is_enabled:  # since the source was asked
+            return 0.0
         applied = self._target.apply_batch(batch, self._status)
         self._state = None
         if applied.is_applied:
@@ -334,7 +343,7 @@ class LinkRunner:
         place = state.vector.applied(source.origin) if state is not None and source is not None else 0
         former, self._state = self._failure, None
         self._failure = failure = assess_failure(former, error, place)
-        if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE and self._copies_by_itself():
+        if is_late(error) and self._copies_by_itself():
             self.definition = request_copy(self._replica.require_keeper(), self.definition.name)
         text = error.message if isinstance(error, PandoError | LinkStopped | LinkPaused) else repr(error)
         if former is None or former.name != failure.name:
@@ -362,14 +371,20 @@ class LinkRunner:
             )
         return f"{text}.{waits}" if waits else text
 
-    def _write_report(self) -> None:
+    def _tell(self, text: str) -> None:
+        self._report.change(message=text)
+        self._write_report()
+
+    def _write_report(self) -> float:
+        """Tells the other servers how far the link is. Returns the seconds after which there is more to tell."""
         if not self._leader.is_leader:
             self._report.forget_written()
-            return
+            return math.inf
         try:
-            self._report.write(self._replica.require_keeper())
+            return self._report.write(self._replica.require_keeper())
         except PandoError as error:
             logger.debug("the state of link %s is written later: %s", self.definition.name, error)
+            return math.inf
 
 
 _TOO_LATE = "CANNOT_READ_ALL_DATA"
