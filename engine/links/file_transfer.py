@@ -19,7 +19,10 @@ _MAX_MANIFEST_BYTES = 16 << 20
 
 
 def send_part(directory: Path) -> Iterator[bytes]:
-    """Yields the manifest and the bytes of a part's files, the large ones first, in pieces of about a megabyte."""
+    """Yields the manifest and the bytes of a part's files, the large ones first.
+
+    A piece has about a megabyte.
+    """
     held = bytearray()
     for piece in _read_part(directory):
         if len(held) + len(piece) > CHUNK_BYTES and held:

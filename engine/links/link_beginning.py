@@ -46,7 +46,11 @@ def begin_at_registration(table: OwnedTable, definition: LinkDefinition, source:
     if definition.wants_copy:
         return definition
     if start == START_NOW or (not start and source.is_empty and never_had_rows(table)):
-        _join(table, definition, _choose_beginning(table, definition, VersionVector().begin_with(_add_own(source))))
+        _join(
+            table,
+            definition,
+            _choose_beginning(table, definition, source, VersionVector().begin_with(_add_own(source))),
+        )
         return _set_begun(table, definition, source)
     return definition
 
@@ -78,19 +82,23 @@ def begin_link(
             )
     elif start:
         found = _find_vector(upstream, source, Position.parse(start))
-        _join(table, definition, _choose_beginning(table, definition, found))
+        _join(table, definition, _choose_beginning(table, definition, source, found))
     elif source.origin not in target.read_target().vector.entries:
         _copy(table, definition, upstream, bootstrap, status, tell)
     return _set_begun(table, definition, source)
 
 
-def _choose_beginning(table: OwnedTable, definition: LinkDefinition, vector: VersionVector) -> VersionVector:
-    """Writes down with which vector the link begins, unless it is; returns what is written."""
+def _choose_beginning(
+    table: OwnedTable, definition: LinkDefinition, source: SourceTable, vector: VersionVector
+) -> VersionVector:
+    """Writes down of what and with which vector the link begins, unless it is; returns the written vector."""
     assert table.replication is not None
 
     def change(current: LinkDefinition) -> LinkDefinition:
         _require_same(current, definition)
-        return current if current.beginning else replace(current, beginning=vector.to_bytes().decode())
+        if current.beginning:
+            return current
+        return replace(current, beginning=vector.to_bytes().decode(), source_origin=str(source.origin))
 
     found = change_link(table.replication.require_keeper(), definition.name, change)[1]
     return VersionVector.parse(found.beginning.encode())
@@ -106,7 +114,7 @@ def _set_begun(table: OwnedTable, definition: LinkDefinition, source: SourceTabl
 
     def change(current: LinkDefinition) -> LinkDefinition:
         _require_same(current, definition)
-        if current.is_begun:
+        if current.is_begun and current.source_origin:
             return current
         return replace(current, is_begun=True, wants_copy=False, source_origin=str(source.origin))
 

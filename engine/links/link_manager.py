@@ -1,4 +1,6 @@
-"""The links that this server takes part in: it finds them, runs those that it leads, and ends those that are gone.
+"""The links that this server takes part in.
+
+It finds them, runs those that it leads, and ends those that are gone.
 
 Invariants:
 

@@ -1,4 +1,6 @@
-"""The state of a running link: told in memory, and written to its node for the other servers of the target.
+"""The state of a running link, told in memory and in its node.
+
+The node is for the other servers of the target.
 
 Written when something but the times changes, at most every two seconds, and now and then while nothing does.
 """

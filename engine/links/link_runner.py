@@ -1,4 +1,6 @@
-"""Runs one link on one server of its target: elected, it brings the source's changes, batch after batch.
+"""Runs one link on one server of its target.
+
+The elected server brings the source's changes, batch after batch.
 
 A step does one thing and returns the seconds until the next: it takes the lead, begins the link, or asks the source
 what comes next and applies it. A request to the source waits there for something new, so a step that found nothing
@@ -76,7 +78,7 @@ _RESTING_SECONDS = 25.0
 
 @dataclass(frozen=True)
 class RunnerWorld:
-    """What a link's runner needs of its server."""
+    """The part of a server that a link's runner needs."""
 
     services: TableServices
     server: str

@@ -45,8 +45,9 @@ class LinkUpstream:
         self._is_cancelled = is_cancelled
         self.settings = self._settings = LinkSettings.parse(definition.settings)
         self.name = definition.at_source(self._own_name)
-        self.known: Origin | None = Origin.parse(definition.source_origin) if definition.source_origin else None
-        """What the source was when changes were taken last."""
+        is_known = definition.is_begun and bool(definition.source_origin)
+        self.known: Origin | None = Origin.parse(definition.source_origin) if is_known else None
+        """What the source was when the link began; a link that begins, or copies its source anew, takes any."""
 
     def describe(self) -> SourceTable:
         """Returns what the source is. Raises ``LinkStopped`` if it is another than before."""

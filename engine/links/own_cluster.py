@@ -1,4 +1,7 @@
-"""This server's own cluster, as a link inside one cluster asks it: without the network, and without a user."""
+"""This server's own cluster, as a link inside one cluster asks it.
+
+Neither the network nor a user is needed.
+"""
 
 from __future__ import annotations
 

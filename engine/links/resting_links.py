@@ -1,4 +1,4 @@
-"""Links that found nothing new rest here: one request to their source's cluster waits for news of all of them.
+"""The links that found nothing new: one request to their source's cluster waits for news of all.
 
 So a server with hundreds of idle links needs one thread and a few requests a second for each linked cluster.
 """

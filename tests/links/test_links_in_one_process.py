@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,3 +145,28 @@ def test_a_link_of_a_cluster_that_is_not_configured_any_more_says_so(servers: di
             "the link to go on",
         )
         target.execute("DROP REPLICATION LINK lost")
+
+
+def test_a_source_that_is_made_anew_is_another_table(servers: dict[str, list[LinkedServer]]) -> None:
+    create_table([*servers["west"], *servers["east"]], "anew")
+    east = servers["east"][0]
+    with servers["west"][0].client() as source, east.client() as target:
+        target.execute("CREATE REPLICATION LINK anew ON anew FROM CLUSTER west SETTINGS start_position = 'now'")
+        source.execute("INSERT INTO anew VALUES (1, 'a')")
+        target.execute("SYSTEM WAIT REPLICATION LINK anew TIMEOUT 30")
+        for server in servers["west"]:
+            with server.client() as client:
+                client.execute("DROP TABLE anew SYNC")
+        create_table(servers["west"], "anew")
+        source.execute("INSERT INTO anew VALUES (2, 'b')")
+        wait(
+            lambda: (
+                (found := east.links.find_progress("anew")) is not None
+                and found.upstream_status is UpstreamStatus.STOPPED
+                and "made anew" in found.message
+            ),
+            "the stop",
+        )
+        assert target.rows("SELECT k FROM anew") == [[1]]
+        with contextlib.suppress(PandoError):  # the source that could be told is gone
+            target.execute("DROP REPLICATION LINK anew")

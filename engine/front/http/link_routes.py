@@ -1,4 +1,6 @@
-"""Requests of other clusters over HTTP: ``POST /links/…``; JSON in, JSON or files out (``engine.links.protocol``).
+"""Requests of other clusters over HTTP: ``POST /links/…`` (``engine.links.protocol``).
+
+JSON comes in; JSON or files go out.
 
 Authentication and errors are those of queries. A user may ask for whatever a query would show: what changes a table's
 links is refused to read-only users, unless the configuration says that they may link. Nothing of a request is logged
