@@ -79,7 +79,7 @@ def _describe_incoming(server: OwnerServer, definition: LinkDefinition, state: _
 def _read_progress(server: OwnerServer, state: _Node) -> LinkProgress:
     """Returns what another server told, as old as it is by now."""
     if state is None:
-        return LinkProgress()
+        return LinkProgress(message="No server runs the link yet")
     progress = LinkProgress.parse(state[0])
     age = max(0.0, server.services.clock() - state[1].modified_ms / 1000)
     is_counting = progress.lag > 0 or progress.upstream_status is UpstreamStatus.DISCONNECTED

@@ -20,6 +20,7 @@ from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
 from engine.server.config import Config
+from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
 from engine.tables.table import Table
@@ -118,6 +119,9 @@ class OwnerServer(Server, Protocol):
 
     links: ServerLinks
     cluster_membership: ClusterMembership
+
+    def link_statuses(self) -> list[LinkStatus]:
+        """Returns the cluster's links; none if ZooKeeper is away."""
 
     @property
     def catalog(self) -> Catalog:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from engine.links.link_statuses import list_link_statuses
 from engine.queries.context import (
     OwnerServer,
     Row,
@@ -84,7 +83,7 @@ def _metrics(server: OwnerServer) -> Iterator[Row]:
 
 
 def _link_metrics(server: OwnerServer) -> Iterator[Row]:
-    links = [link for link in list_link_statuses(server) if link.state == "enabled"]
+    links = [link for link in server.link_statuses() if link.state == "enabled"]
     states = Counter(link.progress.upstream_status for link in links)
     yield ("ReplicationLink", len(links), "Enabled links with other clusters, in either direction")
     yield ("ReplicationLinkPaused", states[UpstreamStatus.PAUSED], "Links that wait until a cause is gone")

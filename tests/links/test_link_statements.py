@@ -295,6 +295,17 @@ def test_a_copy_is_asked_for(east: LinkedServer) -> None:
     assert east.fails("SYSTEM BOOTSTRAP REPLICATION LINK l")[0] == 48
 
 
+def test_metrics_are_told_while_zookeeper_is_away(east: LinkedServer) -> None:
+    east.sql(CREATE)
+    counted = "SELECT value FROM system.metrics WHERE metric = 'ReplicationLink'"
+    assert east.sql(counted) == [(1,)]
+    keeper = east.engine.replication.require_keeper()
+    keeper.disconnect()  # type: ignore[attr-defined]
+    assert east.sql(counted) == [(0,)]
+    assert east.fails("SHOW REPLICATION LINKS")[0] == 999
+    keeper.reconnect()  # type: ignore[attr-defined]
+
+
 def test_an_origin_is_forgotten_when_it_is_gone(east: LinkedServer) -> None:
     gone = Origin(NORTH, 5, SOURCE.epoch)
     text = f"SYSTEM FORGET LINK ORIGIN '{gone}' ON orders"
