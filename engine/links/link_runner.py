@@ -64,10 +64,13 @@ _SMALL_MOVE_SECONDS = 1.0
 """A batch without changes only moves the vector: at most one in this time."""
 _TRIM_SECONDS = 0.5
 _CANCELLED_SECONDS = 0.5
+_FAILURES_OF_A_LEADER = 6
+"""After so many failures in a row another server may try: it may reach the source, or have a table that works."""
+_RESIGNED_SECONDS = 3.0
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
-_RESTING_SECONDS = 10.0
+_RESTING_SECONDS = 25.0
 """A resting link asks by itself so often: its source counts that as the link's heartbeat."""
 
 
@@ -129,6 +132,7 @@ class LinkRunner:
         self._is_stopping = threading.Event()
         self._moved_at = self._trimmed_at = self._applied_at = -math.inf
         self._trim = 0
+        self._has_rested = False
 
     # -- from any thread ----------------------------------------------------------------------------------------------
 
@@ -168,11 +172,14 @@ class LinkRunner:
             if not isinstance(error, PandoError | LinkStopped | LinkPaused):
                 logger.exception("link %s failed", self.definition.name)
             delay = self._note_failure(error)
-        self._write_report()
-        return delay
+        pending = self._write_report()
+        if self._failure is not None and self._failure.count % _FAILURES_OF_A_LEADER == 0:
+            self.resign()
+            return max(delay, _RESIGNED_SECONDS)
+        return min(delay, pending)
 
     def resign(self) -> None:
-        """Gives the lead up; no step runs or will run."""
+        """Gives the lead up. Not called while another thread is in a step."""
         self._disconnect()
         try:
             self._leader.resign(self._replica.require_keeper())
@@ -252,12 +259,14 @@ class LinkRunner:
             Position(origin, selection.end),
             upstream.fetch,
         )
+        if not self.definition.is_enabled:  # since the source was asked
+            return 0.0
         applied = self._target.apply_batch(batch, self._status)
         self._state = None
         if applied.is_applied:
             self._failure = None
             if selection.changes:
-                self._applied_at = self._services.monotonic()
+                self._applied_at, self._has_rested = self._services.monotonic(), False
             else:
                 self._moved_at = self._services.monotonic()
             self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
@@ -274,7 +283,8 @@ class LinkRunner:
             return _HELD_BACK_SECONDS
         table = self.definition.source_database, self.definition.source_table
         timeout = settings.replication_timeout
-        resting = RestingLink(table, answer.mark, timeout, self._note_heartbeat, self._wake)
+        is_again, self._has_rested = self._has_rested, True
+        resting = RestingLink(table, answer.mark, timeout, is_again, self._note_heartbeat, self._wake)
         self._world.rest(self.definition.name, resting)
         return _RESTING_SECONDS
 
@@ -339,7 +349,9 @@ class LinkRunner:
         if former is None or former.name != failure.name:
             logger.warning("link %s: %s", self.definition.name, text)
         self._report.count_error(text)
-        self._report.change(upstream_status=_STATUSES[failure.kind], message=self._explain(error, failure, text))
+        if failure.kind is not FailureKind.RETRY or failure.count > 1:  # one server's restart is no message
+            status = _STATUSES[failure.kind]
+            self._report.change(upstream_status=status, message=self._explain(error, failure, text))
         if failure.kind is not FailureKind.RETRY or failure.count > 1:
             self._source = None  # it is looked at anew, perhaps at another server
         return failure.pause_seconds
@@ -350,6 +362,8 @@ class LinkRunner:
         name = self.definition.name
         if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE:
             return f"The source does not keep what the target lacks: {text}. {self._say_copy()}"
+        if failure.kind is FailureKind.STOP and failure.name in ("UNKNOWN_TABLE", "UNKNOWN_DATABASE"):
+            return f"The source is gone: {text}. DROP REPLICATION LINK {name} ends the link"
         if failure.kind is FailureKind.PAUSE and failure.count >= 2 and not rows:
             return (
                 f"The same change failed {failure.count} times: {text}.{waits} The link goes on by itself when the "
@@ -361,14 +375,16 @@ class LinkRunner:
         self._report.change(message=text)
         self._write_report()
 
-    def _write_report(self) -> None:
+    def _write_report(self) -> float:
+        """Tells the other servers how far the link is. Returns the seconds after which there is more to tell."""
         if not self._leader.is_leader:
             self._report.forget_written()
-            return
+            return math.inf
         try:
-            self._report.write(self._replica.require_keeper())
+            return self._report.write(self._replica.require_keeper())
         except PandoError as error:
             logger.debug("the state of link %s is written later: %s", self.definition.name, error)
+            return math.inf
 
 
 _TOO_LATE = "CANNOT_READ_ALL_DATA"

@@ -13,7 +13,7 @@ from coordination.links.version_vector import VersionVector
 from engine.simulator.simulated_servers import SimulatedServer
 from engine.simulator.statement_costs import CountedTable, counted_table
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
-from engine.tables.replicated.links.link_source import ReplicaLinkSource
+from engine.tables.replicated.links.source.link_source import ReplicaLinkSource
 from parts.common.query_status import QueryStatus
 
 CLUSTER = "11111111-0000-4000-8000-000000000000"

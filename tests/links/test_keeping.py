@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -403,3 +404,63 @@ def test_what_links_cannot_carry_is_refused(asker: Asker, statement: str) -> Non
             server.sql(statement.replace("1_0_0_0", "1_0_0_0_1") if "PART " in statement else statement)
         assert caught.value.code == 48
         assert COMMANDS[statement] in str(caught.value)
+
+
+def test_a_clone_keeps_the_blocks_that_it_had(asker: Asker) -> None:
+    asker.begin()
+    second = asker.table.servers.servers[1]
+    asker.table.first.sql(INSERT.format(1, 1))
+    keep_all(asker, 1)
+    second.crash()
+    asker.table.servers.end_zombies()
+    asker.table.servers.ensemble.connect().set(asker.table.table.paths.replica("r2").is_lost, b"1")
+    restart(asker, second)
+    asker.table.settle()
+    assert kept(tables(asker)[1]) == ["1_1_1_0"]
+
+
+def test_a_restarted_replica_trims_its_outbox(asker: Asker) -> None:
+    asker.begin()
+    for key in (1, 2):
+        asker.table.first.sql(INSERT.format(1, key))
+    keep_all(asker, 2)
+    asker.take_all()
+    asker.trim = asker.applied(asker.ask().source.origin)
+    asker.table.servers.now += 11
+    asker.ask()
+    second = asker.table.servers.servers[1]
+    second.stop()
+    restart(asker, second)
+    asker.table.settle()
+    asker.table.servers.now += 400
+    asker.table.work_until(lambda: kept(tables(asker)[1]) == ["1_2_2_0"])
+
+
+def test_the_time_of_an_answer_is_that_of_the_commits(asker: Asker) -> None:
+    asker.begin()
+    asker.table.servers.servers[0].clock.skew = 3600.0
+    asker.table.first.sql(INSERT.format(1, 1))
+    asker.ask()
+    asker.table.servers.now += 11
+    (change,) = asker.ask().changes
+    assert 0 <= asker.ask().clock_ms - change.commit_ms <= 20_000
+
+
+def test_a_full_disk_goes_before_a_block(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    asker.begin()
+    blocks = asker.table.table.links.blocks
+
+    def keep(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(blocks.outbox, "keep", keep)
+    for key in (1, 2):
+        asker.table.first.sql(INSERT.format(1, key))
+    asker.table.settle()
+    asker.table.first.sql("OPTIMIZE TABLE costs FINAL")
+    asker.table.settle()
+    asker.table.servers.now += 10_000
+    with asker.table.first.acting():
+        asker.table.table.delete_outdated(asker.table.table.store.list_deletable())
+    assert [str(part.name) for part in asker.table.table.store.list_active()] == ["1_0_2_1"]
+    assert asker.table.table.store.list_deletable() == []

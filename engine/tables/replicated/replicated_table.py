@@ -105,17 +105,13 @@ class ReplicatedTable(PartsTable):
             self.part_checks.report_corruption,
         )  # fmt: skip
         self.definitions = DefinitionChanges(
-            state,
-            lambda create: self.home.define(self.definition.database, create),
-            lambda change: self.home.change_definition(self, change),
-            self.wake_execution,
-            self.log_pull.sync,
-        )
+            state, lambda create: self.home.define(self.definition.database, create),
+            lambda change: self.home.change_definition(self, change), self.wake_execution, self.log_pull.sync,
+        )  # fmt: skip
         self.definitions.keep_for_links = keeping.read_definitions
         self.gate_control = GateControl(state, keeping.follow_gate)
-        self.transactions = ReplicatedTransactions(
-            state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
-        )
+        pull, last_blocks = self.log_pull.pull, self.log_pull.last_blocks
+        self.transactions = ReplicatedTransactions(state, pull, last_blocks, self.wake_execution)
         exchanges.refetch = self.links.target.refetch_part
         self.housekeeping = LogCleanup(state, self._clean_staged, self.links.blocks.keep_before_deletion)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
@@ -189,6 +185,7 @@ class ReplicatedTable(PartsTable):
         self.state.replication.unregister(self.replica.root)
         super().stop()
         self.session.leave()
+        self.links.keeping.close()
 
     def check_can_drop(self) -> None:
         self.require_keeper()

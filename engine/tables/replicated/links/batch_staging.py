@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from coordination.links.change import Block, Change
 from coordination.links.positions import Position
 from coordination.log.log_entry import StagedPart
 from engine.tables.capabilities.table_links import IncomingBatch
+from engine.tables.replicated.links.row_versions import keep_row_version, read_row_version
 from engine.tables.replicated.replica_state import LINK_STAGING_PREFIX, ReplicaState
 from parts.blocks.partition_ids import compute_partition_id
 from parts.common.errors import CorruptionError
@@ -148,7 +149,9 @@ class BatchStaging:
         fetched = store.create_temporary("tmp_fetch_link_")
         try:
             batch.fetch(change, block, fetched)
+            version = read_row_version(self._state, fetched)
             taken = writer.take(fetched, block)
+            keep_row_version(self._state, version, change, [part.directory for part in taken])
             places = [place] if len(taken) == 1 else [f"{number}.{i}-{block.part}" for i in range(len(taken))]
             store.staged.move_in(name, [(part.directory, at) for part, at in zip(taken, places, strict=True)])
             for part in taken:
@@ -175,13 +178,18 @@ class BatchStaging:
         partition_id = compute_partition_id(values, [type_ for _, type_, _ in part.partition_arrays])
         return self._describe(replace(block.part, partition_id=partition_id), part.content_hash, place, part)
 
-    def clean_up(self, keeper: Keeper) -> bool:
-        """Removes what no batch needs. Returns whether there may be more to do soon."""
+    def clean_up(self, keeper: Keeper, links: Collection[str] | None = None) -> bool:
+        """Removes what no batch needs; of links that are not among ``links`` (UUIDs), also what was begun.
+
+        Returns whether there may be more to do soon.
+        """
         state = self._state
         names = [n for n in state.store.staged.list_transactions() if n.startswith(LINK_STAGING_PREFIX)]
         if not names:
             return False
         with self._lock:
+            if self._open is not None and links is not None and self._open.link not in links:
+                self._open = None
             kept = {*self._in_use, *([self._open.name] if self._open is not None else [])}
         keeper.sync(state.paths.root)
         self._pull(keeper)

@@ -1,7 +1,8 @@
-"""Carries ALTERs of a link's source out at its target (``replicate_ddl = 1``), before the blocks that come with them.
+"""Carries ALTERs of a link's source out at its target (``replicate_ddl = 1``).
 
-A table that was an exact copy of the source before the ALTER becomes its exact copy again, with the same history, so
-that files go on travelling. Any other table gets what it lacks (``definition_difference``).
+They come before the blocks of their batch. A table that was an exact copy of the source before the ALTER becomes its
+exact copy again, with the same history, so that files go on travelling. Any other table gets what it lacks
+(``definition_difference``).
 
 The definition that was followed last is kept with the link, in its node: the next ALTER is compared with it. Its
 content under the key ``followed``::

@@ -25,7 +25,7 @@ from coordination.nodes.paths import TablePaths, parse_sequence_number
 from coordination.nodes.table_lists import missing_metadata_error
 from coordination.replicas.log_pull import read_log_pointer
 from engine.tables.replicated.life.shared_definition import make_shared_definition
-from engine.tables.replicated.links.outgoing_nodes import find_outgoing_path
+from engine.tables.replicated.links.source.outgoing_nodes import find_outgoing_path
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName

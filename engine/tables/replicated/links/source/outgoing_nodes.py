@@ -54,7 +54,10 @@ def decode_outgoing(data: bytes) -> OutgoingLink:
 
 
 def find_outgoing_path(table: TablePaths, name: str) -> str:
-    """Returns the path of a link's node. Raises 36 (BAD_ARGUMENTS) for a name that is not ``<cluster>/<name>``."""
+    """Returns the path of a link's node.
+
+    Raises 36 (BAD_ARGUMENTS) for a name that is not ``<cluster>/<name>``.
+    """
     cluster, slash, link = name.partition("/")
     if not slash or not is_znode_name(cluster) or not is_znode_name(link):
         raise UserError("BAD_ARGUMENTS", f"A link is named <target cluster>/<name> at its source, not {name[:200]!r}")

@@ -27,14 +27,14 @@ from coordination.nodes.paths import parse_sequence_number
 from coordination.replicas.log_pull import KeepEntries, PulledEntry, read_log_pointer
 from engine.link_store.journal import JOURNAL_FOLDER, Journal
 from engine.link_store.journal_segment import JournalRecord, RecordKind
-from engine.tables.replicated.links.block_keeping import BlockKeeping
-from engine.tables.replicated.links.journal_records import make_log_record, make_record
+from engine.tables.replicated.links.source.block_keeping import BlockKeeping
+from engine.tables.replicated.links.source.journal_records import make_log_record, make_record
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CorruptionError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
-SCAN_BYTES = 4 * 1024 * 1024
+SCAN_BYTES = 256 * 1024
 """The most bytes of records that a scan of the journal reads at once."""
 
 
@@ -91,7 +91,7 @@ class ChangeKeeping:
     def begin_session(self, keeper: Keeper) -> None:
         """Goes on as the gate says, at the start of a session and before its first pull."""
         with self._log.resting(), self._lock:
-            self._kept = None
+            self._log.keep = self._state.mutations.keep = self._kept = None
         self.follow_gate(keeper)
 
     def follow_gate(self, keeper: Keeper) -> None:
@@ -107,7 +107,11 @@ class ChangeKeeping:
                 self._end(keeper)
                 return
             self._load()
-            self._continue_or_begin(keeper, gate.periods)
+            try:
+                self._continue_or_begin(keeper, gate.periods)
+            except BaseException:
+                self._stop()  # pulls go on; the next attempt begins behind them
+                raise
         self.read_late_nodes(keeper)
 
     def forget(self) -> None:
@@ -115,6 +119,10 @@ class ChangeKeeping:
         with self._log.resting(), self._lock:
             self._stop()
             self.journal.remove()
+
+    def close(self) -> None:
+        """Closes the journal's file, when the table stops."""
+        self.journal.close()
 
     def _load(self) -> None:
         if self._is_loaded:
@@ -172,7 +180,7 @@ class ChangeKeeping:
             keeper.create(path, beginning.to_bytes())
         since = keeper.set(path, beginning.to_bytes()).modified_zxid
         self.journal.begin_anew(since)
-        self._blocks.begin_anew()
+        self._blocks.begin_anew(keeps_outbox=kept is not None and kept.period == period)
         self._last_index, self._known = -1, set()
         state.services.failpoint("links.after_beginning")
         begun = KeptChanges(period, since, pointer)
@@ -212,7 +220,7 @@ class ChangeKeeping:
                 self._append(records)
 
     def read_late_nodes(self, keeper: Keeper) -> None:
-        """Writes definitions, failed quorums and losses into the journal that it lacks, and tells the others so."""
+        """Writes definitions, failed quorums and losses into the journal, and tells the others so."""
         if self._kept is None:
             return
         paths = self._state.paths

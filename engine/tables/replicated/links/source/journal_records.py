@@ -31,7 +31,7 @@ def make_log_record(index: int, data: bytes, stat: Stat) -> JournalRecord:
 
 @dataclass(slots=True)
 class ParsedRecords:
-    """What some records say."""
+    """Some records by their kind."""
 
     log: list[LogRecord] = field(default_factory=list)
     mutations: list[MutationRecord] = field(default_factory=list)
@@ -40,6 +40,12 @@ class ParsedRecords:
     """Parts whose quorum failed."""
     lost: set[PartName] = field(default_factory=set)
     """Parts that were given up with their rows."""
+
+    @property
+    def partition_ids(self) -> set[str]:
+        """The partitions of all blocks and commands."""
+        mutated = {partition_id for record in self.mutations for partition_id in record.mutation.numbers}
+        return mutated.union(*(record.entry.partition_ids for record in self.log))
 
     @property
     def reading(self) -> Reading:

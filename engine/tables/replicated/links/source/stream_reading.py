@@ -1,8 +1,8 @@
 """Reads a table's change stream: what is decided by now, and the next page of it.
 
 The reads have the order of :class:`coordination.links.frontier.Observation`. The journal takes part in them: a pull
-puts the log into it, a load of the mutations these. What lies at or below a frontier is decided for ever, so only what
-lies behind the last frontier is looked at anew, and an index remembers where the rest is.
+puts the log into it, a load of the mutations these. What lies at or below a frontier is decided for ever. So only what
+lies behind the last frontier is looked at anew; an index remembers where the rest is.
 
 Invariants: one reading runs at a time; the index is of the journal's present beginning.
 """
@@ -24,14 +24,16 @@ from coordination.links.stream_index import StreamIndex
 from engine.link_store.journal import Journal, PositionTrimmedError
 from engine.link_store.journal_segment import JournalRecord
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable
-from engine.tables.replicated.links.block_source import BlockSource
-from engine.tables.replicated.links.change_keeping import SCAN_BYTES, ChangeKeeping
-from engine.tables.replicated.links.journal_records import ParsedRecords, parse_records
-from engine.tables.replicated.links.source_description import SourceDescription
+from engine.tables.replicated.links.source.block_source import BlockSource
+from engine.tables.replicated.links.source.change_keeping import SCAN_BYTES, ChangeKeeping
+from engine.tables.replicated.links.source.journal_records import ParsedRecords, parse_records
+from engine.tables.replicated.links.source.source_description import SourceDescription
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
 
+_PAGE_BYTES = 128 * 1024
+"""The most bytes of records that are read at once for a page, most of which are then on it."""
 _PLAIN = "Ordinary"
 """The merge mode that keeps all rows. In the others the order of blocks may decide which row stays."""
 
@@ -100,7 +102,7 @@ class StreamReading:
             page.cuts,
             newest,
             waits,
-            int(self._state.services.clock() * 1000),
+            0,
             page.rows_behind,
             page.bytes_behind,
         )
@@ -114,6 +116,9 @@ class StreamReading:
         """
         journal = self._keeping.require_journal()
         floor = max(floor, journal.get_statistics().last_position)
+        if self._state.pull_rest.is_resting:  # a bootstrap looks at the parts as of a place: later
+            source = self._description.describe_at(keeper, floor)
+            return self._find_index(journal, source.origin), source
         self._read_news(keeper)
         newest = max(floor, journal.get_statistics().last_position)
         source = self._description.describe_at(keeper, newest)
@@ -126,7 +131,7 @@ class StreamReading:
             index.extend(source.origin, (), (), max(index.end, floor))
             return index, source
         frontier = find_frontier(
-            self._observe(keeper, journal, index, first, source.origin),
+            self._observe(keeper, journal, index, first),
             source.origin,
             after=index.end,
             previous=index.find_previous_own(index.end),
@@ -150,19 +155,16 @@ class StreamReading:
             self._failed, self._waits, self._seen = set(), (), 0
         return self._index
 
-    def _observe(
-        self, keeper: Keeper, journal: Journal, index: StreamIndex, first: ParsedRecords, own: Origin
-    ) -> Observation:
+    def _observe(self, keeper: Keeper, journal: Journal, index: StreamIndex, first: ParsedRecords) -> Observation:
         """Makes the observation whose first reading is ``first``."""
         paths = self._state.paths
-        changes = build_changes(first.reading, own, after=index.end)
-        partitions = sorted({partition_id for change in changes for partition_id, _ in change.numbers()})
+        seen, partitions = self._keeping.appended, sorted(first.partition_ids)
         listed = read_committing_numbers(keeper, paths, partitions) if partitions else {}
         locks = select_undecided(listed, read_lock_kinds(keeper, paths, listed))
         pending = frozenset(part for status, _, _ in read_pending_quorums(keeper, paths) for part in status.parts)
         failed = set(map(PartName.parse, read_failed_parts(keeper, paths)))
         self._read_news(keeper)
-        second = self._read_behind(journal, index.end)
+        second = first if self._keeping.appended == seen else self._read_behind(journal, index.end)
         self._failed |= failed | second.failed
         return Observation(first.reading, locks, pending, frozenset(self._failed), second.reading)
 
@@ -186,7 +188,7 @@ def _read_all(journal: Journal, after: int, end: int | None) -> list[JournalReco
     found: list[JournalRecord] = []
     is_last = False
     while not is_last and (end is None or after < end):
-        page = journal.read(after, SCAN_BYTES)
+        page = journal.read(after, SCAN_BYTES if end is None else _PAGE_BYTES)
         found += page.records
         is_last = page.is_last
         after = page.records[-1].zxid if page.records else after

@@ -13,6 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -71,12 +72,14 @@ class BlockKeeping:
     def load(self) -> None:
         """Counts what the disk has."""
         self.outbox.load()
+        self._is_on = True
 
-    def begin_anew(self) -> None:
-        """Forgets the blocks of a former period of links."""
+    def begin_anew(self, *, keeps_outbox: bool) -> None:
+        """Forgets what the former journal named, and the blocks too unless they are of this period of links."""
         with self._lock:
             self._wanted.clear()
-        self.outbox.remove()
+        if not keeps_outbox:
+            self.outbox.remove()
         self._is_on = True
 
     def end(self) -> None:
@@ -110,11 +113,15 @@ class BlockKeeping:
         """Returns the parts that may be deleted now, after keeping those that are wanted."""
         with self._lock:
             doomed = [part for part in parts if part.name in self._wanted]
-        left = {part.name for part in doomed if not self._keep(part)}
+        left = {part.name for part in doomed if not self._keep(part, is_last=True)}
         return [part for part in parts if part.name not in left]
 
-    def _keep(self, part: Part) -> bool:
-        """Links the part; tells whether it is wanted no more."""
+    def _keep(self, part: Part, *, is_last: bool = False) -> bool:
+        """Links the part; tells whether it is wanted no more.
+
+        ``is_last``: the part is to be deleted now. It is, if the disk is too full for another link: the disk goes
+        before all.
+        """
         with self._lock:
             wanted = self._wanted.get(part.name)
         if wanted is None:
@@ -124,8 +131,10 @@ class BlockKeeping:
         except CorruptionError as error:
             logger.error("block %s of %s cannot be kept: %s", part.name, self._state.definition.full_name, error)
         except (PandoError, OSError) as error:
-            logger.info("block %s of %s is kept later: %s", part.name, self._state.definition.full_name, error)
-            return False
+            if not (is_last and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+                logger.info("block %s of %s is kept later: %s", part.name, self._state.definition.full_name, error)
+                return False
+            logger.error("block %s of %s is given up: %s", part.name, self._state.definition.full_name, error)
         with self._lock:
             if self._wanted.get(part.name) == wanted:
                 del self._wanted[part.name]
@@ -134,7 +143,10 @@ class BlockKeeping:
     # -- in the background ----------------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Keeps the wanted blocks that are here, and gives up old ones. Returns the seconds until the next look."""
+        """Keeps the wanted blocks that are here, and gives up old ones.
+
+        Returns the seconds until the next look.
+        """
         if not self._is_on or not self._state.has_started:
             return _IDLE_SECONDS
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from coordination.keeper.interface import BadVersion, Keeper, NoNode
 from coordination.links.positions import Origin
 from engine.tables.capabilities.table_links import ChangesRequest
-from engine.tables.replicated.links.outgoing_nodes import decode_outgoing, encode_outgoing, find_outgoing_path
+from engine.tables.replicated.links.source.outgoing_nodes import decode_outgoing, encode_outgoing, find_outgoing_path
 from engine.tables.replicated.replica_state import ReplicaState
 
 _WRITE_SECONDS = 1.0
@@ -35,6 +35,12 @@ class LinkProgress:
         self._lock = threading.Lock()
         self._noted: dict[str, _Noted] = {}
         """What this server wrote last, by link."""
+        self._zookeeper_ahead_ms = 0
+        """How far ZooKeeper's clock was ahead of this server's at the last write."""
+
+    def read_clock_ms(self) -> int:
+        """Returns ZooKeeper's time, which the commits have, as far as it is known: else this server's."""
+        return int(self._state.services.clock() * 1000) + self._zookeeper_ahead_ms
 
     def note(self, keeper: Keeper, request: ChangesRequest, own: Origin) -> None:
         """Notes what a request acknowledges: its heartbeat, its place, and what may be trimmed."""
@@ -48,9 +54,9 @@ class LinkProgress:
                 if now - known.at < (_WRITE_SECONDS if has_moved else _HEARTBEAT_SECONDS):
                     return
             self._noted[request.link] = new
-        self._write(keeper, request.link, new, int(services.clock() * 1000))
+        self._write(keeper, request.link, new)
 
-    def _write(self, keeper: Keeper, name: str, new: _Noted, now_ms: int) -> None:
+    def _write(self, keeper: Keeper, name: str, new: _Noted) -> None:
         path = find_outgoing_path(self._state.paths, name)
         answer = keeper.get_many([path])[0]
         link = decode_outgoing(answer[0]) if answer is not None else None
@@ -60,9 +66,10 @@ class LinkProgress:
             link,
             trim=max(link.trim, new.trim),
             applied=max(link.applied, new.applied),
-            last_heartbeat_ms=max(link.last_heartbeat_ms, now_ms),
+            last_heartbeat_ms=max(link.last_heartbeat_ms, self.read_clock_ms()),
         )
         try:
-            keeper.set(path, encode_outgoing(later), answer[1].version)
+            written = keeper.set(path, encode_outgoing(later), answer[1].version)
+            self._zookeeper_ahead_ms = written.modified_ms - int(self._state.services.clock() * 1000)
         except (BadVersion, NoNode):  # another server notes the same link, or it was dropped
             return

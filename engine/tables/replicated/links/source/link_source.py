@@ -1,13 +1,14 @@
 """The source of links at one replica: what other clusters ask of its table.
 
 Every replica answers for the table: it pulls the log, reads what may still change, and gives what is decided
-(:mod:`engine.tables.replicated.links.stream_reading`). A link is registered in the gate, so that it begins at a
+(:mod:`engine.tables.replicated.links.source.stream_reading`). A link is registered in the gate, so that it begins at a
 moment in the order of commits. What its target acknowledges is noted in the link's node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
@@ -20,18 +21,18 @@ from coordination.nodes.table_gate import move_gate
 from coordination.nodes.table_lists import create_lists
 from engine.tables.capabilities.link_status import OutboxStatus
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
-from engine.tables.replicated.links.block_source import BlockSource
-from engine.tables.replicated.links.change_keeping import ChangeKeeping
-from engine.tables.replicated.links.link_progress import LinkProgress
-from engine.tables.replicated.links.outgoing_nodes import (
+from engine.tables.replicated.links.source.block_source import BlockSource
+from engine.tables.replicated.links.source.change_keeping import ChangeKeeping
+from engine.tables.replicated.links.source.link_progress import LinkProgress
+from engine.tables.replicated.links.source.outgoing_nodes import (
     find_outgoing_path,
     make_gate_link,
     read_outgoing,
     register_ops,
     unregister_ops,
 )
-from engine.tables.replicated.links.source_description import SourceDescription
-from engine.tables.replicated.links.stream_reading import StreamReading
+from engine.tables.replicated.links.source.source_description import SourceDescription
+from engine.tables.replicated.links.source.stream_reading import StreamReading
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -205,6 +206,7 @@ class ReplicaLinkSource:
                 keeper.sync(self._state.paths.root)
                 answer = self._reading.read(keeper, request)
                 self._progress.note(keeper, request, answer.source.origin)
+                answer = replace(answer, clock_ms=self._progress.read_clock_ms())
             while True:
                 left = deadline - services.monotonic()
                 if answer.changes or answer.cuts or left <= 0 or self._state.is_stopping.is_set():
