@@ -132,7 +132,19 @@ class KeptTarget:
         return ()
 
 
+class NoBootstrap:
+    """A target that nobody has closed."""
+
+    def clean_up(self, link_uuid: str) -> None:
+        """Finds nothing."""
+
+    @property
+    def taker(self) -> NoBootstrap:
+        return self
+
+
 @dataclass
 class FakeLinks:
     source: StreamSource
     target: KeptTarget
+    bootstrap: NoBootstrap = field(default_factory=NoBootstrap)

@@ -14,6 +14,7 @@ from coordination.links.bootstrap_plan import HeldPart, HeldTable
 from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry
+from coordination.nodes.table_gate import move_gate
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
 from engine.tables.capabilities.table_links import UncoveredSchema
@@ -358,8 +359,10 @@ def test_whoever_was_overtaken_commits_nothing(tables: BootstrapTables) -> None:
 
     def take_over(round_: int) -> None:
         if round_ == 1:
+            (bar,) = tables.gate().bars
             tables.clean_up(0)
             tables.insert(5, table="costs")
+            move_gate(tables.keeper, TARGET, lambda gate: gate.with_bar(bar))  # it closes the table for its own copy
 
     source.before_hold = take_over
     with pytest.raises(ConflictError) as ended:
