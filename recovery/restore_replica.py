@@ -35,6 +35,7 @@ from coordination.keeper.interface import (
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.nodes.dropped_nodes import remove_dropped_nodes
+from coordination.nodes.list_nodes import parse_entries
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import list_registered_replicas
@@ -194,10 +195,12 @@ def _read_others(keeper: Keeper, replica: ReplicaPaths, committing: Mapping[str,
     table = replica.table
     others = [table.replica(name) for name in list_registered_replicas(keeper, table) if name != replica.name]
     log = [f"{table.log}/{name}" for name in keeper.children(table.log)]
-    entries = _entries(keeper, log)
+    entries = _entries(keeper, replica.table, log)
     queues = keeper.children_many([other.queue for other in others])
     entries += _entries(
-        keeper, [other.queue_entry(name) for other, names in zip(others, queues, strict=True) for name in names or ()]
+        keeper,
+        replica.table,
+        [other.queue_entry(name) for other, names in zip(others, queues, strict=True) for name in names or ()],
     )
     listings = keeper.children_many([other.parts for other in others])
     pairs = [(name, other.part(name)) for other, names in zip(others, listings, strict=True) for name in names or ()]
@@ -209,8 +212,8 @@ def _read_others(keeper: Keeper, replica: ReplicaPaths, committing: Mapping[str,
     return Others(listed, coming, committing)
 
 
-def _entries(keeper: Keeper, paths: list[str]) -> list[LogEntry]:
-    return [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
+def _entries(keeper: Keeper, table: TablePaths, paths: list[str]) -> list[LogEntry]:
+    return parse_entries(keeper, table, (answer[0] for answer in keeper.get_many(paths) if answer is not None))
 
 
 def _log_unique(

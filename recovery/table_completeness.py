@@ -13,6 +13,7 @@ from coordination.keeper.interface import Keeper
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.part_set import PartSet
 from coordination.merges_mutations.mutation_nodes import KnownMutations
+from coordination.nodes.list_nodes import parse_entries
 from coordination.nodes.paths import ReplicaPaths, parse_sequence_number
 from coordination.nodes.replica_positions import read_replica_positions
 from coordination.replicas.clone import needs_clone
@@ -96,9 +97,7 @@ def _read_pending_entries(keeper: Keeper, replica: ReplicaPaths) -> Iterator[Log
     names = [name for name in keeper.children(log) if parse_sequence_number(name) >= pointer]
     paths = [f"{log}/{name}" for name in names]
     paths += [replica.queue_entry(name) for name in keeper.children(replica.queue)]
-    for answer in keeper.get_many(paths):
-        if answer is not None:
-            yield LogEntry.parse(answer[0])
+    yield from parse_entries(keeper, replica.table, (a[0] for a in keeper.get_many(paths) if a is not None))
 
 
 def _part_of(entry: LogEntry) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from coordination.keeper.interface import Keeper
 from coordination.log.log_entry import EntryType, LogEntry
+from coordination.nodes.list_nodes import parse_entries
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths
 from parts.common.part_name import PartName
@@ -71,4 +72,4 @@ def _parts_elsewhere(keeper: Keeper, replica: ReplicaPaths) -> frozenset[PartNam
 
 def _read_queue(keeper: Keeper, replica: ReplicaPaths) -> list[LogEntry]:
     answers = keeper.get_many([replica.queue_entry(name) for name in keeper.children(replica.queue)])
-    return [LogEntry.parse(answer[0]) for answer in answers if answer is not None]
+    return parse_entries(keeper, replica.table, (answer[0] for answer in answers if answer is not None))

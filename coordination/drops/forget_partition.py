@@ -52,6 +52,7 @@ from coordination.keeper.interface import (
 )
 from coordination.log.log_entry import LogEntry, drop_range_name
 from coordination.nodes.gate import CommitKind
+from coordination.nodes.list_nodes import parse_entries
 from coordination.nodes.paths import ReplicaPaths, TablePaths, parse_sequence_number
 from coordination.nodes.replica_activation import FEATURE_FORGET_PARTITION, require_feature
 from coordination.nodes.replica_positions import ReplicaPosition, read_replica_positions
@@ -147,7 +148,7 @@ def _find_obstacle(keeper: Keeper, table: TablePaths, lock: BlockLock) -> str:
     queues = [table.replica(replica.name).queue for replica in replicas]
     for replica, names in zip(replicas, keeper.children_many(queues), strict=True):
         paths = [table.replica(replica.name).queue_entry(name) for name in names or ()]
-        if any(partition_id in entry.partition_ids for _, entry in _entries(keeper, paths)):
+        if any(partition_id in entry.partition_ids for _, entry in _entries(keeper, table, paths)):
             return f"replica {replica.name} has something in its queue"
     listings = keeper.children_many([table.replica(replica.name).parts for replica in replicas])
     for replica, names in zip(replicas, listings, strict=True):
@@ -165,12 +166,15 @@ def _not_pulled(keeper: Keeper, table: TablePaths, partition_id: str, replicas: 
     first = min((replica.pointer for replica in replicas if replica.pointer is not None), default=0)
     paths = [f"{table.log}/{name}" for name in keeper.children(table.log) if parse_sequence_number(name) >= first]
     indices = [
-        parse_sequence_number(path) for path, entry in _entries(keeper, paths) if partition_id in entry.partition_ids
+        parse_sequence_number(path)
+        for path, entry in _entries(keeper, table, paths)
+        if partition_id in entry.partition_ids
     ]
     last = max(indices, default=-1)
     return next((replica.name for replica in replicas if (replica.pointer or 0) <= last), "")
 
 
-def _entries(keeper: Keeper, paths: Sequence[str]) -> list[tuple[str, LogEntry]]:
+def _entries(keeper: Keeper, table: TablePaths, paths: Sequence[str]) -> list[tuple[str, LogEntry]]:
     answers = keeper.get_many(paths)
-    return [(path, LogEntry.parse(a[0])) for path, a in zip(paths, answers, strict=True) if a is not None]
+    read = [(path, answer[0]) for path, answer in zip(paths, answers, strict=True) if answer is not None]
+    return list(zip((path for path, _ in read), parse_entries(keeper, table, (data for _, data in read)), strict=True))

@@ -1,4 +1,4 @@
-"""The definitions that ALTERs gave a linked table, as nodes whose zxids are their places among the changes.
+"""The definitions that ALTERs gave a linked table, as nodes that have a place among its changes.
 
 ::
 
@@ -24,9 +24,9 @@ FORMAT_VERSION = 1
 
 
 def definition_ops(keeper: Keeper, table: TablePaths, gate: Gate | None, definition: Definition) -> list[Op]:
-    """Returns the operation that makes the node, for the multi of the ALTER; none for a table without links.
+    """Returns the operation that makes the node, for the multi of the ALTER.
 
-    ``gate`` is the one whose version the multi checks.
+    Returns none for a table without links. ``gate`` is the one whose version the multi checks.
     """
     if gate is None or not gate.links:
         return []

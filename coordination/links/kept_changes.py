@@ -1,4 +1,4 @@
-"""What each replica of a linked table keeps of its changes, as its node ``link_keeping`` tells the others.
+"""The changes that each replica of a linked table keeps, as its node ``link_keeping`` tells.
 
 ::
 

@@ -1,9 +1,7 @@
-"""Decide where a link begins in its source's stream, and with which vector.
+"""Decide with which vector a link begins behind a place in its source's stream.
 
-The first cut at or behind the asked place is the link's beginning: for ``'now'`` that place is the registration, so
-that nothing is missed that was committed after the link was made. Of the source's own origin the target then counts as
-having everything up to that cut. Of the other origins, which links brought to the source, it counts as having what the
-source had *at the cut*: their changes behind it are sent.
+Of the source's own origin the target counts as having everything up to that place. Of the other origins, which links
+brought to the source, it counts as having what the source had *there*: their changes behind it are sent.
 """
 
 from __future__ import annotations
@@ -16,29 +14,24 @@ from coordination.links.version_vector import VersionVector
 
 
 def find_begin(
-    source: Origin, cuts: Sequence[int], changes: Sequence[Change], vector: VersionVector, vector_zxid: int
+    begin: Position, changes: Sequence[Change], cuts: Sequence[int], vector: VersionVector, at: int
 ) -> VersionVector | None:
-    """Returns the vector of a target that begins at the first of the cuts.
+    """Returns the vector of a target that begins at ``begin``, of the source's own origin.
 
-    ``None``: it is not known yet.
-
-    ``cuts`` and ``changes``: what the source sent of the stream behind the asked place. ``vector``: the source's, read
-    at or after ``vector_zxid``, which committed it, and before the changes were.
+    ``changes`` and ``cuts``: what the source sent of the stream behind it. ``vector``: what the source had of other
+    origins at the later place ``at``. ``None``: what was sent does not reach that place.
     """
-    if not cuts:
-        return None
-    begin = cuts[0]
-    if vector_zxid > cuts[-1]:  # batches that came in later are not among the changes
+    if at > begin.zxid and not (cuts and cuts[-1] >= at):
         return None
     later: dict[Origin, int] = {}
     for change in changes:
-        if change.place > begin and change.position.origin != source:
+        if change.position.origin != begin.origin:
             later.setdefault(change.position.origin, change.previous)
-    found = VersionVector()
+    found = VersionVector().begin_at(begin)
     for position in vector:
-        if position.origin == source:
+        if position.origin == begin.origin:
             continue
         zxid = min(position.zxid, later.get(position.origin, position.zxid))
         if zxid:
             found = found.begin_at(Position(position.origin, zxid))
-    return found.begin_at(Position(source, begin))
+    return found

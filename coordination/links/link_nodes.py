@@ -14,7 +14,7 @@ Invariants: definition, name and the gate's entry come and go in one multi. A cr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordination.keeper.interface import (
     BadVersion,
@@ -28,6 +28,7 @@ from coordination.keeper.interface import (
     Op,
     SetData,
 )
+from coordination.links.bootstrap_plan import bootstrap_bar_owner
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import (
     LINKS_PATH,
@@ -229,6 +230,14 @@ def change_link(
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep changing link {name!r}; repeat the statement")
 
 
+def request_copy(keeper: Keeper, name: str) -> LinkDefinition:
+    """Makes a link begin anew: its source's table takes the place of what the target has.
+
+    Returns the new definition. Raises 36 (BAD_ARGUMENTS) for an unknown link.
+    """
+    return change_link(keeper, name, lambda link: replace(link, is_begun=False, wants_copy=True))[1]
+
+
 def _change_gate(gate: Gate, new: LinkDefinition) -> Gate | None:
     """Returns the gate with what the link's settings say of writes; ``None`` if that is as it was."""
     found = gate.find_link(new.name)
@@ -268,7 +277,9 @@ def drop_link(keeper: Keeper, name: str) -> TableLinkName | None:
 def _remove(keeper: Keeper, table: TablePaths, name: TableLinkName) -> None:
     def change(gate: Gate) -> Gate:
         found = gate.find_link(name.name)
-        return gate.without_link(name.name) if found is not None and found.uuid == name.uuid else gate
+        if found is None or found.uuid != name.uuid:
+            return gate
+        return gate.without_link(name.name).without_bar(bootstrap_bar_owner(name.uuid))
 
     def along(_: Gate) -> Sequence[Op]:
         path = table.incoming_link(name.name)

@@ -130,7 +130,7 @@ def format_link_setting(value: object) -> str:
 
 def changes_with_alter(name: str) -> bool:
     """Tells whether MODIFY SETTING may change the setting. The others are fixed when the link is made."""
-    return name not in ("start_position", "two_way", "preserve_timestamps")
+    return name not in ("start_position", "preserve_timestamps")
 
 
 def _suggest(name: str) -> str:

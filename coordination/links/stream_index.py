@@ -1,4 +1,6 @@
-"""An index of a table's change stream up to its frontier: where changes and cuts are, and how much lies between them.
+"""An index of a table's change stream up to its frontier: the places of changes and cuts.
+
+It also has the rows and bytes between them.
 
 A target asks for what follows its place. The index finds the end of the next page in the logarithm of the stream's
 length, and the changes themselves are read from the journal. What is at or below a frontier never changes any more, so
@@ -75,9 +77,9 @@ class StreamIndex:
         return at < len(self._cuts) and self._cuts[at] == last
 
     def find_page(self, after: int, max_rows: int, max_bytes: int) -> StreamPage:
-        """Returns the page behind the place ``after``: up to the last cut within the limits, at least the first.
+        """Returns the page behind the place ``after``.
 
-        The frontier ends the last page.
+        It ends at the last cut within the limits, at least at the first. The frontier ends the last page.
         """
         first = bisect_right(self._places, after)
         rows, size = self._rows[-1] - self._rows[first], self._bytes[-1] - self._bytes[first]

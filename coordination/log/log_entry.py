@@ -73,6 +73,7 @@ class StagedPart:
         return cls(_part(part), str(content_hash), str(replica), str(place), int(rows), int(size_bytes))
 
 
+_OF_LISTS = frozenset({"drop_ranges", "replace_parts", LINK_KEY})
 _PRODUCING = {EntryType.GET_PART, EntryType.ATTACH_PART, EntryType.MERGE_PARTS, EntryType.MUTATE_PART}
 _DROPPING = {EntryType.DROP_RANGE, EntryType.DROP_PART}
 
@@ -157,14 +158,19 @@ class LogEntry:
         """The partitions of the parts it adds or removes."""
         return {part.partition_id for part in (*self.created_parts, *self.removed_ranges)}
 
-    def to_bytes(self) -> bytes:
-        """Returns the entry as JSON, without values that are defaults."""
+    def to_bytes(self, *, is_whole: bool = False) -> bytes:
+        """Returns the entry as JSON, without values that are defaults.
+
+        One that has a list (``entry_list``) is written without what its list has, unless ``is_whole``.
+        """
+        extra = dict(self.extra)
+        left_out: frozenset[str] = _OF_LISTS if LIST_KEY in extra and not is_whole else frozenset()
         document: dict[str, object] = {"version": FORMAT_VERSION, "type": self.type.value}
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
-            if value != default:
+            if value != default and name not in left_out:
                 document[name] = _plain(value)
-        document.update(self.extra)
+        document.update({key: value for key, value in extra.items() if key not in left_out})
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
     @classmethod

@@ -106,7 +106,7 @@ class Gate:
 
     def _link_bars(self) -> Iterator[Bar]:
         for link in self.links_of(LinkDirection.IN):
-            if not link.is_two_way and dict(link.extra).get("preserve_timestamps", True):
+            if not link.is_two_way:
                 yield Bar(
                     f"link {link.name}",
                     KeptOut.COMMITS,

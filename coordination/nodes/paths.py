@@ -7,7 +7,8 @@ The nodes of a table::
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
            commit_time
-           links/gate links/vector links/in/<name>{,/leader,/status} links/out/<cluster>.<name> definitions/<version>
+           links/gate links/vector links/in/<name>{,/leader,/status} links/out/<cluster>.<name>
+           links/lists/<name>/<piece> definitions/<version>
            replicas/<name>/…
 
 The nodes of a replica::
@@ -199,6 +200,19 @@ class TablePaths:
         return f"{self.root}/links/out/{target_cluster}.{name}"
 
     @property
+    def link_lists(self) -> str:
+        """The parent of the lists of large log entries (``list_nodes``)."""
+        return f"{self.root}/links/lists"
+
+    def link_list(self, name: str) -> str:
+        """One list: the link that wrote it, and whether it is committed."""
+        return f"{self.root}/links/lists/{name}"
+
+    def link_list_piece(self, name: str, number: int) -> str:
+        """One piece of a large log entry."""
+        return f"{self.root}/links/lists/{name}/{number}"
+
+    @property
     def definitions(self) -> str:
         """The parent of the definitions that ALTERs of a linked table made."""
         return f"{self.root}/definitions"
@@ -341,7 +355,7 @@ class ReplicaPaths:
 
     @property
     def link_keeping(self) -> str:
-        """What the replica keeps of the changes of a linked table (``coordination.links.kept_changes``)."""
+        """The changes of a linked table that the replica keeps (``coordination.links.kept_changes``)."""
         return f"{self.root}/link_keeping"
 
     @property

@@ -35,6 +35,7 @@ from coordination.keeper.interface import Keeper
 from coordination.log.log_entry import LogEntry
 from coordination.log.part_set import PartSet
 from coordination.nodes.active_keeper import ActivationEnded
+from coordination.nodes.list_nodes import parse_entries
 from coordination.nodes.paths import parse_sequence_number
 from coordination.nodes.replica_activation import Activation
 from parts.common.errors import UnavailableError
@@ -124,7 +125,8 @@ def _find_wanted_parts(keeper: Keeper, activation: Activation) -> list[PartName]
     if None in answers[len(queued) :]:
         return None
     confirmed = [PartName.parse(part) for part in parse_last_parts(last[0]).values()]
-    return confirmed + _list_coming_parts([LogEntry.parse(answer[0]) for answer in answers if answer is not None])
+    coming = parse_entries(keeper, table, (answer[0] for answer in answers if answer is not None))
+    return confirmed + _list_coming_parts(coming)
 
 
 def _list_coming_parts(entries: Sequence[LogEntry]) -> list[PartName]:

@@ -30,9 +30,9 @@ from coordination.keeper.interface import (
     SetData,
 )
 from coordination.links.kept_changes import clean_definitions, select_in_journals
-from coordination.log.log_entry import LogEntry
 from coordination.log.part_set import PartSet
 from coordination.nodes.deletion import delete_all_present
+from coordination.nodes.list_nodes import parse_entries
 from coordination.nodes.paths import ReplicaPaths, TablePaths, log_entry_name, parse_sequence_number
 from coordination.nodes.replica_positions import ReplicaPosition, read_replica_positions
 from coordination.reads.dropped_blocks import clean_lost_blocks
@@ -201,7 +201,7 @@ def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[Re
     for position in replicas:
         replica = table.replica(position.name)
         paths += [replica.queue_entry(entry) for entry in keeper.children(replica.queue)]
-    entries = [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
+    entries = parse_entries(keeper, table, (answer[0] for answer in keeper.get_many(paths) if answer is not None))
     named = {str(part) for entry in entries for part in entry.created_parts}
     for listing in keeper.children_many([table.replica(position.name).parts for position in replicas]):
         named.update(listing or ())
@@ -281,10 +281,8 @@ def _awaited_parts(
     pulled = min((r.pointer for r in replicas if r.is_active and r.pointer is not None), default=0)
     paths += [table.log_entry(index) for index in sorted(indices) if index >= pulled]
     awaited: set[PartName] = set()
-    for answer in keeper.get_many(paths):
-        entry = LogEntry.parse(answer[0]) if answer is not None else None
-        if entry is None:
-            continue
+    contents = [answer[0] for answer in keeper.get_many(paths) if answer is not None]
+    for entry in parse_entries(keeper, table, contents):
         for gone in entry.removed_ranges:
             awaited = {part for part in awaited if not gone.covers(part)}
         awaited.update(entry.created_parts)

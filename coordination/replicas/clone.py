@@ -39,6 +39,7 @@ from coordination.keeper.request_limits import operation_bytes, split_into_multi
 from coordination.log.log_entry import LogEntry
 from coordination.log.part_set import PartSet
 from coordination.nodes.deletion import delete_if_present
+from coordination.nodes.list_nodes import parse_entries
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, parse_sequence_number
 from coordination.nodes.replica_positions import ReplicaPosition, read_replica_positions
@@ -178,7 +179,7 @@ def _read_queue(keeper: Keeper, origin: ReplicaPaths) -> list[LogEntry]:
     """
     names = sorted(keeper.children(origin.queue), key=parse_sequence_number, reverse=True)
     answers = keeper.get_many([origin.queue_entry(name) for name in names])
-    return [LogEntry.parse(answer[0]) for answer in reversed(answers) if answer is not None]
+    return parse_entries(keeper, origin.table, (answer[0] for answer in reversed(answers) if answer is not None))
 
 
 def _read_log(keeper: Keeper, replica: ReplicaPaths) -> list[LogEntry]:
@@ -190,7 +191,7 @@ def _read_log(keeper: Keeper, replica: ReplicaPaths) -> list[LogEntry]:
     log = replica.table.log
     names = [name for name in keeper.children(log) if parse_sequence_number(name) >= pointer]
     answers = keeper.get_many([f"{log}/{name}" for name in names])
-    return [LogEntry.parse(answer[0]) for answer in answers if answer is not None]
+    return parse_entries(keeper, replica.table, (answer[0] for answer in answers if answer is not None))
 
 
 def _read_parts(keeper: Keeper, origin: ReplicaPaths) -> dict[PartName, str]:

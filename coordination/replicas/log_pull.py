@@ -30,10 +30,12 @@ from coordination.keeper.interface import (
     Watch,
 )
 from coordination.keeper.request_limits import split_into_multis
+from coordination.log.entry_list import list_name
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.queue_index import INSERT_ENTRY_TYPES
 from coordination.log.replication_queue import ReplicationQueue
 from coordination.nodes.deletion import delete_all_present
+from coordination.nodes.list_nodes import parse_entries
 from coordination.nodes.paths import ReplicaPaths, TablePaths, log_entry_name, parse_sequence_number
 from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
@@ -62,7 +64,7 @@ class LogCursor:
 
 @dataclass(frozen=True, slots=True)
 class PulledEntry:
-    """A log entry as it was read: its index, its content, and the stat of its node."""
+    """A log entry as it was read, with the stat of its node. ``data`` has the content of its list, too."""
 
     index: int
     data: bytes
@@ -95,7 +97,9 @@ def load_queue(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, a
 
 def _read_entries(keeper: Keeper, replica: ReplicaPaths, names: list[str]) -> list[tuple[str, LogEntry]]:
     answers = keeper.get_many([replica.queue_entry(name) for name in names])
-    return [(name, LogEntry.parse(a[0])) for name, a in zip(names, answers, strict=True) if a is not None]
+    read = [(name, answer[0]) for name, answer in zip(names, answers, strict=True) if answer is not None]
+    entries = parse_entries(keeper, replica.table, (data for _, data in read))
+    return list(zip((name for name, _ in read), entries, strict=True))
 
 
 def read_log_pointer(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
@@ -182,8 +186,12 @@ def _log_end(keeper: Keeper, table: TablePaths) -> int:
 def _read_log(keeper: Keeper, replica: ReplicaPaths, index: int, size: int) -> list[PulledEntry]:
     """Returns at most ``size`` entries from ``index`` on, up to the first that does not exist."""
     answers = keeper.get_many([replica.table.log_entry(i) for i in range(index, index + size)])
-    there = itertools.takewhile(lambda a: a is not None, answers)
-    return [PulledEntry(index + i, a[0], a[1], LogEntry.parse(a[0])) for i, a in enumerate(there) if a is not None]
+    there = [a for a in itertools.takewhile(lambda a: a is not None, answers) if a is not None]
+    entries = parse_entries(keeper, replica.table, (data for data, _ in there))
+    return [
+        PulledEntry(index + i, data if list_name(entry) is None else entry.to_bytes(is_whole=True), stat, entry)
+        for i, ((data, stat), entry) in enumerate(zip(there, entries, strict=True))
+    ]
 
 
 def _is_end(keeper: Keeper, following: str, watch: Watch | None, was_missing: bool) -> bool:

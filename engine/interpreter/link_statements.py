@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from coordination.links.forgotten_origin import forget_origin
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import DatabaseLink, find_link_name
-from coordination.links.link_nodes import StoredLink, change_link, find_link, make_unknown_error, require_link
+from coordination.links.link_nodes import StoredLink, find_link, make_unknown_error, request_copy, require_link
 from coordination.links.link_settings import (
     DEFAULTS,
     LinkSettings,
@@ -15,13 +16,16 @@ from coordination.links.link_settings import (
     format_link_setting,
     parse_link_setting,
 )
+from coordination.links.positions import Origin
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.shared_steps import refuse_system_database
 from engine.interpreter.statement_kind import define_owner_statement
 from engine.links.database_link_changes import change_database_link, create_database_link, drop_database_link
 from engine.links.database_links import list_members
+from engine.links.link_changes import change_table_link
 from engine.links.link_creation import NewLink, create_table_link, drop_outgoing_link, drop_table_link
 from engine.links.link_wait import wait_for_link
+from engine.links.linkable_tables import require_linkable
 from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
 from parts.common.errors import UserError
@@ -78,8 +82,7 @@ def alter_link(statement: AlterLink, context: OwnerContext) -> QueryResult:
     if isinstance(require_link(keeper, statement.name), DatabaseLink):
         change_database_link(context.server, statement.name, change)
     else:
-        change_link(keeper, statement.name, change)
-    context.server.links.wake()
+        change_table_link(context.server, statement.name, change)
     return QueryResult()
 
 
@@ -192,14 +195,46 @@ def wait_link(statement: WaitLink, context: OwnerContext) -> QueryResult:
 
 
 def bootstrap_link(statement: BootstrapLink, context: OwnerContext) -> QueryResult:
-    """Executes SYSTEM BOOTSTRAP REPLICATION LINK."""
+    """Executes SYSTEM BOOTSTRAP REPLICATION LINK: the copy begins, and goes on when this returns."""
     _refuse_source_name(statement.name, "SYSTEM BOOTSTRAP")
-    raise UserError("NOT_IMPLEMENTED", "SYSTEM BOOTSTRAP REPLICATION LINK is not supported")
+    server, keeper = context.server, context.server.replication.require_keeper()
+    if not server.links.can_copy:
+        raise UserError("NOT_IMPLEMENTED", "SYSTEM BOOTSTRAP REPLICATION LINK is not supported by this server")
+    found = require_link(keeper, statement.name)
+    if isinstance(found, DatabaseLink):
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Link {statement.name!r} is of a database. SYSTEM BOOTSTRAP REPLICATION LINK takes the link of one table: "
+            f"{', '.join(member.name for member in list_members(keeper, statement.name)) or 'it has none yet'}",
+        )
+    if not found.definition.is_enabled:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Link {statement.name!r} is disabled, so it copies nothing: first ALTER REPLICATION LINK {statement.name} "
+            "ENABLE",
+        )
+    request_copy(keeper, statement.name)
+    server.links.wake()
+    return QueryResult()
 
 
 def forget_link_origin(statement: ForgetLinkOrigin, context: OwnerContext) -> QueryResult:
     """Executes SYSTEM FORGET LINK ORIGIN."""
-    raise UserError("NOT_IMPLEMENTED", "SYSTEM FORGET LINK ORIGIN is not supported")
+    origin = Origin.parse(statement.origin)
+    database = context.database(statement.table.database)
+    refuse_system_database(database)
+    table = context.server.catalog.table(database, statement.table.table)
+    require_linkable(table)
+    if not statement.force:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            "SYSTEM FORGET LINK ORIGIN does not ask other clusters whether they have changes of the origin that this "
+            "table lacks, which would be lost here. Compare their system.link_positions, then add FORCE",
+        )
+    assert table.replication is not None
+    keeper = table.replication.require_keeper()
+    forget_origin(keeper, table.replication.paths, context.server.cluster_membership.get_identity(keeper).uuid, origin)
+    return QueryResult()
 
 
 def _parse_settings(given: Mapping[str, SettingLiteral]) -> dict[str, object]:

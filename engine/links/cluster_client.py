@@ -14,7 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from coordination.keeper.interface import Keeper
 from coordination.links.cluster_identity import ClusterIdentity
@@ -39,14 +39,11 @@ from engine.links.protocol import (
     agree_on_version,
     decode_answer,
     decode_source,
-    decode_start,
     encode_outgoing,
     encode_request,
 )
 from engine.links.server_ring import ServerRing
-from engine.links.source_start import SourceStart
 from engine.remote.linked_cluster import LinkableTable
-from engine.remote.linked_clusters import LinkedClusters
 from engine.server.links_config import LinkedClusterConfig
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError
@@ -63,13 +60,20 @@ _TRY_ANOTHER = frozenset({"UNKNOWN_TABLE", "UNKNOWN_DATABASE", "NO_SUCH_DATA_PAR
 _Result = TypeVar("_Result")
 
 
+class ClusterConfigs(Protocol):
+    """The configuration of linked clusters."""
+
+    def get(self, name: str) -> LinkedClusterConfig:
+        """Returns a cluster. Raises 36 (BAD_ARGUMENTS) if the configuration does not name it."""
+
+
 class ClusterClient:
     """One cluster of ``linked_clusters``. Implements :class:`engine.remote.linked_cluster.LinkedCluster`."""
 
     def __init__(
         self,
         name: str,
-        clusters: LinkedClusters,
+        clusters: ClusterConfigs,
         make_transport: MakeTransport,
         get_own: Callable[[], ClusterIdentity],
         require_keeper: Callable[[], Keeper],
@@ -94,6 +98,10 @@ class ClusterClient:
         if transport is not None:
             transport.close()
 
+    def require_configured(self) -> None:
+        """Raises 36 (BAD_ARGUMENTS) if the configuration does not name the cluster."""
+        self._clusters.get(self.name)
+
     # -- the requests of a link ---------------------------------------------------------------------------------------
 
     def get_identity(self) -> ClusterIdentity:
@@ -105,11 +113,6 @@ class ClusterClient:
         document = self._ask("describe", {"database": database, "table": table})
         self._ring.learn(_checked(lambda: get_texts(document, "servers"), "describe"))
         return _checked(lambda: decode_source(document), "describe")
-
-    def find_start(self, database: str, table: str, link: str) -> SourceStart:
-        """Returns what a link that begins must know of a table; ``link`` is its name at the source."""
-        document = self._ask("start", {"database": database, "table": table, "name": link})
-        return _checked(lambda: decode_start(document), "start")
 
     def register(self, database: str, table: str, link: OutgoingLink) -> SourceTable:
         """Makes the table keep its changes for the link from now on. May be repeated."""
@@ -139,6 +142,17 @@ class ClusterClient:
         body = encode_request(database, table, request)
         document = self._ask("changes", body, read_seconds=silence_seconds)
         return _checked(lambda: decode_answer(document), "changes")
+
+    def find_news(
+        self, links: Sequence[tuple[tuple[str, str], str]], wait_seconds: float, *, silence_seconds: float
+    ) -> Sequence[int]:
+        """Returns the places, in the list, of tables with something new behind the mark; waits for the first.
+
+        A link is a database's table, and the mark of the last answer.
+        """
+        body = [{"database": table[0], "table": table[1], "mark": mark} for table, mark in links]
+        document = self._ask("news", {"links": body, "wait_seconds": wait_seconds}, read_seconds=silence_seconds)
+        return [at for at in _checked(lambda: get_numbers(document, "news"), "news") if at < len(links)]
 
     def fetch_block(
         self,

@@ -16,9 +16,10 @@ from coordination.links.link_names import (
     name_path,
     parse_link_name,
 )
-from coordination.links.link_nodes import change_link, is_left_over, make_taken_error, make_unknown_error, take_name
+from coordination.links.link_nodes import is_left_over, make_taken_error, make_unknown_error, take_name
 from coordination.links.link_settings import LinkSettings
 from engine.links.database_links import follow_database, list_members
+from engine.links.link_changes import change_table_link
 from engine.links.link_creation import drop_table_link, split_enabled
 from engine.queries.context import OwnerServer
 from parts.common.errors import ConflictError, PandoError, UserError
@@ -89,8 +90,7 @@ def change_database_link(server: OwnerServer, name: str, change: Callable[[LinkD
         except (BadVersion, NoNode, KeeperConnectionLoss):
             continue
         for member in list_members(keeper, name):
-            change_link(keeper, member.name, change)
-        server.links.wake()
+            change_table_link(server, member.name, change)
         return
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep changing link {name!r}; repeat the statement")
 

@@ -6,8 +6,9 @@ A link is made in this order, so that whatever fails leaves nothing behind:
 2. the nodes of the link are made, in one multi (:mod:`coordination.links.link_nodes`);
 3. the source is told to keep its changes. If it refuses, or does not answer, the nodes go again.
 
-After a crash between 2 and 3 the link is there, and the server that runs it tells the source. The start position is
-chosen after 3, so nothing is missed in between.
+After a crash between 2 and 3 the link is there, and the server that runs it tells the source. A link that needs no
+copy of the source's rows begins at the place that the source's answer in 3 names; the server that runs it begins the
+others.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from coordination.links.link_names import TableLinkName, check_link_name, find_l
 from coordination.links.link_nodes import create_link, drop_link, is_left_over, make_taken_error
 from coordination.links.link_settings import START_NOW, START_VECTOR, LinkSettings
 from coordination.links.positions import Position
+from engine.links.link_beginning import begin_at_registration
 from engine.links.linkable_tables import require_linkable
 from engine.queries.context import OwnerServer
 from engine.remote.linked_cluster import LinkedCluster
@@ -82,7 +84,8 @@ def create_table_link(server: OwnerServer, new: NewLink) -> LinkDefinition:
     outgoing = OutgoingLink(
         definition.at_source(own.name), definition.uuid, own.uuid, own.name, is_two_way=settings.two_way
     )
-    _register(server, cluster, definition, outgoing)
+    registered = _register(server, cluster, definition, outgoing)
+    definition = begin_at_registration(table, definition, registered)
     server.links.wake()
     return definition
 
@@ -132,10 +135,12 @@ def _check_start(
             )
 
 
-def _register(server: OwnerServer, cluster: LinkedCluster, definition: LinkDefinition, outgoing: OutgoingLink) -> None:
+def _register(
+    server: OwnerServer, cluster: LinkedCluster, definition: LinkDefinition, outgoing: OutgoingLink
+) -> SourceTable:
     database, table = definition.source_database, definition.source_table
     try:
-        cluster.register(database, table, outgoing)
+        return cluster.register(database, table, outgoing)
     except PandoError as error:
         logger.warning("link %s is taken back, its source refused it: %s", definition.name, error)
         drop_link(server.replication.require_keeper(), definition.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import Protocol
 
 from coordination.links.cluster_identity import ClusterIdentity
@@ -18,13 +19,18 @@ from coordination.links.link_definition import LinkDefinition
 from engine.catalog.catalog import Catalog
 from engine.environment import ServerEnvironment
 from engine.interserver.replication import Replication
-from engine.links.cluster_client import ClusterClient
+from engine.links.bootstrap.link_copy import copy_table
+from engine.links.cluster_client import ClusterClient, ClusterConfigs
 from engine.links.found_links import FoundLinks
 from engine.links.link_beginning import BootstrapLink
 from engine.links.link_runner import LinkRunner, RunnerWorld
+from engine.links.link_service import LinkService
+from engine.links.own_cluster import OwnCluster, OwnTransport
+from engine.links.resting_links import RestingLink, RestingLinks
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.server.background_pool import BackgroundPool, BackgroundTask
+from engine.server.config import Config
 from engine.tables.capabilities.link_status import LinkProgress
 from engine.tables.owned_table import OwnedTable
 from engine.tables.services import TableServices
@@ -34,9 +40,6 @@ logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 2.0
 """What is in memory is looked at so often; watches tell what changes in ZooKeeper."""
-_WAITING_LINKS = 12
-"""More links than these do not wait at their sources, but ask again after a while: each wait holds a thread."""
-_ASK_SECONDS = (0.2, 0.4)
 
 
 class LinkingServer(Protocol):
@@ -48,6 +51,8 @@ class LinkingServer(Protocol):
     replication: Replication
     cluster_membership: ClusterMembership
     linked_clusters: LinkedClusters
+    link_answers: LinkService
+    config: Config
     uuid: str
 
 
@@ -57,9 +62,10 @@ class LinkManager:
     def __init__(self, server: LinkingServer) -> None:
         self._server = server
         self._services = server.services
-        self.bootstrap: BootstrapLink | None = None
-        """Copies a table to a link's target; set by who can."""
+        self.bootstrap: BootstrapLink | None = copy_table
+        """Copies a table to a link's target."""
         self._clients: dict[str, ClusterClient] = {}
+        self._resting: dict[str, RestingLinks] = {}
         self._runners: dict[tuple[OwnedTable, str], tuple[LinkRunner, BackgroundTask]] = {}
         self._lock = threading.Lock()
         self._pool: BackgroundPool | None = None
@@ -77,6 +83,9 @@ class LinkManager:
         self._services.housekeeping.remove(self._task)
         for key in list(self._runners):
             self._runners[key][0].stop()
+        for resting in self._resting.values():
+            assert self._pool is not None
+            self._pool.remove(resting.task)
         for key in list(self._runners):
             self._end(key)
         if self._pool is not None:
@@ -86,19 +95,34 @@ class LinkManager:
         for client in clients:
             client.close()
 
+    @property
+    def can_copy(self) -> bool:
+        """Whether this server can copy a table to a link's target."""
+        return self.bootstrap is not None
+
     # -- for statements and system tables -----------------------------------------------------------------------------
 
     def connect(self, cluster: str) -> ClusterClient:
-        """Returns a cluster of ``linked_clusters``. Raises 36 (BAD_ARGUMENTS) for another name."""
-        self._server.linked_clusters.get(cluster)
+        """Returns a cluster of ``linked_clusters``, or this server's own.
+
+        Raises 36 (BAD_ARGUMENTS) for another name.
+        """
+        client = self._get_client(cluster)
+        client.require_configured()
+        return client
+
+    def _get_client(self, cluster: str) -> ClusterClient:
+        server = self._server
+        is_own = cluster == server.config.cluster_name and cluster not in server.linked_clusters.names()
+        configs: ClusterConfigs = OwnCluster() if is_own else server.linked_clusters
         with self._lock:
             if cluster not in self._clients:
                 self._clients[cluster] = ClusterClient(
                     cluster,
-                    self._server.linked_clusters,
-                    self._server.world.make_transport,
+                    configs,
+                    (lambda *_: OwnTransport(server.link_answers)) if is_own else server.world.make_transport,
                     self._get_own,
-                    self._server.replication.require_keeper,
+                    server.replication.require_keeper,
                     self._services.monotonic,
                 )
             return self._clients[cluster]
@@ -142,14 +166,14 @@ class LinkManager:
 
     def _begin(self, key: tuple[OwnedTable, str], definition: LinkDefinition) -> None:
         own = self._get_own()
-        client = self.connect(definition.source_cluster)
+        client = self._get_client(definition.source_cluster)
         world = RunnerWorld(
             self._services,
             self._server.replication.macros.get("replica", self._server.uuid),
             (own.name, own.uuid),
             self._count_running,
             self._find_wait,
-            self._find_pause,
+            partial(self._rest, client),
             lambda: self.bootstrap,
         )
         task = BackgroundTask(f"link {definition.name}", lambda: runner.step())
@@ -162,6 +186,8 @@ class LinkManager:
 
     def _end(self, key: tuple[OwnedTable, str]) -> None:
         runner, task = self._runners.pop(key)
+        if (resting := self._resting.get(runner.definition.source_cluster)) is not None:
+            resting.forget(key[1])
         runner.stop()
         assert self._pool is not None
         self._pool.remove(task)
@@ -172,8 +198,15 @@ class LinkManager:
         return sum(runner.is_leader for runner, _ in list(self._runners.values()))
 
     def _find_wait(self) -> float:
-        return self._server.world.max_poll_seconds if self._count_running() <= _WAITING_LINKS else 0.0
+        world = self._server.world
+        return world.max_poll_seconds if self._count_running() <= world.max_waiting_links else 0.0
 
-    def _find_pause(self) -> float:
-        """Returns the pause between two requests that do not wait, so that all links together ask at a steady rate."""
-        return self._services.random.uniform(*_ASK_SECONDS) * max(1.0, self._count_running() / _WAITING_LINKS)
+    def _rest(self, client: ClusterClient, name: str, link: RestingLink) -> None:
+        """Lets a link rest until its cluster has news of it."""
+        with self._lock:
+            found = self._resting.get(client.name)
+            if found is None:
+                found = self._resting[client.name] = RestingLinks(client, self._services.monotonic)
+                assert self._pool is not None
+                self._pool.add(found.task)
+        found.rest(name, link)

@@ -21,30 +21,32 @@ from coordination.links.known_clusters import check_known_cluster, remember_clus
 from coordination.links.positions import Position
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
-from engine.links.fields import Document, get_flag, get_numbers, get_object, get_text
-from engine.links.linkable_tables import describe_tables, require_linkable
+from engine.links.fields import Document, get_flag, get_numbers, get_object, get_objects, get_seconds, get_text
+from engine.links.linkable_tables import describe_tables, never_had_rows, require_linkable
 from engine.links.protocol import (
     LEAST_VERSION,
+    MAX_WAIT_SECONDS,
     VERSION,
     agree_on_version,
     decode_outgoing,
     decode_request,
     encode_answer,
     encode_source,
-    encode_start,
     get_table_name,
     parse_part_name,
 )
 from engine.links.server_addresses import list_http_urls
-from engine.links.source_start import read_start
 from engine.remote.cluster_membership import ClusterMembership
-from engine.tables.capabilities.table_links import ChangesRequest
+from engine.tables.capabilities.table_links import LinkSource
 from engine.tables.owned_table import OwnedTable
-from parts.common.errors import UserError
+from engine.tables.services import TableServices
+from parts.common.errors import PandoError, UserError
 from parts.common.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
 
+_NEWS_SECONDS = 0.02
+"""How often what was noticed is compared while a request waits for news of many tables."""
 MAX_WAITING_REQUESTS = 32
 """More requests for changes than these are answered at once, with what there is."""
 
@@ -54,6 +56,7 @@ class LinkHost(Protocol):
 
     replication: Replication
     cluster_membership: ClusterMembership
+    services: TableServices
 
     @property
     def catalog(self) -> Databases[OwnedTable]:
@@ -95,13 +98,15 @@ class LinkService:
 
     def __init__(self, host: LinkHost) -> None:
         self._host = host
+        self._instance = f"{host.services.new_uuid()}"
+        """Tells the marks of this process from those of others."""
         self._waiting = threading.BoundedSemaphore(MAX_WAITING_REQUESTS)
         self._answers: dict[str, tuple[AnswerRequest, bool]] = {}
         self.add("hello", self._hello)
         self.add("describe", self._describe)
-        self.add("start", self._start)
         self.add("tables", self._tables)
         self.add("changes", self._changes)
+        self.add("news", self._news)
         self.add("position", self._position)
         self.add("block", self._block)
         self.add("register", self._register, changes=True)
@@ -145,11 +150,6 @@ class LinkService:
         table = self._table(document)
         return {**encode_source(require_linkable(table).source.describe()), "servers": list(list_http_urls(table))}
 
-    def _start(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        table = self._table(document)
-        require_linkable(table)
-        return encode_start(read_start(table, get_text(document, "name")))
-
     def _tables(self, document: Document, _: QueryStatus) -> dict[str, Any]:
         return {"tables": describe_tables(self._host.catalog, get_text(document, "database"))}
 
@@ -163,7 +163,8 @@ class LinkService:
     # -- links --------------------------------------------------------------------------------------------------------
 
     def _register(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        source = require_linkable(self._table(document)).source
+        table = self._table(document)
+        source = require_linkable(table).source
         link = decode_outgoing(get_object(document, "link"))
         if not link.name.startswith(f"{link.target_cluster_name}/"):
             raise UserError(
@@ -174,7 +175,8 @@ class LinkService:
             self.get_identity(),
             ClusterIdentity(link.target_cluster_name, link.target_cluster),
         )
-        return encode_source(source.register(link))
+        found = source.register(link)
+        return encode_source(replace(found, is_empty=never_had_rows(table)))
 
     def _unregister(self, document: Document, _: QueryStatus) -> dict[str, Any]:
         require_linkable(self._table(document)).source.unregister(get_text(document, "name"))
@@ -182,21 +184,52 @@ class LinkService:
 
     def _changes(self, document: Document, status: QueryStatus) -> dict[str, Any]:
         source, request = require_linkable(self._table(document)).source, decode_request(document)
-        with self._limit_waiting(request) as limited:
-            return encode_answer(source.read_changes(limited, status))
+        with self._limit_waiting(request.wait_seconds) as seconds:
+            mark = self._make_mark(source)
+            answer = source.read_changes(replace(request, wait_seconds=seconds), status)
+            return encode_answer(replace(answer, mark=mark))
+
+    def _make_mark(self, source: LinkSource) -> str:
+        return f"{self._instance}:{source.count_news()}"
+
+    def _parse_mark(self, document: Document) -> int:
+        """Returns what was noticed when the mark was given; -1 if another process gave it, or the table is gone."""
+        instance, _, count = get_text(document, "mark").partition(":")
+        return int(count) if instance == self._instance and count.isdecimal() else -1
+
+    def _news(self, document: Document, status: QueryStatus) -> dict[str, Any]:
+        """Answers for many links with one thread, so that idle links cost little."""
+        asked = [(self._find_source(each), self._parse_mark(each)) for each in get_objects(document, "links")]
+        services, never = self._host.services, threading.Event()
+        with self._limit_waiting(get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS)) as seconds:
+            deadline = services.monotonic() + seconds
+            while True:
+                news = [at for at, (source, seen) in enumerate(asked) if source is None or source.count_news() != seen]
+                left = deadline - services.monotonic()
+                if news or left <= 0:
+                    return {"news": news}
+                status.check()
+                services.wait(never, min(left, _NEWS_SECONDS))
+
+    def _find_source(self, document: Document) -> LinkSource | None:
+        """Returns a table's source; ``None`` if there is none, which its link is told when it asks for changes."""
+        try:
+            return require_linkable(self._table(document)).source
+        except PandoError:
+            return None
 
     @contextmanager
-    def _limit_waiting(self, request: ChangesRequest) -> Iterator[ChangesRequest]:
-        """Gives the request, without its wait while too many others wait: each of them holds a thread."""
-        if not request.wait_seconds:
-            yield request
+    def _limit_waiting(self, seconds: float) -> Iterator[float]:
+        """Gives the time that a request may wait: none while too many others wait, each of which holds a thread."""
+        if not seconds:
+            yield 0.0
         elif self._waiting.acquire(blocking=False):
             try:
-                yield request
+                yield seconds
             finally:
                 self._waiting.release()
         else:
-            yield replace(request, wait_seconds=0.0)
+            yield 0.0
 
     def _block(self, document: Document, _: QueryStatus) -> OpenedFiles | ElsewhereFiles:
         table = self._table(document)

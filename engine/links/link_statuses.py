@@ -125,7 +125,7 @@ def _describe_outgoing(server: OwnerServer, table: OwnedTable, link: OutgoingLin
     is_heard = bool(link.last_heartbeat_ms) and idle < _SILENT_HEARTBEATS * max(timeout, _HEARTBEAT_WRITES_SECONDS)
     progress = LinkProgress(
         UpstreamStatus.FOLLOW if is_heard else UpstreamStatus.DISCONNECTED,
-        "" if is_heard else f"Cluster {link.target_cluster_name} has not asked for changes for {idle:.0f} seconds",
+        "" if is_heard else _describe_silence(link, idle),
         idle=idle,
         applied_position=str(link.applied) if link.applied else "",
     )
@@ -138,6 +138,14 @@ def _describe_outgoing(server: OwnerServer, table: OwnedTable, link: OutgoingLin
         uuid=link.uuid,
         settings={"two_way": str(int(link.is_two_way))},
         progress=progress,
+    )
+
+
+def _describe_silence(link: OutgoingLink, idle: float) -> str:
+    since = f"for {idle:.0f} seconds" if link.last_heartbeat_ms else "yet"
+    return (
+        f"Cluster {link.target_cluster_name} has not asked for changes {since}. If it is gone for good, DROP "
+        f"REPLICATION LINK '{link.name}' ends the keeping"
     )
 
 

@@ -16,8 +16,8 @@ from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Origin
 from coordination.links.version_vector import VersionVector
 from engine.interserver.transfer import Throttle
+from engine.links.bootstrap.held_source import RemoteSource
 from engine.links.cluster_client import ClusterClient
-from engine.links.source_start import SourceStart
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CancelledError, UserError
 
@@ -48,22 +48,19 @@ class LinkUpstream:
         self.known: Origin | None = Origin.parse(definition.source_origin) if definition.source_origin else None
         """What the source was when changes were taken last."""
 
-    def describe(self, vector: VersionVector) -> SourceTable:
+    def describe(self) -> SourceTable:
         """Returns what the source is. Raises ``LinkStopped`` if it is another than before."""
-        return self._check(
-            self._client.describe(self._definition.source_database, self._definition.source_table), vector
-        )
+        return self._check(self._client.describe(*self._table), 0, VersionVector())
 
     def register(self) -> SourceTable:
-        """Makes the source keep its changes for the link. May be repeated."""
+        """Makes the source keep its changes for the link. May be repeated.
+
+        The answer names a place at which the link may begin, and what the source has there.
+        """
         link = OutgoingLink(
             self.name, self._definition.uuid, self._own_uuid, self._own_name, is_two_way=self._settings.two_way
         )
         return self._client.register(*self._table, link)
-
-    def find_start(self) -> SourceStart:
-        """Returns what a link that begins must know."""
-        return self._client.find_start(*self._table, self.name)
 
     def read_changes(self, vector: VersionVector, trim: int, wait_seconds: float) -> ChangesAnswer:
         """Returns what comes next. Raises ``LinkStopped`` if the source is another than before."""
@@ -82,7 +79,7 @@ class LinkUpstream:
             request,
             silence_seconds=max(SILENT_HEARTBEATS * settings.replication_timeout, wait_seconds + 1.0),
         )
-        self._check(answer.source, vector)
+        self._check(answer.source, answer.frontier, vector)
         return answer
 
     def fetch(self, change: Change, block: Block, directory: Path) -> None:
@@ -95,15 +92,26 @@ class LinkUpstream:
 
         self._client.fetch_block(self._table, change.position, block.part, directory, lambda _: None, count)
 
+    def open_held(self) -> RemoteSource:
+        """Returns the source as one that is copied."""
+        database, table = self._table
+        document = {"database": database, "table": table, "link": self.name}
+        return RemoteSource(self._client, document, self._definition.uuid, self._throttles, self._require_running)
+
     def _require_running(self) -> None:
         if self._is_cancelled():
             raise CancelledError("The link does not run here any more")
 
-    def _check(self, source: SourceTable, vector: VersionVector) -> SourceTable:
+    def _check(self, source: SourceTable, frontier: int, vector: VersionVector) -> SourceTable:
         if self.known is not None:
             try:
                 require_same_source(
-                    self._definition.source_cluster, source.origin, source.newest, vector, self.known, source.forks
+                    self._definition.source_cluster,
+                    source.origin,
+                    max(source.newest, frontier),
+                    vector,
+                    self.known,
+                    source.forks,
                 )
             except UserError as error:
                 name = self._definition.name

@@ -9,6 +9,7 @@ from coordination.links.link_nodes import StoredLink
 from coordination.links.positions import Position
 from engine.links.linkable_tables import require_linkable
 from engine.queries.context import OwnerServer
+from engine.tables.capabilities.link_status import LinkProgress
 from engine.tables.owned_table import OwnedTable
 from parts.common.errors import UnavailableError, UserError
 from parts.common.query_status import QueryStatus
@@ -41,7 +42,7 @@ def wait_for_link(
         status.check()
         if left <= 0:
             reached = Position(wanted.origin, vector.applied(wanted.origin))
-            raise _make_timeout_error(server, definition, wanted, reached, timeout_seconds)
+            raise _make_timeout_error(server, link, wanted, reached, timeout_seconds)
         server.services.wait(never, min(pause, left))
         pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
     try:
@@ -78,13 +79,19 @@ def _ask_source(server: OwnerServer, definition: LinkDefinition) -> Position:
 
 
 def _make_timeout_error(
-    server: OwnerServer, definition: LinkDefinition, wanted: Position, reached: Position, timeout_seconds: float
+    server: OwnerServer, link: StoredLink, wanted: Position, reached: Position, timeout_seconds: float
 ) -> UnavailableError:
-    progress = server.links.find_progress(definition.name)
-    state = "disabled" if not definition.is_enabled else progress.upstream_status.value if progress is not None else ""
-    reason = progress.message if progress is not None and progress.message else ""
+    definition = link.definition
+    progress = server.links.find_progress(definition.name) or _read_progress(server, link)
+    state = progress.upstream_status.value if definition.is_enabled else "disabled"
     return UnavailableError(
         "TIMEOUT_EXCEEDED",
         f"Link {definition.name!r} has not reached position {wanted} after {timeout_seconds:g} seconds; it is at "
-        f"{reached}{f' ({state})' * bool(state)}{f': {reason}' * bool(reason)}",
+        f"{reached} ({state}){f': {progress.message}' * bool(progress.message)}",
     )
+
+
+def _read_progress(server: OwnerServer, link: StoredLink) -> LinkProgress:
+    """Returns what the server that runs the link last told."""
+    (found,) = server.replication.require_keeper().get_many([link.table.link_status(link.definition.name)])
+    return LinkProgress.parse(found[0]) if found is not None else LinkProgress()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordination.keeper.interface import NoNode
 from engine.catalog.databases import Databases
 from engine.tables.capabilities.table_links import TableLinks
 from engine.tables.owned_table import OwnedTable
@@ -30,6 +31,18 @@ def require_linkable(table: OwnedTable) -> TableLinks:
     if problem or table.links is None:
         raise UserError("NOT_IMPLEMENTED", problem)
     return table.links
+
+
+def never_had_rows(table: OwnedTable) -> bool:
+    """Returns whether no partition of a replicated table has taken a block number yet, on any replica."""
+    replica = table.replication
+    assert replica is not None, "only replicated tables have block numbers"
+    keeper, paths = replica.require_keeper(), replica.paths
+    keeper.sync(paths.root)
+    try:
+        return not keeper.children(paths.block_numbers)
+    except NoNode:
+        return True
 
 
 def describe_tables(catalog: Databases[OwnedTable], database: str) -> list[dict[str, Any]]:

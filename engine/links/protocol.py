@@ -6,10 +6,11 @@ versions in the first request (``hello``), and the smaller one counts. A change 
 ===============  ======================================================================================================
 ``hello``        {versions: [least, most], cluster, uuid} → the same of the other side
 ``describe``     {database, table} → a source table, with ``servers``: the HTTP addresses of its replicas
-``start``        {database, table, name} → {has_rows, vector, vector_zxid, registered}: for a link that begins
-``register``     {database, table, link} → a source table
+``register``     {database, table, link} → a source table, at a place where the link may begin
 ``unregister``   {database, table, name} → {}
 ``changes``      {database, table, link, uuid, vector, trim, max_rows, max_bytes, wait_seconds} → changes up to a cut
+``news``         {links: [{database, table, mark}], wait_seconds} → {news: […]}: the places in the list of those links
+                 of whose tables the server noticed something after it gave the mark, as soon as there is one
 ``position``     {database, table} → {position}: behind everything that is committed now
 ``block``        {database, table, position, part} → the files of a block (``engine.interserver.protocol``)
 ``tables``       {database} → {tables: [{table, create_query, problem}]}: those that links can take, and why others not
@@ -43,7 +44,6 @@ from engine.links.fields import (
     get_texts,
     is_number,
 )
-from engine.links.source_start import SourceStart
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
@@ -87,6 +87,8 @@ def encode_source(source: SourceTable) -> dict[str, Any]:
         "fingerprint": source.fingerprint,
         "forks": [[str(fork.origin), fork.zxid] for fork in source.forks],
         "columns": source.columns,
+        "vector": json.loads(source.vector.to_bytes()),
+        "is_empty": source.is_empty,
     }
 
 
@@ -102,6 +104,8 @@ def decode_source(document: Document) -> SourceTable:
         get_text(document, "fingerprint"),
         tuple(Fork(Origin.parse(text), zxid) for text, zxid in get_numbered(document, "forks")),
         get_text(document, "columns", ""),
+        decode_vector(get_object(document, "vector")) if "vector" in document else VersionVector(),
+        get_flag(document, "is_empty"),
     )
 
 
@@ -126,27 +130,6 @@ def decode_outgoing(document: Document) -> OutgoingLink:
         get_text(document, "target_cluster_name"),
         get_flag(document, "is_two_way"),
         get_number(document, "begin", 0),
-    )
-
-
-def encode_start(start: SourceStart) -> dict[str, Any]:
-    """Returns what a link that begins must know of a table as JSON."""
-    vector = json.loads(start.vector.to_bytes())
-    return {
-        "has_rows": start.has_rows,
-        "vector": vector,
-        "vector_zxid": start.vector_zxid,
-        "registered": start.registered,
-    }
-
-
-def decode_start(document: Document) -> SourceStart:
-    """Parses what a link that begins must know. Raises 36 (BAD_ARGUMENTS)."""
-    return SourceStart(
-        get_flag(document, "has_rows"),
-        decode_vector(get_object(document, "vector")),
-        get_number(document, "vector_zxid"),
-        get_number(document, "registered"),
     )
 
 
@@ -205,6 +188,7 @@ def encode_answer(answer: ChangesAnswer) -> dict[str, Any]:
         "clock_ms": answer.clock_ms,
         "rows_behind": answer.rows_behind,
         "bytes_behind": answer.bytes_behind,
+        "mark": answer.mark,
     }
 
 
@@ -226,6 +210,7 @@ def decode_answer(document: Document) -> ChangesAnswer:
         get_number(document, "clock_ms"),
         get_number(document, "rows_behind", 0),
         get_number(document, "bytes_behind", 0),
+        get_text(document, "mark", ""),
     )
 
 

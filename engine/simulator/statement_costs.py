@@ -68,10 +68,10 @@ class CountedTable:
             self.on_request(kind, path)
         return None
 
-    def create(self, columns: str, rest: str) -> None:
+    def create(self, columns: str, rest: str, engine: str = "ReplicatedMergeTree") -> None:
         """Creates the table on all servers."""
         for server in self.servers.servers:
-            server.sql(f"CREATE TABLE costs ({columns}) ENGINE = ReplicatedMergeTree('{_ROOT}', '{{replica}}') {rest}")
+            server.sql(f"CREATE TABLE costs ({columns}) ENGINE = {engine}('{_ROOT}', '{{replica}}') {rest}")
 
     def of(self, server: SimulatedServer) -> ReplicatedTable:
         """Returns the table on a server."""
@@ -122,7 +122,9 @@ class CountedTable:
 
 
 @contextmanager
-def counted_table(root: Path, columns: str, rest: str, *, replicas: int = 1) -> Iterator[CountedTable]:
+def counted_table(
+    root: Path, columns: str, rest: str, *, replicas: int = 1, engine: str = "ReplicatedMergeTree"
+) -> Iterator[CountedTable]:
     """Makes a table without background merges. ``rest`` follows the engine in CREATE TABLE."""
     disks: dict[Path, SimulatedDisk] = {}
     with contextlib.ExitStack() as stack:
@@ -131,7 +133,7 @@ def counted_table(root: Path, columns: str, rest: str, *, replicas: int = 1) -> 
         servers = TimedServers(root, replicas, disks)
         stack.callback(servers.end)
         made = CountedTable(servers)
-        made.create(columns, rest)
+        made.create(columns, rest, engine)
         # Parts take their ages from the real clock's file times; they must be old enough for merges.
         servers.now = made.table.store.path.stat().st_mtime + _AGE_SECONDS
         made.select_merges(False)

@@ -1,4 +1,4 @@
-"""``system.replication_links``, ``link_positions``: links with other clusters, at both ends."""
+"""``system.replication_links``, ``link_positions``, ``link_outbox``: links, at both ends."""
 
 from __future__ import annotations
 
@@ -67,6 +67,23 @@ def _positions(server: OwnerServer) -> Iterator[Row]:
             )
 
 
+def _outboxes(server: OwnerServer) -> Iterator[Row]:
+    for table in list_linked_tables(server):
+        kept = table.links.source.describe_outbox() if table.links is not None else None
+        if kept is not None:
+            yield (
+                kept.database,
+                kept.table,
+                kept.first_position,
+                kept.last_position,
+                kept.trimmed_position,
+                kept.blocks,
+                kept.size_bytes,
+                kept.journal_bytes,
+                list(kept.needed_by),
+            )
+
+
 TABLES = (
     define_owner_table(
         "replication_links",
@@ -117,5 +134,20 @@ TABLES = (
         is_forgotten UInt8
         """,
         _positions,
+    ),
+    define_owner_table(
+        "link_outbox",
+        """
+        database String
+        table String
+        first_position String
+        last_position String
+        trimmed_position String
+        blocks UInt64
+        bytes UInt64
+        journal_bytes UInt64
+        needed_by Array(String)
+        """,
+        _outboxes,
     ),
 )

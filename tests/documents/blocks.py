@@ -15,7 +15,7 @@ from engine.cluster.cluster_state import find_free_ports, is_port_free
 ROOT = Path(__file__).parents[2]
 TOUR = (
     "README.md", "docs/getting-started.md", "docs/tables.md", "docs/clients.md", "docs/replication.md",
-    "docs/shards.md", "docs/spark.md", "docs/operations.md", "docs/recovery.md",
+    "docs/shards.md", "docs/spark.md", "docs/operations.md", "docs/recovery.md", "docs/links.md",
 )  # fmt: skip
 """The documents whose blocks are run, in this order: each goes on with the cluster of those before."""
 _RECORDINGS = Path(__file__).with_name("recorded")
@@ -89,8 +89,9 @@ class Terminal:
 
     def close(self) -> None:
         """Ends what the blocks have started."""
-        if (self._folder / "colony").exists():
-            self.run(Block("", "pando cluster stop --dir ./colony", 0))
+        for cluster in ("colony", "west", "east"):
+            if (self._folder / cluster).exists():
+                self.run(Block("", f"pando cluster stop --dir ./{cluster}", 0))
 
     def _moved(self, text: str) -> str:
         for offset in range(_REPLICAS):

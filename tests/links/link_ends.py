@@ -40,7 +40,6 @@ class StreamSource:
     newest: int = 1
     opened: list[PartName] = field(default_factory=list)
     open_files: Callable[[PartName], tuple[Snapshot, Path]] | None = None
-    on_register: Callable[[OutgoingLink], object] = lambda link: None
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def add(self, change: Change) -> None:
@@ -54,7 +53,6 @@ class StreamSource:
 
     def register(self, link: OutgoingLink) -> SourceTable:
         self.links.setdefault(link.name, link)
-        self.on_register(link)
         return self.describe()
 
     def unregister(self, name: str) -> None:
@@ -73,6 +71,9 @@ class StreamSource:
             found = [each for each in self.changes if each.place > after]
             cuts = sorted({each.place for each in found} | ({self.newest} if self.newest > after else set()))
         return ChangesAnswer(self.describe(), tuple(found), tuple(cuts), self.newest, (), 2000 + self.newest)
+
+    def count_news(self) -> int:
+        return self.newest
 
     def open_block(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
         if self.open_files is None:

@@ -16,7 +16,7 @@ from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from engine.tables.capabilities.link_status import LinkProgress
-from engine.tables.capabilities.table_links import OutgoingLink, SourceTable, TargetState
+from engine.tables.capabilities.table_links import OutgoingLink, SourceTable, TableLinks, TargetState
 from engine.tables.owned_table import OwnedTable
 from parts.common.errors import PandoError, UserError
 from parts.common.query_status import QueryStatus
@@ -30,7 +30,7 @@ _CONFIG = {
     "macros": {"replica": "r1", "shard": "1"},
     "remote_servers": {"c": [{"replicas": [{"host": "127.0.0.1", "port": 1}]}]},
 }
-CREATE = "CREATE TABLE db.{} (k UInt64) ENGINE = ReplicatedMergeTree('/west/{}', 'r1') ORDER BY k"
+CREATE = "CREATE TABLE db.`{}` (k UInt64) ENGINE = ReplicatedMergeTree('/west/{}', 'r1') ORDER BY k"
 
 
 @dataclass
@@ -79,6 +79,7 @@ class ChosenLinks:
 
     west: ChosenCluster
     wakes: int = 0
+    can_copy: bool = True
     progress: dict[str, LinkProgress] = field(default_factory=dict)
 
     def connect(self, cluster: str) -> ChosenCluster:
@@ -95,12 +96,16 @@ class ChosenLinks:
 
 @dataclass
 class ChosenTable:
-    """Both ends of links at a table."""
+    """Both ends of links at a table. What is not chosen is the table's own."""
 
     own: Origin
+    real: TableLinks
     vector: VersionVector = field(default_factory=VersionVector)
     outgoing: list[OutgoingLink] = field(default_factory=list)
     visible: PandoError | None = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real.target if hasattr(self.real.target, name) else self.real.source, name)
 
     @property
     def source(self) -> ChosenTable:
@@ -160,7 +165,9 @@ class LinkedServer:
         root = keeper.exists(paths.root)
         assert root is not None
         own = Origin(self.cluster_uuid, root.created_zxid, EPOCH)
-        table.links = chosen = ChosenTable(own)  # type: ignore[assignment]
+        assert table.links is not None
+        real = table.links.real if isinstance(table.links, ChosenTable) else table.links
+        table.links = chosen = ChosenTable(own, real)  # type: ignore[assignment]
         return chosen
 
     @property

@@ -13,7 +13,7 @@ from coordination.links.version_vector import VersionVector
 from engine.simulator.simulated_servers import SimulatedServer
 from engine.simulator.statement_costs import CountedTable, counted_table
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
-from engine.tables.replicated.links.link_source import ReplicaLinkSource
+from engine.tables.replicated.links.source.link_source import ReplicaLinkSource
 from parts.common.query_status import QueryStatus
 
 CLUSTER = "11111111-0000-4000-8000-000000000000"
@@ -77,8 +77,9 @@ class Asker:
 
 
 @contextmanager
-def linked_table(tmp_path: Path, replicas: int = 2, engine_rest: str = "PARTITION BY p ORDER BY k") -> Iterator[Asker]:
-    with counted_table(tmp_path, "p UInt16, k UInt64, v UInt64", engine_rest, replicas=replicas) as table:
+def linked_table(tmp_path: Path, replicas: int = 2, engine: str = "ReplicatedMergeTree") -> Iterator[Asker]:
+    rest = "PARTITION BY p ORDER BY k"
+    with counted_table(tmp_path, "p UInt16, k UInt64, v UInt64", rest, replicas=replicas, engine=engine) as table:
         for server in table.servers.servers:
             name_cluster(server)
         table.settle()
@@ -92,3 +93,12 @@ def name_cluster(server: SimulatedServer) -> None:
 
 def work(table: CountedTable, condition: Callable[[], bool]) -> None:
     table.work_until(condition)
+
+
+def restart(asker: Asker, server: SimulatedServer, before: Callable[[], None] = lambda: None) -> None:
+    """Starts a server again, after a crash or a stop."""
+    asker.table.servers.end_zombies()
+    before()
+    server.start()
+    name_cluster(server)
+    asker.table.of(server).merge_steps.is_enabled = False

@@ -63,6 +63,36 @@ class LinkedTables:
         self.first.sql(f"CREATE TABLE source ({columns}) ENGINE = {engine}('{SOURCE.root}', '{{replica}}') {rest}")
         self.source.merge_steps.is_enabled = False
 
+    def name_cluster(self) -> None:
+        """Gives every server the cluster's name, as its configuration does."""
+        for server in self.servers:
+            server.engine.cluster_membership = ClusterMembership("east", server.engine.services.new_uuid)
+
+    def heal(self) -> None:
+        """Ends all faults, starts what crashed, and waits until the replicas are active again."""
+        self.table.servers.calm()
+        self.name_cluster()
+        self.table.select_merges(False)
+        self.table.work_until(lambda: all(map(self._is_active, self.servers)))
+
+    def _is_active(self, server: SimulatedServer) -> bool:
+        table = self.table.of(server)
+        activation = table.state.activation
+        is_current = activation is not None and activation.session_id == server.keeper.session_id
+        return is_current and not table.session.restart_requested.is_set()
+
+    def keep_definition(self) -> None:
+        """Makes the node of the link's definition, as CREATE REPLICATION LINK does."""
+        paths = self.table.table.paths
+        if self.keeper.exists(paths.incoming_links) is None:
+            self.keeper.create(paths.incoming_links)
+        self.keeper.create(paths.incoming_link(self.link.name), self.link.to_bytes())
+
+    def alter_source(self, command: str) -> None:
+        """Changes the source's definition, which is a change of its own."""
+        self.first.sql(f"ALTER TABLE source {command}")
+        self.note_definition()
+
     # -- what the source tells ----------------------------------------------------------------------------------------
 
     def origin(self) -> Origin:
@@ -73,7 +103,8 @@ class LinkedTables:
         """Keeps the present definition as the change of an ALTER."""
         data, stat = self.keeper.get(SOURCE.columns)
         metadata = self.keeper.get(SOURCE.metadata)[0].decode()
-        self.definitions.append((stat.modified_zxid, Definition(stat.version, metadata, data.decode())))
+        version = self.source.description.metadata_version
+        self.definitions.append((stat.modified_zxid, Definition(version, metadata, data.decode())))
 
     def changes(self) -> list[Change]:
         keeper, records = self.keeper, []
@@ -108,6 +139,9 @@ class LinkedTables:
         snapshot, path = self.source.pin_part(block.part)
         with snapshot:
             shutil.copytree(path, directory, dirs_exist_ok=True)
+        server = next(server for server in self.servers if directory.is_relative_to(server.path))
+        for file in (*sorted(directory.iterdir()), directory):
+            self.table.servers.disks[server.path].sync(file)
 
     # -- what the link does -------------------------------------------------------------------------------------------
 
@@ -162,8 +196,7 @@ def linked_tables(
 ) -> Iterator[LinkedTables]:
     """Makes the target; the test makes the source."""
     with counted_table(root, columns, rest, replicas=replicas) as target:
-        for server in target.servers.servers:
-            server.engine.cluster_membership = ClusterMembership("east", server.engine.services.new_uuid)
         made = LinkedTables(target, settings)
+        made.name_cluster()
         yield made
         made.keeper.close()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from coordination.links.batch_plan import BatchLimits
+from engine.simulator.simulated_node import Crash, SimulatedNode
 from tests.links.linked_tables import LinkedTables, linked_tables
 
 
@@ -141,3 +143,95 @@ def test_without_a_vector_nothing_is_applied(tmp_path: Path) -> None:
         assert not made.apply().is_applied
         assert made.begin()
         assert made.apply().is_applied
+
+
+def by_lists(tables: LinkedTables) -> None:
+    for replica in range(2):
+        tables.target(replica).committer.limits = BatchLimits(0, 0, entry_bytes=100)
+
+
+def list_names(tables: LinkedTables) -> list[str]:
+    return (tables.keeper.children_many([tables.table.table.paths.link_lists])[0]) or []
+
+
+def test_a_large_batch_is_a_list(tables: LinkedTables) -> None:
+    """Its commit names the list; its block ids are set after it, before the next batch."""
+    by_lists(tables)
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0), (2, 2, 0), (3, 3, 0)")
+    tables.first.sql("ALTER TABLE source DROP PARTITION 3")
+    tables.first.sql("ALTER TABLE source UPDATE v = 7 WHERE k = 1", mutations_sync=0)
+    assert tables.apply().rows == 2
+    assert len(list_names(tables)) == 1
+    paths = tables.table.table.paths
+    assert all(len(tables.keeper.get(f"{paths.log}/{name}")[0]) < 1000 for name in tables.keeper.children(paths.log))
+    tables.must_be_equal()
+    assert tables.keeper.children(paths.blocks) == []
+    tables.first.sql("INSERT INTO source VALUES (1, 9, 0)")
+    tables.apply()
+    assert len(tables.keeper.children(paths.blocks)) == 2
+    tables.apply()
+    assert len(tables.keeper.children(paths.blocks)) == 3
+    tables.must_be_equal()
+
+
+def test_a_replica_that_was_away_reads_the_list(tables: LinkedTables) -> None:
+    """From the log, and from its queue when it starts again."""
+    by_lists(tables)
+    second = tables.servers[1]
+    second.crash()
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0), (2, 2, 0)")
+    tables.apply()
+    tables.heal()
+    tables.must_be_equal()
+
+
+def test_lists_go_with_their_entries(tables: LinkedTables) -> None:
+    by_lists(tables)
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    tables.apply()
+    tables.settle()
+    tables.apply()
+    assert len(list_names(tables)) == 1
+    server = tables.table.table
+    with tables.first.acting(), server.state.hold_write_access() as (keeper, _):
+        tables.target().clean_up(keeper)
+        assert len(list_names(tables)) == 1, "the log still has its entry"
+        for name in keeper.children(server.paths.log):
+            keeper.delete(f"{server.paths.log}/{name}")
+        tables.target().clean_up(keeper)
+    assert list_names(tables) == []
+
+
+def test_a_list_that_was_never_committed_goes_with_the_next_leader(tables: LinkedTables) -> None:
+    by_lists(tables)
+    second = tables.servers[1]
+
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
+        if node is second and name == "link.after_list":
+            node.crash_here()
+
+    tables.table.servers.on_failpoint = on_failpoint
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    with pytest.raises(Crash):
+        tables.apply(replica=1)
+    (left,) = list_names(tables)
+    tables.heal()
+    by_lists(tables)
+    assert tables.apply(replica=0).rows == 1
+    assert left not in list_names(tables)
+    tables.must_be_equal()
+
+
+def test_a_former_leader_cannot_commit_the_list_that_its_successor_removed(tables: LinkedTables) -> None:
+    by_lists(tables)
+    done = []
+
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
+        if node is tables.servers[1] and name == "link.after_list" and not done:
+            done.append(tables.apply(replica=0))
+
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    tables.table.servers.on_failpoint = on_failpoint
+    assert not tables.apply(replica=1).is_applied
+    assert done[0].rows == 1
+    tables.must_be_equal()

@@ -82,6 +82,9 @@ def test_a_mutation_waits_for_the_batches_before_it(tables: LinkedTables) -> Non
     fetches.held |= {"1_1_1_0_3", "1_2_2_0_3"}
     tables.table.work_until(lambda: fetches.failures > 20)
     assert tables.rows(replica=1) == [(1, 1, 0)]
+    fetches.held = {"1_1_1_0", "1_2_2_0", "1_2_2_0_3"}  # the second could be shown as it is behind the third
+    tables.table.work_until(lambda: fetches.failures > 60)
+    assert tables.rows(replica=1) == [(1, 1, 0)]
     fetches.held = {"1_1_1_0"}
     tables.table.work_until(lambda: len(tables.rows(replica=1)) > 1)
     assert keys(tables, 1) == [1, 2, 3]

@@ -14,7 +14,7 @@ from coordination.inserts.block_numbers import BlockLock, allocate_block_number,
 from coordination.inserts.partition_nodes import PartitionNode, find_partitions
 from coordination.keeper.interface import BadVersion, Create, MultiFailed, SetData
 from coordination.keeper.memory_keeper import MemoryEnsemble, MemoryKeeper
-from coordination.links.batch_list import list_name, make_list, must_be_list, read_list
+from coordination.links.batch_list import make_list, must_be_list
 from coordination.links.batch_ops import BatchCommit, TargetReads, make_batch_commit
 from coordination.links.batch_plan import (
     BatchLimits,
@@ -28,6 +28,7 @@ from coordination.links.carried_changes import read_carried_changes
 from coordination.links.change import Change, Definition
 from coordination.links.positions import Position
 from coordination.links.version_vector import VersionVector
+from coordination.log.entry_list import list_name, read_list
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.nodes.paths import TablePaths
 from parts.common.errors import CorruptionError
@@ -175,7 +176,8 @@ def test_a_transaction_of_thousands_of_parts_becomes_a_list() -> None:
     assert all(len(piece) <= 256 * 1024 for piece in listed.pieces)
     whole = read_list(logged, listed.pieces)
     assert whole == planned.entry
-    assert list_name(whole) is None
+    assert whole.to_bytes() == logged.to_bytes(), "it is written as the short one again"
+    assert LogEntry.parse(whole.to_bytes(is_whole=True)) == whole
     assert net_block_ids(read_carried_changes(whole, 9)) == planned.block_ids
 
 

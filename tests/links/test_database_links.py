@@ -85,7 +85,7 @@ def test_a_change_is_that_of_all_tables(east: LinkedServer) -> None:
     step(east, "late")
     assert east.sql("SELECT settings['link_quorum'] FROM system.replication_links") == [("5",)] * 4
     assert [state for *_, state in members(east)] == ["enabled"] * 3
-    assert east.fails("ALTER REPLICATION LINK d MODIFY SETTING two_way = 1")[0] == 36
+    assert east.fails("ALTER REPLICATION LINK d MODIFY SETTING preserve_timestamps = 0")[0] == 36
 
 
 def test_a_drop_takes_all_links(east: LinkedServer) -> None:

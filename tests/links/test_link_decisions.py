@@ -77,21 +77,18 @@ def test_a_fork_ends_the_batch() -> None:
     assert (found.end, found.stop) == (1, BehindFork(Position(WEST, 2), 1))
 
 
-def test_a_link_begins_at_the_first_cut() -> None:
-    assert find_begin(WEST, [], [], VersionVector(), 0) is None
-    assert find_begin(WEST, [7, 9], [make_change(8)], VersionVector(), 0) == VersionVector().begin_at(Position(WEST, 7))
-
-
 def test_a_link_begins_with_what_other_links_had_brought_at_that_cut() -> None:
     vector = VersionVector().begin_at(Position(NORTH, 40)).begin_at(Position(WEST, 3)).begin_at(Position(EAST, 5))
     later = make_change(40, make_block(1), origin=NORTH, place=9, previous=35)
-    begin = find_begin(WEST, [7, 9], [later], vector, 9)
+    begin = find_begin(Position(WEST, 7), [later], [7, 9], vector, 9)
     expected = VersionVector().begin_at(Position(WEST, 7)).begin_at(Position(NORTH, 35)).begin_at(Position(EAST, 5))
     assert begin == expected
 
 
 def test_a_vector_that_moved_behind_what_was_sent_is_asked_for_again() -> None:
-    assert find_begin(WEST, [7, 9], [], VersionVector().begin_at(Position(NORTH, 40)), 10) is None
+    north = VersionVector().begin_at(Position(NORTH, 40))
+    assert find_begin(Position(WEST, 7), [], [7, 9], north, 10) is None
+    assert find_begin(Position(WEST, 7), [], [], north, 7) == north.begin_at(Position(WEST, 7))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +103,7 @@ def test_a_vector_that_moved_behind_what_was_sent_is_asked_for_again() -> None:
         (UserError("AUTHENTICATION_FAILED", "who"), FailureKind.PAUSE),
         (LinkPaused("waits"), FailureKind.PAUSE),
         (LinkStopped("gap"), FailureKind.STOP),
+        (UserError("UNKNOWN_TABLE", "dropped"), FailureKind.STOP),
         (UnavailableError("CANNOT_READ_ALL_DATA", "trimmed"), FailureKind.STOP),
         (ValueError("a bug"), FailureKind.RETRY),
     ],

@@ -21,14 +21,11 @@ from engine.links.protocol import (
     decode_outgoing,
     decode_request,
     decode_source,
-    decode_start,
     encode_answer,
     encode_outgoing,
     encode_request,
     encode_source,
-    encode_start,
 )
-from engine.links.source_start import SourceStart
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
@@ -52,15 +49,15 @@ _CHANGES = st.builds(
     st.lists(st.builds(Mutation, _TEXTS, _NUMBERED), max_size=2).map(tuple),
     st.lists(st.builds(Definition, _NUMBERS, _TEXTS, _TEXTS), max_size=2).map(tuple),
 )
+_VECTORS = st.dictionaries(_ORIGINS, st.builds(VectorEntry, _ZXIDS, _ZXIDS, st.booleans()), max_size=3).map(
+    VersionVector
+)
 _SOURCES = st.builds(
     SourceTable,
     _TEXTS, _TEXTS, _ORIGINS, _ZXIDS, _TEXTS, _NUMBERS, _TEXTS,
     st.lists(st.builds(Fork, _ORIGINS, _ZXIDS), max_size=2).map(tuple),
-    _TEXTS,
+    _TEXTS, _VECTORS, st.booleans(),
 )  # fmt: skip
-_VECTORS = st.dictionaries(_ORIGINS, st.builds(VectorEntry, _ZXIDS, _ZXIDS, st.booleans()), max_size=3).map(
-    VersionVector
-)
 SOURCE = SourceTable("db", "t", WEST, 7, "CREATE TABLE t …", 0, "f")
 
 
@@ -72,12 +69,6 @@ def over_the_wire(document: dict[str, Any]) -> Any:
 def test_an_answer_is_read_back(source: SourceTable, changes: list[Change], waits: list[str]) -> None:
     answer = ChangesAnswer(source, tuple(changes), (5, 1000, 2000), 2000, tuple(waits), 3, 4, 5)
     assert decode_answer(over_the_wire(encode_answer(answer))) == answer
-
-
-@given(_VECTORS, _ZXIDS, st.booleans())
-def test_a_start_is_read_back(vector: VersionVector, zxid: int, has_rows: bool) -> None:
-    start = SourceStart(has_rows, vector, zxid, zxid // 2)
-    assert decode_start(over_the_wire(encode_start(start))) == start
 
 
 @given(_VECTORS, _ZXIDS)

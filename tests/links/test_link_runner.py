@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_nodes import change_link, create_link, drop_link
 from coordination.links.positions import Position
 from coordination.links.version_vector import VersionVector
+from engine.links.link_beginning import begin_at_registration
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
-from engine.tables.capabilities.table_links import OutgoingLink, UncoveredSchema
+from engine.tables.capabilities.table_links import UncoveredSchema
 from parts.common.errors import PandoError, UnavailableError, UserError
 from tests.links.changes import EAST, NORTH, WEST, make_block, make_change
 from tests.links.link_ends import FakeLinks, KeptTarget, StreamSource
@@ -28,26 +31,23 @@ class Pair:
     def __init__(self, west: list[LinkedServer], east: list[LinkedServer]) -> None:
         self.west, self.east = west, east
         self.source, self.target = StreamSource(WEST, newest=10**5), KeptTarget(EAST)
-        self.source.on_register = self._register
         for server in west:
             server.table().links = FakeLinks(self.source, KeptTarget(WEST))
         for server in east:
             server.table().links = FakeLinks(StreamSource(EAST), self.target)
 
-    def _register(self, _: OutgoingLink) -> None:
-        """The node that a table makes in its gate's multi."""
-        replica = self.west[0].table().replication
-        assert replica is not None
-        path = replica.paths.outgoing_link("east", "l")
-        replica.require_keeper().create_parents(path)
-
-    def create(self, uuid: str = "u1", **settings: object) -> None:
+    def create(self, *, begins: bool = True, **settings: object) -> None:
         settings = {"replication_timeout": 0.2, **settings}
-        definition = LinkDefinition("l", uuid, "west", "default", "t", "default", "t", settings)
+        definition = LinkDefinition("l", str(uuid.uuid4()), "west", "default", "t", "default", "t", settings)
         peer = self.west[0].links._get_own().uuid
         create_link(self.keeper, self.paths, definition, peer)
         for server in self.east:
             server.links.wake()
+        if begins:
+            self.wait(
+                lambda: LinkDefinition.parse(self.keeper.get(self.paths.incoming_link("l"))[0]).is_begun,
+                "the beginning",
+            )
 
     @property
     def keeper(self):  # type: ignore[no-untyped-def]
@@ -145,12 +145,12 @@ def test_a_link_says_where_it_is_and_acknowledges(pair: Pair) -> None:
 
 
 def test_a_position_of_another_origin_stops_the_link(pair: Pair) -> None:
-    pair.create(start_position=str(Position(NORTH, 5)))
+    pair.create(begins=False, start_position=str(Position(NORTH, 5)))
     pair.wait_status(UpstreamStatus.STOPPED, "cannot be compared")
 
 
 def test_a_link_that_begins_at_the_vector_needs_one(pair: Pair) -> None:
-    pair.create(start_position="vector")
+    pair.create(begins=False, start_position="vector")
     pair.wait_status(UpstreamStatus.STOPPED, "it has none")
     pair.target.vector = VersionVector().begin_at(Position(WEST, 4))
     pair.source.add(make_change(5, make_block(1), previous=4))
@@ -224,8 +224,6 @@ def test_a_disabled_link_rests_and_keeps_its_place(pair: Pair) -> None:
 
 
 def enable(pair: Pair, is_enabled: bool) -> None:
-    from dataclasses import replace
-
     change_link(pair.keeper, "l", lambda link: replace(link, is_enabled=is_enabled))
 
 
@@ -243,7 +241,8 @@ def test_a_table_that_is_gone_from_the_source_is_told(pair: Pair) -> None:
     pair.create(start_position="now")
     pair.wait_status(UpstreamStatus.FOLLOW)
     pair.source.error = UserError("UNKNOWN_TABLE", "Table default.t does not exist")
-    pair.wait(lambda: "does not exist" in pair.progress().message, "the message")
+    progress = pair.wait_status(UpstreamStatus.STOPPED, "does not exist")
+    assert "DROP REPLICATION LINK l" in progress.message
     pair.source.error = None
 
 
@@ -284,6 +283,31 @@ def test_a_server_that_is_down_is_passed_over(clusters: dict[str, list[LinkedSer
     east.engine.linked_clusters._clusters = {**former, "west": config}
     try:
         assert east.links.connect("west").get_identity().name == "west"
-        assert east.links.connect("west")._ring.order()[0] == west[1].url
+        assert east.links.connect("west")._ring.order()[0] != "http://127.0.0.1:9"
     finally:
         east.engine.linked_clusters._clusters = former
+
+
+def test_two_servers_that_begin_a_link_give_it_one_place(pair: Pair) -> None:
+    """Its statement and the leader begin a link at the same time, and the source goes on in between."""
+    pair.create(start_position="now")
+    path = pair.paths.incoming_link("l")
+    begun = LinkDefinition.parse(pair.keeper.get(path)[0])
+    late = replace(begun, is_begun=False, source_origin="", beginning="")
+    pair.source.add(make_change(10**6, make_block(1)))
+    later = replace(pair.source.describe(), newest=10**6)
+    again = begin_at_registration(pair.east[0].table(), late, later)
+    assert again == begun
+    pair.wait_applied(1)
+
+
+def test_a_leader_that_keeps_failing_lets_another_server_try(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    leader = next(server for server in pair.east if server.links._count_running())
+    broken = KeptTarget(EAST, pair.target.vector, error=UnavailableError("TABLE_IS_READ_ONLY", "a broken disk"))
+    ((runner, _),) = leader.links._runners.values()
+    runner._target = broken
+    pair.source.add(make_change(10**6, make_block(1)))
+    pair.wait_applied(1)
+    assert not leader.links._count_running()

@@ -77,11 +77,7 @@ def test_settings_say_who_may_write() -> None:
 
 
 def test_what_decides_the_rows_of_a_target_is_fixed() -> None:
-    assert [name for name in DEFAULTS if not changes_with_alter(name)] == [
-        "two_way",
-        "start_position",
-        "preserve_timestamps",
-    ]
+    assert [name for name in DEFAULTS if not changes_with_alter(name)] == ["start_position", "preserve_timestamps"]
 
 
 def _fails(code: str, values: dict[str, object]) -> str:

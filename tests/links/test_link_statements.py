@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from coordination.links.positions import Position
+from coordination.links.link_nodes import StoredLink, change_link, require_link
+from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import LinkDirection
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
@@ -204,7 +206,7 @@ def test_alter_changes_settings(east: LinkedServer) -> None:
     ("text", "code", "message"),
     [
         ("ALTER REPLICATION LINK l MODE sync", 48, "asynchronous"),
-        ("ALTER REPLICATION LINK l MODIFY SETTING two_way = 1", 36, "two_way is fixed when a link is made"),
+        ("ALTER REPLICATION LINK l MODIFY SETTING preserve_timestamps = 0", 36, "preserve_timestamps is fixed when"),
         ("ALTER REPLICATION LINK l MODIFY SETTING start_position = 'now'", 36, "start_position is fixed"),
         ("ALTER REPLICATION LINK l MODIFY SETTING link_quorum = 0", 69, "1 to 100"),
         ("ALTER REPLICATION LINK l MODIFY SETTING colour = DEFAULT", 115, "'colour'"),
@@ -219,6 +221,18 @@ def test_what_a_link_does_not_take_is_refused_by_name(east: LinkedServer, text: 
     east.sql(CREATE)
     found_code, found = east.fails(text)
     assert (found_code, message in found) == (code, True), found
+
+
+def test_a_link_becomes_two_way_when_its_source_knows(east: LinkedServer) -> None:
+    east.sql(CREATE)
+    east.west.fails["register"] = AWAY
+    assert east.fails("ALTER REPLICATION LINK l MODIFY SETTING two_way = 1")[0] == AWAY.code
+    assert not east.gate().links[0].is_two_way
+    east.west.fails.clear()
+    east.sql("ALTER REPLICATION LINK l MODIFY SETTING two_way = 1")
+    assert east.gate().links[0].is_two_way
+    assert east.west.registered["east/l"].is_two_way
+    assert east.fails("ALTER REPLICATION LINK l MODIFY SETTING auto_bootstrap = 1")[0] == 36
 
 
 def test_read_only_sessions_see_links_and_change_none(east: LinkedServer) -> None:
@@ -267,6 +281,41 @@ def test_wait_returns_when_what_the_source_had_is_applied(east: LinkedServer) ->
     chosen.visible = UnavailableError("TIMEOUT_EXCEEDED", "replica r2")
     code, message = east.fails("SYSTEM WAIT REPLICATION LINK l TIMEOUT 0.05")
     assert (code, f"applied position {SOURCE}:100, but not every active replica shows it" in message) == (159, True)
+
+
+def test_a_copy_is_asked_for(east: LinkedServer) -> None:
+    east.sql(f"{CREATE} SETTINGS enabled = 0")
+    assert "is disabled, so it copies nothing" in east.fails("SYSTEM BOOTSTRAP REPLICATION LINK l")[1]
+    east.sql("ALTER REPLICATION LINK l ENABLE")
+    east.sql("SYSTEM BOOTSTRAP REPLICATION LINK l")
+    found = require_link(east.engine.replication.require_keeper(), "l")
+    assert isinstance(found, StoredLink)
+    assert (found.definition.is_begun, found.definition.wants_copy) == (False, True)
+    east.links.can_copy = False
+    assert east.fails("SYSTEM BOOTSTRAP REPLICATION LINK l")[0] == 48
+
+
+def test_an_origin_is_forgotten_when_it_is_gone(east: LinkedServer) -> None:
+    gone = Origin(NORTH, 5, SOURCE.epoch)
+    text = f"SYSTEM FORGET LINK ORIGIN '{gone}' ON orders"
+    assert east.fails(text)[0] == 48
+    assert "no link ever brought any" in east.fails(f"{text} FORCE")[1]
+    table = east.engine.catalog.table("default", "orders")
+    assert table.replication is not None
+    keeper, path = table.replication.require_keeper(), table.replication.paths.link_vector
+    keeper.create(path, VersionVector().begin_at(Position(gone, 9)).begin_at(Position(SOURCE, 9)).to_bytes())
+    east.sql(f"{text} FORCE")
+    east.sql(f"{text} FORCE")
+    assert east.sql("SELECT origin, is_forgotten FROM system.link_positions") == []  # no link is there
+    vector = VersionVector.parse(keeper.get(path)[0])
+    assert vector.covers(Position(gone, 10**9))
+    assert not vector.covers(Position(SOURCE, 10))
+    own = east.engine.current_position("default", "orders").partition(":")[0]
+    assert "is the table itself" in east.fails(text.replace(str(gone), own) + " FORCE")[1]
+    assert east.fails("SYSTEM FORGET LINK ORIGIN 'x' ON orders FORCE")[0] == 36
+    east.sql(f"{CREATE} SETTINGS start_position = 'now'")
+    change_link(keeper, "l", lambda link: replace(link, source_origin=str(SOURCE)))
+    assert "is the source of link 'l'" in east.fails(text.replace(str(gone), str(SOURCE)) + " FORCE")[1]
 
 
 def test_positions_of_a_table_are_its_own_and_those_of_its_vector(east: LinkedServer) -> None:

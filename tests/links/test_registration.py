@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coordination.inserts.block_numbers import BlockLock, LockKind, allocate_block_number, release_block_number
 from coordination.nodes.gate import Gate
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import FEATURE_LINKS, ReplicaAddress
@@ -123,6 +124,24 @@ def test_a_link_that_comes_again_keeps_anew(asker: Asker) -> None:
     assert second.newest > first.newest
     assert asker.table.table.links.keeping.since > first.newest
     assert asker.take_all() == []
+
+
+def test_a_link_begins_behind_what_was_under_way(asker: Asker) -> None:
+    """A number was taken before anybody kept changes: the link begins when it is decided."""
+    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.paths
+    lock = allocate_block_number(keeper, paths, "1", owner="r9", kind=LockKind.BLOCK)
+    assert isinstance(lock, BlockLock)
+    rounds = [20]
+
+    def on_wait() -> None:
+        asker.table.servers.step_others()
+        rounds[0] -= 1
+        if rounds[0] == 0:
+            release_block_number(keeper, lock)
+
+    asker.table.servers.on_wait = on_wait
+    asker.begin()
+    assert rounds[0] <= 0
 
 
 @pytest.mark.parametrize("number", range(1, 40, 3))

@@ -137,11 +137,14 @@ class OutboxStatus:
     database: str
     table: str
     first_position: str
-    """The first change that the journal has; empty for none."""
+    """The journal has everything behind it."""
     last_position: str
+    """The newest change that the journal has."""
     trimmed_position: str
-    """No link needs what is at or below it."""
-    size_bytes: int
+    """Blocks at or below it were given up; empty for none."""
     blocks: int
+    size_bytes: int
+    """Bytes of the blocks. Blocks that the table has too take no space of their own."""
+    journal_bytes: int
     needed_by: tuple[str, ...]
-    """The links that still need something."""
+    """The links that have not acknowledged everything."""

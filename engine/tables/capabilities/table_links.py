@@ -17,6 +17,8 @@ from coordination.links.gap_check import Fork
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
+from engine.tables.capabilities.link_status import OutboxStatus
+from engine.tables.capabilities.table_bootstrap import TableBootstrap
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
@@ -46,6 +48,8 @@ class SourceTable:
     Without it only blocks of ``definition_version`` can be rewritten."""
     vector: VersionVector = field(default_factory=VersionVector)
     """In the answer of ``register``: what the table has of other origins at ``newest``, which is a cut."""
+    is_empty: bool = False
+    """In the answer of ``register``: at ``newest`` no row had ever come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,8 @@ class ChangesAnswer:
     rows_behind: int = 0
     bytes_behind: int = 0
     """What lies between the vector and the frontier, about."""
+    mark: str = ""
+    """What the server that answers had noticed of the table before it looked; another mark means that there is news."""
 
 
 class LinkSource(Protocol):
@@ -125,12 +131,18 @@ class LinkSource(Protocol):
     def list_outgoing(self) -> Sequence[OutgoingLink]:
         """Lists the registered links."""
 
+    def describe_outbox(self) -> OutboxStatus | None:
+        """Returns what this replica keeps for links; ``None`` if it keeps nothing."""
+
     def read_changes(self, request: ChangesRequest, status: QueryStatus) -> ChangesAnswer:
         """Returns the next changes. Waits at most ``wait_seconds`` for one.
 
         Raises ``PositionTrimmedError`` if this replica's journal begins later, 36 (BAD_ARGUMENTS) for a link that is
         not registered, or whose UUID differs.
         """
+
+    def count_news(self) -> int:
+        """Returns a number that grows when there may be something new for links. Reads memory alone."""
 
     def open_block(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
         """Returns the files of a block from this replica's outbox or active parts, held by the snapshot.
@@ -249,3 +261,7 @@ class TableLinks(Protocol):
     @property
     def target(self) -> LinkTarget:
         """Takes the changes that links bring here."""
+
+    @property
+    def bootstrap(self) -> TableBootstrap:
+        """Gives the table away as a whole, and takes one."""

@@ -17,22 +17,23 @@ from dataclasses import dataclass
 
 from coordination.drops.drop_partition import LastBlocks, list_quorum_ops
 from coordination.inserts.block_ids import read_block_ids
-from coordination.inserts.block_numbers import BlockLock, allocate_block_number, read_committing_numbers
+from coordination.inserts.block_numbers import BlockLock, LockKind, allocate_block_number, read_committing_numbers
 from coordination.inserts.block_views import BlockNode
 from coordination.inserts.insert_commit import release_block_number_if_possible
 from coordination.inserts.partition_nodes import find_partitions
 from coordination.inserts.quorum import forget_dropped_parts_ops
 from coordination.keeper.interface import BadVersion, Keeper, KeeperConnectionLoss, MultiFailed, NodeExists, NoNode, Op
 from coordination.links.batch_list import must_be_list
-from coordination.links.batch_ops import TargetReads, make_batch_commit
+from coordination.links.batch_ops import BatchCommit, TargetReads, make_batch_commit
 from coordination.links.batch_plan import BatchLimits, BatchPlan, Target, count_numbers, plan_batch
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import drop_range_name
 from coordination.nodes.gate import CommitKind
 from coordination.reads.dropped_blocks import record_drop_ops
 from engine.tables.capabilities.table_links import IncomingBatch
+from engine.tables.replicated.links.large_batches import LargeBatches
 from engine.tables.replicated.replica_state import ReplicaState
-from parts.common.errors import ConflictError, UnavailableError, UserError
+from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
 
 logger = logging.getLogger(__name__)
@@ -56,8 +57,11 @@ class BatchCommitter:
     """Commits batches on one replica. ``last_blocks`` pulls the log; see ``drop_partition``."""
 
     def __init__(self, state: ReplicaState, last_blocks: Callable[[Keeper], LastBlocks]) -> None:
-        self._state = state
-        self._last_blocks = last_blocks
+        self.state = state
+        self.last_blocks = last_blocks
+        self.lists = LargeBatches(state.paths)
+        self.limits = BatchLimits(0, 0)
+        """A batch that passes the limits of an entry or a request is committed by a list."""
 
     def commit(
         self, keeper: Keeper, staged: StagedBatch, columns_version: Callable[[Keeper], int | None]
@@ -67,11 +71,12 @@ class BatchCommitter:
         ``columns_version``: that of the node of columns, ``None`` if this replica has other ones. Raises 999 if others
         keep changing the table, and ``GateBarred``.
         """
-        for _ in range(_ATTEMPTS):
+        self.lists.settle(keeper, staged.batch.link.uuid)
+        for number in range(_ATTEMPTS):
             version = columns_version(keeper)
-            if version is None or self._state.description.metadata_version != staged.metadata_version:
+            if version is None or self.state.description.metadata_version != staged.metadata_version:
                 raise ConflictError("CANNOT_ASSIGN_ALTER", "The table's definition changed meanwhile; try again")
-            attempt = _Attempt(self._state, keeper, self._last_blocks(keeper), staged, version)
+            attempt = _Attempt(self, number, keeper, staged, version)
             plan = attempt.run()
             if attempt.is_over:
                 return plan
@@ -82,15 +87,19 @@ class _Attempt:
     """One attempt to commit, and the locks that it holds."""
 
     def __init__(
-        self, state: ReplicaState, keeper: Keeper, last_blocks: LastBlocks, staged: StagedBatch, columns_version: int
+        self, owner: BatchCommitter, number: int, keeper: Keeper, staged: StagedBatch, columns_version: int
     ) -> None:
-        self._state = state
+        self._owner = owner
+        self._number = number
+        self._state = owner.state
         self._keeper = keeper
-        self._last_blocks = last_blocks
+        self._last_blocks = owner.last_blocks(keeper)
         self._staged = staged
         self._batch = staged.batch
         self._columns_version = columns_version
         self._locks: list[BlockLock] = []
+        self._list = ""
+        """The name of the batch's list, if it has one."""
         self.is_over = True
         """Whether another attempt is of no use."""
 
@@ -111,18 +120,16 @@ class _Attempt:
         plan, reads = self._plan()
         along = self._additions(plan)
         commit = make_batch_commit(plan, table, reads, along=along, sets_ids=self._staged.sets_ids)
-        if must_be_list(commit, BatchLimits(0, 0)):
-            raise UserError(
-                "LIMIT_EXCEEDED",
-                f"A batch of link {batch.link.name} with {len(commit.ops)} operations is larger than a request",
-            )
+        if must_be_list(commit, self._owner.limits):
+            commit = self._write_list(plan, reads, along)
         self._state.services.failpoint("link.before_commit")
         try:
             keeper.multi(commit.ops)
         except MultiFailed as error:
-            if error.op.path == table.link_vector:
-                return None
-            self._judge(error)
+            if self._list:
+                self._owner.lists.abandon(keeper, self._list)
+            if error.op.path != table.link_vector:
+                self._judge(error)
             return None
         except KeeperConnectionLoss:
             self._release()
@@ -134,6 +141,15 @@ class _Attempt:
         self._locks.clear()
         logger.debug("a batch of link %s is committed up to %s", batch.link.name, plan.end)
         return plan
+
+    def _write_list(self, plan: BatchPlan, reads: TargetReads, along: Sequence[Op]) -> BatchCommit:
+        """Writes the batch as a list, and returns the multi that commits it."""
+        self._list = f"{self._staged.target.staging}-{self._number}"
+        link, sets_ids = self._batch.link.uuid, self._staged.sets_ids
+        lists = self._owner.lists
+        commit = lists.make_commit(self._keeper, plan, reads, along, self._list, link, sets_ids=sets_ids)
+        self._state.services.failpoint("link.after_list")
+        return commit
 
     def _judge(self, error: MultiFailed) -> None:
         """Raises if another attempt is of no use; else notes that there must be one."""
@@ -152,7 +168,9 @@ class _Attempt:
         """Reads what the multi expects, in the order of ``TargetReads``, and plans the batch."""
         keeper, table, batch = self._keeper, self._state.paths, self._batch
         mutations = keeper.get(table.mutations)[1].version
-        firsts = {p: self._take_numbers(p, count) for p, count in sorted(count_numbers(batch.changes).items())}
+        commanded = {p for change in batch.changes for p, _ in change.command_numbers()}
+        counts = sorted(count_numbers(batch.changes).items())
+        firsts = {p: self._take_numbers(p, count, commanded) for p, count in counts}
         committing = read_committing_numbers(keeper, table, list(firsts)) if firsts else {}
         guards = {p: (node, stat.version) for p, (node, stat) in find_partitions(keeper, table, list(firsts)).items()}
         plan = plan_batch(batch.changes, firsts, batch.vector, batch.end, self._staged.target)
@@ -170,7 +188,8 @@ class _Attempt:
         )
         return plan, reads
 
-    def _take_numbers(self, partition_id: str, count: int) -> int:
+    def _take_numbers(self, partition_id: str, count: int, commanded: Collection[str]) -> int:
+        """Takes numbers in a partition; ``commanded`` has those to which the batch brings commands."""
         state = self._state
         virtual = (part.max_block + 1 for part in state.queue.list_virtual_parts(partition_id))
         lock = allocate_block_number(
@@ -178,6 +197,7 @@ class _Attempt:
             state.paths,
             partition_id,
             owner=state.replica.name,
+            kind=LockKind.COMMAND if partition_id in commanded else LockKind.BLOCK,
             minimum=max(state.store.compute_next_block_number(partition_id), *virtual, 0),
             count=count,
         )

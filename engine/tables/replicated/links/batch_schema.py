@@ -9,6 +9,7 @@ from coordination.links.table_fingerprint import make_table_fingerprint
 from engine.tables.capabilities.table_links import IncomingBatch, SourceTable, UncoveredSchema
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.links.batch_staging import BlockWriter
+from engine.tables.replicated.links.block_constraints import ConstraintChecker
 from engine.tables.replicated.links.block_files import FileTaker
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.source_definition import SourceDefinition, has_same_partitions, list_uncovered
@@ -19,7 +20,6 @@ from sql.mutations.mutation import Mutation
 
 _NOT_BUILT = {
     "run_views": "Materialized views of a link's target do not run on its rows",
-    "check_constraints": "Constraints of a link's target are not checked",
 }
 
 
@@ -29,6 +29,13 @@ def choose_block_writer(state: ReplicaState, batch: IncomingBatch) -> BlockWrite
     Raises ``UncoveredSchema`` for rows or commands that this table cannot take, 48 (NOT_IMPLEMENTED) for settings of
     the link that this version does not have.
     """
+    writer = _choose_writer(state, batch)
+    if batch.link.settings.get("check_constraints") and state.description.constraints:
+        return ConstraintChecker(writer, state.description, state.definition.full_name)
+    return writer
+
+
+def _choose_writer(state: ReplicaState, batch: IncomingBatch) -> BlockWriter:
     description = state.description
     _refuse_settings(batch.link.settings)
     _check_mutations(batch, description)

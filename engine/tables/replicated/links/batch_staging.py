@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -178,13 +178,18 @@ class BatchStaging:
         partition_id = compute_partition_id(values, [type_ for _, type_, _ in part.partition_arrays])
         return self._describe(replace(block.part, partition_id=partition_id), part.content_hash, place, part)
 
-    def clean_up(self, keeper: Keeper) -> bool:
-        """Removes what no batch needs. Returns whether there may be more to do soon."""
+    def clean_up(self, keeper: Keeper, links: Collection[str] | None = None) -> bool:
+        """Removes what no batch needs; of links that are not among ``links`` (UUIDs), also what was begun.
+
+        Returns whether there may be more to do soon.
+        """
         state = self._state
         names = [n for n in state.store.staged.list_transactions() if n.startswith(LINK_STAGING_PREFIX)]
         if not names:
             return False
         with self._lock:
+            if self._open is not None and links is not None and self._open.link not in links:
+                self._open = None
             kept = {*self._in_use, *([self._open.name] if self._open is not None else [])}
         keeper.sync(state.paths.root)
         self._pull(keeper)

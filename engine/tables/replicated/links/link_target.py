@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -27,12 +28,14 @@ from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFaile
 from coordination.links.batch_plan import BatchPlan, Target
 from coordination.links.carried_changes import read_carried_changes
 from coordination.links.change import Block, Change
+from coordination.links.definition_split import split_before_definitions
 from coordination.links.link_definition import LinkDefinition
-from coordination.links.positions import Origin
+from coordination.links.positions import Origin, Position
 from coordination.links.repartition import find_command, is_aligned, repartition
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.nodes.gate import CommitKind, Gate
+from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.table_lists import missing_metadata_error
 from engine.tables.capabilities.table_links import (
     AppliedBatch,
@@ -46,6 +49,7 @@ from engine.tables.replicated.links.batch_commit import BatchCommitter, StagedBa
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
+from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.source_definition import SourceDefinition
@@ -84,7 +88,8 @@ class ReplicaLinkTarget:
         self._definitions = definitions
         self._wake_execution = wake_execution
         self._staging = BatchStaging(state, log.pull)
-        self._committer = BatchCommitter(state, log.last_blocks)
+        self.committer = BatchCommitter(state, log.last_blocks)
+        self._carried_definitions = CarriedDefinitions(state, definitions)
         self._applying = threading.Lock()
         self._progress = BatchProgress(state.paths)
         self._looking = threading.Lock()
@@ -162,7 +167,14 @@ class ReplicaLinkTarget:
         with self._applying:
             if batch.state.vector_version == NO_VECTOR:
                 return AppliedBatch(is_applied=False)  # the link was never begun, or the vector is gone
-            return self._state.pass_gate(CommitKind.LINK, lambda: self._apply(batch, status), status)
+            done = AppliedBatch(is_applied=True)
+            for part in _split(batch):
+                self._carried_definitions.follow(part, status)
+                applied = self._state.pass_gate(CommitKind.LINK, partial(self._apply, part, status), status)
+                if not applied.is_applied:
+                    return applied
+                done = _add(done, applied)
+            return done
 
     def _apply(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
         state, version = self._state, self._state.description.metadata_version
@@ -174,7 +186,7 @@ class ReplicaLinkTarget:
             ready = self._make_ready(batch, name, pieces, version)
             self._staging.forget(name)
             with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
-                plan = self._committer.commit(keeper, ready, self._definitions().columns_version)
+                plan = self.committer.commit(keeper, ready, self._definitions().columns_version)
                 state.services.failpoint("link.after_commit")
                 if plan is None:
                     state.store.staged.remove(name)
@@ -201,8 +213,12 @@ class ReplicaLinkTarget:
         return StagedBatch(batch, target, sets_ids, version)
 
     def clean_up(self, keeper: Keeper) -> bool:
-        """Removes staged parts that no batch needs. Returns whether there may be more to do soon."""
-        return self._staging.clean_up(keeper)
+        """Removes staged parts and lists that no batch needs. Returns whether there may be more to do soon."""
+        gate = self._state.gate.gate
+        if gate is None:
+            return self._staging.clean_up(keeper)
+        links = [link.uuid for link in gate.links_of(LinkDirection.IN)]
+        return self._staging.clean_up(keeper, links) | self.committer.lists.clean_up(keeper, links)
 
     # -- progress ---------------------------------------------------------------------------------------------------
 
@@ -264,6 +280,31 @@ class ReplicaLinkTarget:
             shutil.rmtree(directory)
             written.directory.rename(directory)
             self._state.store.drop_temporary(written.directory)
+
+
+def _split(batch: IncomingBatch) -> Iterator[IncomingBatch]:
+    """Yields the batch, in parts if an ALTER that is carried out comes behind a mutation."""
+    if not batch.link.settings.get("replicate_ddl", False):
+        yield batch
+        return
+    state, after = batch.state, batch.state.vector.applied(batch.end.origin)
+    for changes, place in split_before_definitions(batch.changes, after, batch.end.zxid):
+        vector = state.vector
+        for change in changes:
+            vector = vector.advance(change.position)
+        end = Position(batch.end.origin, place)
+        yield replace(batch, state=state, changes=changes, vector=vector, end=end)
+        state = replace(state, vector=vector.advance(end), vector_version=state.vector_version + 1)
+
+
+def _add(former: AppliedBatch, applied: AppliedBatch) -> AppliedBatch:
+    return AppliedBatch(
+        True,
+        former.rows + applied.rows,
+        former.size_bytes + applied.size_bytes,
+        former.blocks + applied.blocks,
+        former.lost_rows + applied.lost_rows,
+    )
 
 
 def _describe(plan: BatchPlan) -> AppliedBatch:

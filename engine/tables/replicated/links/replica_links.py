@@ -7,18 +7,19 @@ from collections.abc import Callable
 from engine.tables.replicated.follow.log_pull import LogPull
 from engine.tables.replicated.follow.part_fetcher import PartFetcher
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
-from engine.tables.replicated.links.block_keeping import BlockKeeping
-from engine.tables.replicated.links.block_source import BlockSource
-from engine.tables.replicated.links.change_keeping import ChangeKeeping
-from engine.tables.replicated.links.link_source import ReplicaLinkSource
+from engine.tables.replicated.links.bootstrap.replica_bootstrap import ReplicaBootstrap
 from engine.tables.replicated.links.link_target import ReplicaLinkTarget
-from engine.tables.replicated.links.outgoing_nodes import find_released_position, read_outgoing
-from engine.tables.replicated.links.stream_reading import StreamReading
+from engine.tables.replicated.links.source.block_keeping import BlockKeeping
+from engine.tables.replicated.links.source.block_source import BlockSource
+from engine.tables.replicated.links.source.change_keeping import ChangeKeeping
+from engine.tables.replicated.links.source.link_source import ReplicaLinkSource
+from engine.tables.replicated.links.source.outgoing_nodes import find_released_position, read_outgoing
+from engine.tables.replicated.links.source.stream_reading import StreamReading
 from engine.tables.replicated.replica_state import ReplicaState
 
 
 class ReplicaLinks:
-    """What one replica keeps and does for the links of its table."""
+    """Keeps and does what one replica has to for the links of its table."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class ReplicaLinks:
         reading = StreamReading(state, self.keeping, block_source, log.pull)
         self.source = ReplicaLinkSource(state, self.keeping, reading, block_source)
         self.target = ReplicaLinkTarget(state, log, definitions, wake_execution)
+        self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution)
 
     def _find_released(self) -> int | None:
         with self._state.hold_write_access() as (keeper, _):

@@ -52,21 +52,27 @@ class RowRewriter:
                 f"Block {block.part} was written under version {part.metadata_version} of the source's definition, "
                 f"and the source sent only version {self._source.definition_version}; try again",
             )
-        rows, description = self._convert(part), self._description
-        if self._keeps_tombstones(part):
+        are_tombstones = self._keeps_tombstones(part)
+        schema = self._definition.description.schema
+        names = [column.name for column in schema.stored.columns]
+        arrow = part.adapt_to_schema(schema)
+        batches = arrow.read(names, with_deleted=are_tombstones)
+        rows = pa.Table.from_batches(batches, schema=pa.schema([]) if not names else None)
+        return self.write(rows, are_tombstones=are_tombstones)
+
+    def write(self, rows: pa.Table, *, are_tombstones: bool = False) -> list[StagedFile]:
+        """Returns a part for each partition that the rows go to. ``rows`` has the source's stored columns."""
+        rows, description = self._convert(rows), self._description
+        if are_tombstones:
             schema = TableSchema((*description.schema.columns, ROW_EXISTS_COLUMN))
             description = replace(description, schema=schema)
             deleted = pa.array(np.zeros(rows.num_rows, np.uint8))
             rows = rows.append_column(schema.arrow.field(ROW_EXISTS_COLUMN.name), deleted)
         return [self._write(piece, description) for piece in split_by_partition(rows, description)]
 
-    def _convert(self, part: Part) -> pa.Table:
+    def _convert(self, rows: pa.Table) -> pa.Table:
         schema, own = self._definition.description.schema, self._description.schema
         names = [column.name for column in schema.stored.columns]
-        arrow = part.adapt_to_schema(schema)
-        rows = pa.Table.from_batches(
-            arrow.read(names, with_deleted=self._keeps_tombstones(part)), schema=pa.schema([]) if not names else None
-        )
         types, columns = [schema.column(name).type for name in names], [own.column(name) for name in names]
         cast = cast_block(rows, types, columns, settings=_SETTINGS)
         return complete_block(cast, own, settings=_SETTINGS)

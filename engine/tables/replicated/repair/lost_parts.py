@@ -37,6 +37,7 @@ from coordination.keeper.interface import (
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.part_set import PartSet
+from coordination.nodes.list_nodes import parse_entries
 from coordination.nodes.paths import TablePaths, parse_sequence_number
 from coordination.nodes.replica_activation import list_registered_replicas
 from coordination.reads.dropped_blocks import record_lost_part_ops
@@ -104,7 +105,7 @@ class LostParts:
         replicas = list_registered_replicas(keeper, paths)
         # In the order log, queues, lists: what moves on meanwhile is seen in one of two places, or in both.
         logged = _read_unpulled_entries(keeper, paths, replicas)
-        queued = _read_entries(keeper, [paths.replica(name).queue for name in replicas])
+        queued = _read_entries(keeper, paths, [paths.replica(name).queue for name in replicas])
         listings = keeper.children_many([paths.replica(name).parts for name in replicas])
         listed = (PartName.try_parse(name) for names in listings for name in names or ())
         fetched = frozenset(part for entry in queued if not entry.source_parts for part in entry.created_parts)
@@ -194,7 +195,7 @@ def _find_remnants(part: PartName, view: _View) -> PartSet:
     return remnants
 
 
-def _read_entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[LogEntry]:
+def _read_entries(keeper: Keeper, table: TablePaths, parents: list[str], first_index: int = 0) -> list[LogEntry]:
     listings = zip(parents, keeper.children_many(parents), strict=True)
     paths = [
         f"{parent}/{name}"
@@ -202,7 +203,7 @@ def _read_entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> l
         for name in names or ()
         if parse_sequence_number(name) >= first_index
     ]
-    return [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
+    return parse_entries(keeper, table, (answer[0] for answer in keeper.get_many(paths) if answer is not None))
 
 
 def _read_unpulled_entries(keeper: Keeper, paths: TablePaths, replicas: list[str]) -> list[LogEntry]:
@@ -214,7 +215,7 @@ def _read_unpulled_entries(keeper: Keeper, paths: TablePaths, replicas: list[str
         for is_lost, pointer in zip(lost, pointers, strict=True)
         if is_lost is not None and is_lost[0] != b"1" and pointer is not None and pointer[0]
     ]
-    return _read_entries(keeper, [paths.log], min(behind)) if behind else []
+    return _read_entries(keeper, paths, [paths.log], min(behind)) if behind else []
 
 
 def _is_covered(part: PartName, by: Iterable[PartName]) -> bool:

@@ -1,0 +1,381 @@
+"""The commit of a bootstrap at the target, and what a closed table is examined for before it.
+
+The multi creates one log entry: the ranges that go, the parts that come, and marks for those who follow this table
+(``coordination.links.bootstrap_plan``). With it come the vector, the block ids, the link's definition with its place,
+and the gate without the bar. It expects the versions that were read when the table was closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from coordination.drops.drop_partition import list_quorum_ops
+from coordination.inserts.block_ids import read_block_ids
+from coordination.inserts.block_numbers import BlockLock, LockKind, allocate_block_number, read_committing_numbers
+from coordination.inserts.insert_commit import release_block_number_if_possible
+from coordination.inserts.partition_nodes import find_partitions
+from coordination.inserts.quorum import forget_dropped_parts_ops
+from coordination.keeper.interface import (
+    Create,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NoNode,
+    Op,
+    SetData,
+)
+from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_bytes, require_log_entry_fits
+from coordination.links.batch_ops import TargetReads, make_batch_commit
+from coordination.links.batch_plan import BatchPlan
+from coordination.links.bootstrap_plan import (
+    HeldTable,
+    bootstrap_vector,
+    count_pieces,
+    make_marks,
+    number_pieces,
+    rename_block_ids,
+)
+from coordination.links.carried_changes import carried_document
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.positions import Origin, Position
+from coordination.links.table_fingerprint import make_table_fingerprint
+from coordination.links.version_vector import VersionVector
+from coordination.log.log_entry import LINK_KEY, EntryType, LogEntry, StagedPart, drop_range_name
+from coordination.nodes.gate import Bar, Gate
+from coordination.nodes.gate_link import LinkDirection
+from coordination.nodes.paths import TablePaths
+from coordination.reads.dropped_blocks import record_drop_ops
+from engine.tables.replicated.life.shared_definition import make_shared_definition
+from engine.tables.replicated.links.bootstrap.copies import Copy
+from engine.tables.replicated.links.bootstrap.own_changes import find_last_own_change
+from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.unfinished_errors import report_as_unfinished
+from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
+from parts.common.part_name import PartName
+
+_SLACK_BYTES = 64 * 1024
+"""Reserved for the checks of the activation and for the chroot of all paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedTable:
+    """A table behind its bar."""
+
+    rows: int
+    """Rows of its parts, as far as they are here; parts that are still to come count as one row each."""
+    vector: VersionVector
+    vector_version: int
+    own_origin: Origin
+    own: Position | None
+    """The last own change that a copy must have; ``None`` if the table's own changes go with its rows."""
+    definition_version: int
+    """The version of the link's node."""
+    gate_version: int
+    """Whoever opens the table meanwhile, or closes it anew, moves the gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyCopies:
+    """Copies that are committed together."""
+
+    held: HeldTable
+    copies: Mapping[PartName, Sequence[Copy]]
+    """What each of the giver's parts became."""
+    staging: str
+    moves_ids: bool
+    """Whether block ids of the source are set here too."""
+
+    @property
+    def pieces(self) -> dict[PartName, list[str]]:
+        """The partitions of what each part became."""
+        return {part: [copy.partition_id for copy in became] for part, became in self.copies.items()}
+
+    @property
+    def count(self) -> int:
+        """The number of parts that come."""
+        return sum(map(len, self.copies.values()))
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that come."""
+        return sum(copy.rows for became in self.copies.values() for copy in became)
+
+
+class BootstrapCommit:
+    """The commits of bootstraps at one replica."""
+
+    def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None], wake_execution: Callable[[], None]) -> None:
+        """``pull`` reads the log into the queue."""
+        self._state = state
+        self._pull = pull
+        self._wake_execution = wake_execution
+
+    def read_fingerprint(self, keeper: Keeper) -> str:
+        """Returns the fingerprint of the table's definition.
+
+        Raises 242 (TABLE_IS_READ_ONLY) if this replica has not taken the newest yet.
+        """
+        columns, metadata = keeper.get_many([self._state.paths.columns, self._state.paths.metadata])
+        if columns is None or metadata is None:
+            raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {self._state.paths.root}")
+        shared = make_shared_definition(self._state.description)
+        if (shared.metadata, shared.columns) != (metadata[0].decode(), columns[0].decode()):
+            raise UnavailableError(
+                "TABLE_IS_READ_ONLY",
+                f"The replica has not taken the newest definition of {self._state.paths.root} yet; ask again",
+            )
+        return make_table_fingerprint(shared.metadata, shared.columns)
+
+    def prepare(self, link: LinkDefinition, *, replaces: bool) -> None:
+        """Pulls the log, so that what an earlier bootstrap committed is known.
+
+        Raises 236 (ABORTED) if the link was disabled or dropped, or has its place already (unless ``replaces``).
+        """
+        with self._state.hold_write_access() as (keeper, _):
+            keeper.sync(self._state.paths.root)
+            definition, _ = _require_link(keeper, self._state.paths, link)
+            if definition.is_begun and not replaces:
+                raise ConflictError("ABORTED", f"Link {link.name} has its place already: nothing is to be copied")
+            self._pull(keeper)
+
+    def read_closed(self, link: LinkDefinition, bar: Bar) -> ClosedTable:
+        """Examines the table, which is closed. All that was committed to it is known afterwards.
+
+        Raises 236 (ABORTED) if the link was disabled or dropped.
+        """
+        state, table = self._state, self._state.paths
+        with state.hold_write_access() as (keeper, _):
+            keeper.sync(table.root)
+            gate, gate_version = _require_bar(keeper, table, bar)
+            definition, version = _require_link(keeper, table, link)
+            self._pull(keeper)
+            (vector, stat), root = _read_vector(keeper, table), keeper.exists(table.root)
+            if root is None:
+                raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {table.root}")
+            own = Origin.parse(f"{state.replication.get_cluster_uuid()}.{root.created_zxid}.{gate.epoch}")
+            is_shared = bool(definition.settings.get("two_way")) or bool(gate.links_of(LinkDirection.OUT))
+            zxid = find_last_own_change(keeper, table) if is_shared else 0
+            return ClosedTable(
+                self._count_rows(),
+                vector,
+                stat,
+                own,
+                Position(own, zxid) if zxid else None,
+                version,
+                gate_version,
+            )
+
+    def _count_rows(self) -> int:
+        store = self._state.store
+        rows = 0
+        for name in self._state.queue.copy_virtual_parts():
+            part = store.get_active(name)
+            rows += part.rows if part is not None else 1
+        return rows
+
+    def commit(
+        self,
+        link: LinkDefinition,
+        bar: Bar,
+        closed: ClosedTable,
+        ready: ReadyCopies,
+    ) -> int:
+        """Commits the copies. Returns how many block ids were left out for want of room.
+
+        Raises 236 (ABORTED) if something was changed that closes the way, 341 if the outcome is unknown.
+        """
+        state = self._state
+        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
+            with self._take_numbers(keeper, ready) as locks:
+                left_out = self._commit(keeper, link, bar, closed, ready, locks)
+            state.services.failpoint("bootstrap.after_commit")
+            with report_as_unfinished(f"The bootstrap of link {link.name} is committed"):
+                state.gate.load(keeper)
+                keeper.sync(state.paths.log)
+                self._pull(keeper)
+        self._wake_execution()
+        return left_out
+
+    @contextmanager
+    def _take_numbers(self, keeper: Keeper, ready: ReadyCopies) -> Iterator[dict[str, BlockLock]]:
+        """Takes consecutive numbers in each partition: for its parts, and one to drop what it has.
+
+        They are given up at the end, so that a multi that is still on its way fails.
+        """
+        state, locks = self._state, dict[str, BlockLock]()
+        gone = {part.partition_id for part in state.queue.copy_virtual_parts()}
+        counts = {**dict.fromkeys(gone, 1), **count_pieces(ready.pieces)}
+        try:
+            for partition_id, count in sorted(counts.items()):
+                taken = allocate_block_number(
+                    keeper,
+                    state.paths,
+                    partition_id,
+                    owner=state.replica.name,
+                    kind=LockKind.COMMAND,
+                    minimum=max(1, state.store.compute_next_block_number(partition_id)),
+                    count=count,
+                    known=state.partition_nodes,
+                )
+                assert isinstance(taken, BlockLock)
+                locks[partition_id] = taken
+            yield locks
+        finally:
+            for lock in locks.values():
+                release_block_number_if_possible(keeper, lock)
+
+    def _commit(
+        self,
+        keeper: Keeper,
+        link: LinkDefinition,
+        bar: Bar,
+        closed: ClosedTable,
+        ready: ReadyCopies,
+        locks: Mapping[str, BlockLock],
+    ) -> int:
+        table = self._state.paths
+        gate, _ = _require_bar(keeper, table, bar)
+        definition, _ = _require_link(keeper, table, link)
+        firsts = {partition_id: lock.number for partition_id, lock in locks.items()}
+        # Locks are read before guards and ids, as ``TargetReads`` asks.
+        committing = read_committing_numbers(keeper, table, list(locks))
+        guards = {p: (node, stat.version) for p, (node, stat) in find_partitions(keeper, table, list(locks)).items()}
+        reads = TargetReads(
+            closed.vector_version, tuple(locks.values()), committing, guards, read_block_ids(keeper, table, set(locks))
+        )
+        begun = replace(definition, is_begun=True, wants_copy=False, source_origin=str(ready.held.origin))
+        along = [
+            SetData(table.gate, gate.without_bar(bar.owner).to_bytes(), closed.gate_version),
+            SetData(table.incoming_link(link.name), begun.to_bytes(), closed.definition_version),
+            *self._drop_ops(keeper, firsts),
+        ]
+        plan = self._plan(closed, ready, firsts)
+        plan, left_out = _fit_block_ids(plan, table, reads, along)
+        commit = make_batch_commit(plan, table, reads, along=along, limit_bytes=MAX_REQUEST_BYTES - _SLACK_BYTES)
+        logged = commit.ops[0]
+        assert isinstance(logged, Create)
+        require_log_entry_fits(logged, f"the bootstrap of link {link.name} with {ready.count} parts")
+        if commit.size_bytes > MAX_REQUEST_BYTES - _SLACK_BYTES:
+            raise UserError(
+                "LIMIT_EXCEEDED",
+                f"The commit of the bootstrap of link {link.name} with {ready.count} parts in {len(locks)} partitions "
+                f"would take {commit.size_bytes} bytes, at most {MAX_REQUEST_BYTES - _SLACK_BYTES} are allowed; let "
+                "the source merge, or DROP partitions here first",
+            )
+        try:
+            keeper.multi(commit.ops)
+        except MultiFailed as error:
+            raise ConflictError(
+                "ABORTED", f"The bootstrap of link {link.name} was not committed: {error.message}; it begins anew"
+            ) from error
+        except KeeperConnectionLoss as error:
+            self._settle(keeper, ready.held, bar, locks, error)
+        return left_out
+
+    def _plan(self, closed: ClosedTable, ready: ReadyCopies, firsts: Mapping[str, int]) -> BatchPlan:
+        state, held = self._state, ready.held
+        numbered = number_pieces(ready.pieces, firsts)
+        staged = tuple(
+            StagedPart(name, copy.content_hash, state.replica.name, copy.place, copy.rows, copy.size_bytes)
+            for part, names in numbered.items()
+            for name, copy in zip(names, ready.copies[part], strict=True)
+        )
+        vector = bootstrap_vector(held, closed.vector, closed.own_origin)
+        now = state.services.clock()
+        entry = LogEntry(
+            EntryType.REPLACE_RANGE,
+            None,
+            now,
+            state.replica.name,
+            rows=sum(part.rows for part in staged),
+            size_bytes=sum(part.size_bytes for part in staged),
+            drop_ranges=tuple(drop_range_name(p, number) for p, number in sorted(firsts.items())),
+            replace_parts=staged,
+            transaction=ready.staging,
+            extra=((LINK_KEY, carried_document(make_marks(vector, int(now * 1000)))),),
+        )
+        ids = dict(rename_block_ids(held.block_ids, numbered)) if ready.moves_ids else {}
+        return BatchPlan(held.position, vector, (), entry, (), None, ids, firsts)
+
+    def _drop_ops(self, keeper: Keeper, firsts: Mapping[str, int]) -> list[Op]:
+        """Returns the operations of the drops that make_batch_commit leaves to its caller."""
+        state, lasts = self._state, dict[str, int]()
+        for part in state.queue.copy_virtual_parts():
+            lasts[part.partition_id] = max(part.max_block, lasts.get(part.partition_id, 0))
+        ranges = [drop_range_name(partition_id, number) for partition_id, number in sorted(firsts.items())]
+        return [
+            *record_drop_ops(keeper, state.paths, lasts),
+            *forget_dropped_parts_ops(keeper, state.paths, *ranges),
+            *(op for group in list_quorum_ops(keeper, state.paths, ranges) for op in group),
+        ]
+
+    def _settle(
+        self,
+        keeper: Keeper,
+        held: HeldTable,
+        bar: Bar,
+        locks: Mapping[str, BlockLock],
+        error: KeeperConnectionLoss,
+    ) -> None:
+        """Finds whether a multi without an answer was carried out. Raises if not, or if that cannot be known."""
+        table = self._state.paths
+        try:
+            for lock in locks.values():  # a multi that is still on its way fails then
+                release_block_number_if_possible(keeper, lock)
+            keeper.sync(table.root)
+            (vector, _), gate = _read_vector(keeper, table), Gate.parse(keeper.get(table.gate)[0])
+            is_open = all(each.owner != bar.owner for each in gate.bars)
+        except UnavailableError as unknown:
+            raise UnknownOutcomeError(
+                "UNFINISHED", f"It is not known whether the bootstrap was committed: {unknown}"
+            ) from error
+        if not (is_open and vector.covers(held.position)):
+            raise ConflictError(
+                "ABORTED", "The bootstrap was not committed: ZooKeeper went away; it begins anew"
+            ) from error
+
+
+def _read_vector(keeper: Keeper, table: TablePaths) -> tuple[VersionVector, int]:
+    """Reads the vector and its version; makes an empty node if there is none."""
+    try:
+        data, stat = keeper.get(table.link_vector)
+    except NoNode:
+        keeper.create(table.link_vector)
+        data, stat = keeper.get(table.link_vector)
+    return VersionVector.parse(data), stat.version
+
+
+def _require_bar(keeper: Keeper, table: TablePaths, bar: Bar) -> tuple[Gate, int]:
+    data, stat = keeper.get(table.gate)
+    gate = Gate.parse(data)
+    if bar not in gate.bars:
+        raise ConflictError("ABORTED", f"Another server took over what {bar.owner} did; nothing was committed")
+    return gate, stat.version
+
+
+def _require_link(keeper: Keeper, table: TablePaths, link: LinkDefinition) -> tuple[LinkDefinition, int]:
+    """Returns the link's definition now, and its version. Raises 236 (ABORTED) if it is disabled or gone."""
+    answer = keeper.get_many([table.incoming_link(link.name)])[0]
+    definition = LinkDefinition.parse(answer[0]) if answer is not None else None
+    if answer is None or definition is None or definition.uuid != link.uuid or not definition.is_enabled:
+        state = "disabled" if definition is not None and definition.uuid == link.uuid else "dropped"
+        raise UnavailableError("ABORTED", f"Link {link.name} was {state} during its bootstrap; nothing was committed")
+    return definition, answer[1].version
+
+
+def _fit_block_ids(
+    plan: BatchPlan, table: TablePaths, reads: TargetReads, along: Sequence[Op]
+) -> tuple[BatchPlan, int]:
+    """Returns the plan with the newest ids for which the request has room, and how many are left out."""
+    limit = MAX_REQUEST_BYTES - _SLACK_BYTES
+    bare = make_batch_commit(replace(plan, block_ids={}), table, reads, along=along, limit_bytes=0)
+    room = limit - bare.size_bytes
+    fitting: dict[str, PartName] = {}
+    for block_id, part in plan.block_ids.items():
+        room -= operation_bytes(Create(table.block(block_id), str(part).encode()))
+        if room < 0:
+            break
+        fitting[block_id] = part
+    return replace(plan, block_ids=fitting), len(plan.block_ids) - len(fitting)

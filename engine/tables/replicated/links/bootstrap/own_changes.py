@@ -1,0 +1,38 @@
+"""The place of a table's last own change, as far as its log tells."""
+
+from __future__ import annotations
+
+from coordination.keeper.interface import Keeper
+from coordination.keeper.request_limits import split_into_chunks
+from coordination.links.carried_changes import is_batch
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.nodes.paths import TablePaths
+
+_AT_ONCE = 200
+_NO_CHANGES = (EntryType.MERGE_PARTS, EntryType.MUTATE_PART, EntryType.ALTER_METADATA)
+
+
+def find_last_own_change(keeper: Keeper, table: TablePaths) -> int:
+    """Returns the zxid of the last change that this cluster made; 0 if there was none.
+
+    If the log is trimmed and has none, the last may lie just before it: then the zxid before its first entry is
+    returned. The mutations of links' batches have the zxids of their log entries.
+    """
+    names = keeper.children(table.log)
+    newest, first, batches = 0, 0, set[int]()
+    for some in split_into_chunks(names[::-1], _AT_ONCE):
+        for answer in keeper.get_many([f"{table.log}/{name}" for name in some]):
+            if answer is None:
+                continue
+            entry, first = LogEntry.parse(answer[0]), answer[1].created_zxid
+            if is_batch(entry):
+                batches.add(first)
+            elif entry.type not in _NO_CHANGES and not entry.is_restored:
+                newest = max(newest, first)
+        if newest:
+            break
+    ids = keeper.children(table.mutations)
+    stats = keeper.exists_many([f"{table.mutations}/{name}" for name in ids])
+    mutated = [stat.created_zxid for stat in stats if stat is not None and stat.created_zxid not in batches]
+    is_trimmed = bool(names) and not names[0].endswith("-0000000000")
+    return max([newest, *mutated, first - 1 if is_trimmed and not newest else 0])

@@ -1,0 +1,130 @@
+"""Finds the files of a block: in this replica's outbox, among its parts, or at another replica.
+
+A block that is nowhere is *lost* if the table has recorded the loss of a part that held it; its place is then sent
+without its rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from coordination.keeper.interface import Keeper
+from coordination.links.change import Block, Change
+from coordination.links.positions import Position
+from coordination.nodes.replica_activation import read_addresses, read_replica_activity
+from coordination.reads.dropped_blocks import read_lost_parts
+from engine.link_store.outbox import OUTBOX_FOLDER, Outbox
+from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
+from engine.tables.replicated.replica_state import ReplicaState
+from parts.common.errors import PandoError, UserError
+from parts.common.part_name import PartName
+from parts.store.part_states import Snapshot
+
+logger = logging.getLogger(__name__)
+
+_GONE = ("NO_SUCH_DATA_PART", "NO_REPLICA_HAS_PART")
+
+
+class BlockSource:
+    """The blocks of one replica's table."""
+
+    def __init__(self, state: ReplicaState, outbox: Outbox, fetcher: PartFetcher) -> None:
+        self._state = state
+        self.outbox = outbox
+        self._fetcher = fetcher
+
+    def open_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
+        """Returns the files of a block that this replica has; ``None`` if it has none."""
+        block = self.outbox.find_part(part)
+        if block is not None and block.folder.exists():
+            return Snapshot([], lambda _: None), block.folder
+        if self._state.store.get(part) is None:
+            return None
+        try:
+            held = self._state.store.hold([part])
+        except UserError:  # it has just gone
+            return None
+        return held, held.parts[0].path
+
+    def open(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
+        """Returns the files of a block, which may be fetched from another replica first.
+
+        Raises 232 (NO_SUCH_DATA_PART) if no replica has it, and names block and position.
+        """
+        if (found := self.open_here(part)) is not None:
+            return found
+        with self._state.hold_write_access() as (keeper, _):
+            directory = self._bring(keeper, part)
+        if directory is None:
+            raise UserError(
+                "NO_SUCH_DATA_PART",
+                f"No replica of {self._state.definition.full_name} has block {part}, which was committed at {position}",
+            )
+        drop = self._state.store.drop_temporary
+        return Snapshot([], lambda _: drop(directory)), directory
+
+    def find_holders(self, keeper: Keeper, part: PartName) -> Sequence[str]:
+        """Returns the HTTP addresses of other active replicas; those that list the part come first."""
+        paths, own = self._state.paths, self._state.replica.name
+        names = [name for name, is_up in read_replica_activity(keeper, paths).items() if is_up and name != own]
+        listed = keeper.exists_many([paths.replica(name).part(str(part)) for name in names])
+        holders = {name for name, stat in zip(names, listed, strict=True) if stat is not None}
+        known = read_addresses(keeper, paths, sorted(names, key=lambda name: name not in holders))
+        return [f"http://{a.url_host}:{a.http_port}" for a in known.values() if a.http_port]
+
+    def mark_lost(self, keeper: Keeper, changes: Iterable[Change]) -> list[Change]:
+        """Returns the changes with the mark of those blocks of which no rows are left anywhere."""
+        found = list(changes)
+        missing = [b.part for c in found for b in c.blocks if not b.is_lost and not self._is_here(b.part)]
+        if not missing:
+            return found
+        lost = read_lost_parts(keeper, self._state.paths)
+        suspects = [part for part in missing if any(given_up.covers(part) for given_up in lost)]
+        gone = {part for part in suspects if self._is_nowhere(keeper, part)}
+        return [replace(c, blocks=tuple(_mark(block, gone) for block in c.blocks)) for c in found] if gone else found
+
+    def _is_here(self, part: PartName) -> bool:
+        return self.outbox.find_part(part) is not None or self._state.store.get(part) is not None
+
+    def _is_nowhere(self, keeper: Keeper, part: PartName) -> bool:
+        """Tells whether no replica has the block. Raises what keeps one from being asked."""
+        directory = self._bring(keeper, part)
+        if directory is not None:
+            self._state.store.drop_temporary(directory)
+        return directory is None
+
+    def _bring(self, keeper: Keeper, part: PartName) -> Path | None:
+        """Fetches a block from another replica's parts or outbox; returns ``None`` if none has it.
+
+        Raises the error of a replica that may have it and did not answer.
+        """
+        state, failure = self._state, None
+        for source in [*self._fetcher.find_holders(keeper, part), *self._list_outboxes(keeper)]:
+            try:
+                with ExitStack() as slot:
+                    if not slot.enter_context(state.services.fetches.try_take()):
+                        raise UserError("ABORTED", "background_fetches_pool_size parts are being fetched already")
+                    return self._fetcher.fetch_from(part, [source], state.is_cancelled)[0]
+            except PandoError as error:
+                failure = failure if error.name in _GONE else error
+                logger.info("block %s of %s: %s", part, state.definition.full_name, error)
+        if failure is not None:
+            raise failure
+        return None
+
+    def _list_outboxes(self, keeper: Keeper) -> list[FetchSource]:
+        paths, own = self._state.paths, self._state.replica.name
+        names = [name for name, is_up in read_replica_activity(keeper, paths).items() if is_up and name != own]
+        addresses = read_addresses(keeper, paths, names)
+        return [
+            FetchSource(name, address.interserver_url, staged=f"{OUTBOX_FOLDER}/block")
+            for name, address in addresses.items()
+        ]
+
+
+def _mark(block: Block, gone: set[PartName]) -> Block:
+    return replace(block, is_lost=True) if block.part in gone else block

@@ -1,0 +1,292 @@
+"""Keeps the changes of a linked table in this replica's journal.
+
+A replica keeps from the moment at which it sees that the gate names links, in either direction, until no link is left.
+
+Invariants:
+
+- While it keeps, ``log_pointer`` moves behind an entry only when the journal has it, durably. A mutation is known here
+  only when the journal has it.
+- The journal has everything after its first position. A replica begins anew when it cannot be sure of that: in another
+  period of links, after a clone, or if its log pointer has passed entries that the journal lacks.
+- Locks are taken in the order: a pull, the mutations that are known, this object.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from coordination.keeper.interface import Keeper, Stat
+from coordination.links.kept_changes import KeptChanges
+from coordination.log.log_entry import LogEntry
+from coordination.nodes.deletion import delete_if_present
+from coordination.nodes.paths import parse_sequence_number
+from coordination.replicas.log_pull import KeepEntries, PulledEntry, read_log_pointer
+from engine.link_store.journal import JOURNAL_FOLDER, Journal
+from engine.link_store.journal_segment import JournalRecord, RecordKind
+from engine.tables.replicated.links.source.block_keeping import BlockKeeping
+from engine.tables.replicated.links.source.journal_records import make_log_record, make_record
+from engine.tables.replicated.replica_state import ReplicaState
+from parts.common.errors import CorruptionError, UnavailableError
+
+logger = logging.getLogger(__name__)
+
+SCAN_BYTES = 256 * 1024
+"""The most bytes of records that a scan of the journal reads at once."""
+
+
+class KeptLog(Protocol):
+    """The pull of the log, which hands over what it reads."""
+
+    keep: KeepEntries | None
+
+    def resting(self) -> AbstractContextManager[None]:
+        """Keeps pulls from running while the block is."""
+
+
+class ChangeKeeping:
+    """The journal of one replica, and what fills it."""
+
+    def __init__(self, state: ReplicaState, log: KeptLog, blocks: BlockKeeping) -> None:
+        self._state = state
+        self._log = log
+        self._blocks = blocks
+        blocks.trim_journal = self._trim
+        self.journal = Journal(state.definition.data_path / JOURNAL_FOLDER)
+        self._lock = threading.Lock()
+        self._is_loaded = False
+        self._kept: KeptChanges | None = None
+        """What this replica's node says, while it keeps."""
+        self._last_index = -1
+        """The largest index of a log entry in the journal."""
+        self._known: set[str] = set()
+        """Names of nodes that have no pointer and are in the journal."""
+        self.appended = 0
+        """How often the journal has grown."""
+        self._waiting: list[threading.Event] = []
+        """Set when it has, and forgotten."""
+
+    @property
+    def is_keeping(self) -> bool:
+        """Whether the replica keeps changes now."""
+        return self._kept is not None
+
+    @property
+    def period(self) -> int:
+        """The period of links whose changes it keeps; 0 for none."""
+        kept = self._kept
+        return kept.period if kept is not None else 0
+
+    @property
+    def since(self) -> int:
+        """The zxid after which it keeps changes; 0 if it does not."""
+        kept = self._kept
+        return kept.since if kept is not None else 0
+
+    # -- beginning and ending -------------------------------------------------------------------------------------
+
+    def begin_session(self, keeper: Keeper) -> None:
+        """Goes on as the gate says, at the start of a session and before its first pull."""
+        with self._log.resting(), self._lock:
+            self._log.keep = self._state.mutations.keep = self._kept = None
+        self.follow_gate(keeper)
+
+    def follow_gate(self, keeper: Keeper) -> None:
+        """Begins or ends keeping, as the gate says that was read last.
+
+        The replica must be active.
+        """
+        gate = self._state.gate.gate
+        if gate is None or not gate.periods or (gate.links and self.period == gate.periods):
+            return
+        with self._log.resting(), self._lock:
+            if not gate.links:
+                self._end(keeper)
+                return
+            self._load()
+            try:
+                self._continue_or_begin(keeper, gate.periods)
+            except BaseException:
+                self._stop()  # pulls go on; the next attempt begins behind them
+                raise
+        self.read_late_nodes(keeper)
+
+    def forget(self) -> None:
+        """Removes the journal: what the replica becomes a clone of has gone past it."""
+        with self._log.resting(), self._lock:
+            self._stop()
+            self.journal.remove()
+
+    def close(self) -> None:
+        """Closes the journal's file, when the table stops."""
+        self.journal.close()
+
+    def _load(self) -> None:
+        if self._is_loaded:
+            return
+        try:
+            if torn := self.journal.load():
+                logger.info("the journal of %s ended with %s bytes of a crash", self._state.definition.full_name, torn)
+            self._blocks.load()
+            self._scan()
+        except CorruptionError as error:
+            logger.exception("the journal of %s begins anew: %s", self._state.definition.full_name, error)
+            self.journal.remove()
+        self._is_loaded = True
+
+    def _scan(self) -> None:
+        """Finds what the journal has: its last log entry, and the blocks that the outbox may lack."""
+        self._last_index, self._known = -1, set()
+        if not self.journal.is_begun:
+            return
+        after, is_last = self.journal.first_position, False
+        while not is_last:
+            page = self.journal.read(after, SCAN_BYTES)
+            self._note(page.records)
+            is_last = page.is_last
+            after = page.records[-1].zxid if page.records else after
+
+    def _note(self, records: Sequence[JournalRecord], entries: Sequence[LogEntry] | None = None) -> None:
+        logged = [record for record in records if record.kind is RecordKind.LOG_ENTRY]
+        parsed = entries if entries is not None else [LogEntry.parse(record.content) for record in logged]
+        for record in records:
+            if record.kind is RecordKind.LOG_ENTRY:
+                self._last_index = max(self._last_index, parse_sequence_number(record.name))
+            elif record.kind is not RecordKind.MUTATION:
+                self._known.add(record.name)
+        self._blocks.want(zip(logged, parsed, strict=True))
+
+    def _continue_or_begin(self, keeper: Keeper, period: int) -> None:
+        state, path = self._state, self._state.replica.link_keeping
+        answer = keeper.get_many([path])[0]
+        kept = KeptChanges.parse(answer[0]) if answer is not None else None
+        pointer, _ = read_log_pointer(keeper, state.replica)
+        is_whole = (
+            kept is not None
+            and kept.period == period
+            and kept.since > 0
+            and self.journal.is_begun
+            and max(self._last_index + 1, kept.pointer) >= pointer
+        )
+        self._log.keep, state.mutations.keep = self.keep_entries, self.keep_mutations
+        if is_whole:
+            self._kept = kept
+            return
+        beginning = KeptChanges(period)
+        if answer is None:
+            keeper.create(path, beginning.to_bytes())
+        since = keeper.set(path, beginning.to_bytes()).modified_zxid
+        self.journal.begin_anew(since)
+        self._blocks.begin_anew(keeps_outbox=kept is not None and kept.period == period)
+        self._last_index, self._known = -1, set()
+        state.services.failpoint("links.after_beginning")
+        begun = KeptChanges(period, since, pointer)
+        keeper.set(path, begun.to_bytes())
+        self._kept = begun
+        logger.info("table %s keeps its changes after zxid %s for its links", state.definition.full_name, since)
+
+    def _stop(self) -> None:
+        self._log.keep = self._state.mutations.keep = None
+        self._kept = None
+        self._last_index, self._known = -1, set()
+
+    def _end(self, keeper: Keeper) -> None:
+        self._stop()
+        self.journal.remove()
+        self._blocks.end()
+        delete_if_present(keeper, self._state.replica.link_keeping)
+
+    # -- what comes -----------------------------------------------------------------------------------------------
+
+    def keep_entries(self, pulled: Sequence[PulledEntry]) -> None:
+        """Writes log entries into the journal. Raises ``OSError``: then the pointer stays."""
+        self._state.services.failpoint("links.before_journal")
+        with self._lock:
+            records = [make_log_record(each.index, each.data, each.stat) for each in pulled]
+            self._append(records, [each.entry for each in pulled])
+        self._state.services.failpoint("links.after_journal")
+
+    def keep_mutations(self, nodes: Mapping[str, tuple[bytes, Stat]]) -> None:
+        """Writes mutations into the journal, before they are known."""
+        with self._lock:
+            if self._kept is not None:
+                records = [
+                    make_record(RecordKind.MUTATION, f"mutations/mutation-{id_}", data, stat)
+                    for id_, (data, stat) in nodes.items()
+                ]
+                self._append(records)
+
+    def read_late_nodes(self, keeper: Keeper) -> None:
+        """Writes definitions, failed quorums and losses into the journal, and tells the others so."""
+        if self._kept is None:
+            return
+        paths = self._state.paths
+        self._read_list(keeper, RecordKind.DEFINITION, paths.definitions, "definitions")
+        self.read_failures(keeper)
+        self._read_list(keeper, RecordKind.LOSS, paths.lost_blocks, "")
+
+    def read_failures(self, keeper: Keeper) -> None:
+        """Writes failed quorums into the journal that it lacks, and tells the others so."""
+        self._read_list(keeper, RecordKind.FAILED_QUORUM, self._state.paths.quorum_failed_parts, "failures")
+
+    def read_definitions(self, keeper: Keeper) -> None:
+        """Writes definitions into the journal that it lacks, and tells the others so."""
+        self._read_list(keeper, RecordKind.DEFINITION, self._state.paths.definitions, "definitions")
+
+    def _read_list(self, keeper: Keeper, kind: RecordKind, parent: str, told: str) -> None:
+        if self._kept is None:
+            return
+        relative = parent.removeprefix(f"{self._state.paths.root}/")
+        names = [name for name in keeper.children_many([parent])[0] or [] if f"{relative}/{name}" not in self._known]
+        if not names:
+            return
+        answers = keeper.get_many([f"{parent}/{name}" for name in names])
+        records = [
+            make_record(kind, f"{relative}/{name}", answer[0], answer[1])
+            for name, answer in zip(names, answers, strict=True)
+            if answer is not None
+        ]
+        with self._lock:
+            if self._kept is None or not records:
+                return
+            self._append(records)
+            newest = max(record.zxid for record in records)
+            if told and newest > max(self._kept.since, getattr(self._kept, told)):
+                kept = self._kept.having(told, newest)
+                keeper.set(self._state.replica.link_keeping, kept.to_bytes())
+                self._kept = kept
+
+    def _append(self, records: Sequence[JournalRecord], entries: Sequence[LogEntry] | None = None) -> None:
+        self.journal.append(records)
+        self._note(records, entries)
+        self.appended += 1
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            event.set()
+
+    # -- what is there --------------------------------------------------------------------------------------------
+
+    def _trim(self, position: int) -> None:
+        if self._kept is not None and position > self.journal.first_position:
+            self.journal.trim(position)
+
+    def require_journal(self) -> Journal:
+        """Returns the journal. Raises 242 (TABLE_IS_READ_ONLY) if the replica does not keep changes."""
+        if self._kept is None:
+            name = self._state.definition.full_name
+            raise UnavailableError(
+                "TABLE_IS_READ_ONLY", f"Table {name} keeps no changes here: it has no links, or starts"
+            )
+        return self.journal
+
+    def wait_for_news(self, seen: int, seconds: float) -> None:
+        """Waits until the journal has grown since ``appended`` was ``seen``, at most this long."""
+        event = threading.Event()
+        with self._lock:
+            if self.appended != seen:
+                return
+            self._waiting.append(event)
+        self._state.services.wait(event, seconds)

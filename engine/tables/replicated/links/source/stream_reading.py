@@ -1,0 +1,195 @@
+"""Reads a table's change stream: what is decided by now, and the next page of it.
+
+The reads have the order of :class:`coordination.links.frontier.Observation`. The journal takes part in them: a pull
+puts the log into it, a load of the mutations these. What lies at or below a frontier is decided for ever. So only what
+lies behind the last frontier is looked at anew; an index remembers where the rest is.
+
+Invariants: one reading runs at a time; the index is of the journal's present beginning.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from coordination.inserts.block_numbers import read_committing_numbers, read_lock_kinds
+from coordination.inserts.partition_nodes import read_partition_nodes
+from coordination.inserts.quorum import read_failed_parts, read_pending_quorums
+from coordination.keeper.interface import Keeper
+from coordination.links.change import Change
+from coordination.links.change_stream import build_changes
+from coordination.links.frontier import Observation, find_frontier, select_undecided
+from coordination.links.positions import Origin
+from coordination.links.stream_index import StreamIndex
+from engine.link_store.journal import Journal, PositionTrimmedError
+from engine.link_store.journal_segment import JournalRecord
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable
+from engine.tables.replicated.links.source.block_source import BlockSource
+from engine.tables.replicated.links.source.change_keeping import SCAN_BYTES, ChangeKeeping
+from engine.tables.replicated.links.source.journal_records import ParsedRecords, parse_records
+from engine.tables.replicated.links.source.source_description import SourceDescription
+from engine.tables.replicated.replica_state import ReplicaState
+from parts.common.errors import UserError
+from parts.common.part_name import PartName
+
+_PAGE_BYTES = 128 * 1024
+"""The most bytes of records that are read at once for a page, most of which are then on it."""
+_PLAIN = "Ordinary"
+"""The merge mode that keeps all rows. In the others the order of blocks may decide which row stays."""
+
+
+class StreamReading:
+    """The change stream of one replica."""
+
+    def __init__(
+        self, state: ReplicaState, keeping: ChangeKeeping, blocks: BlockSource, pull: Callable[[Keeper], None]
+    ) -> None:
+        """``pull`` reads the log into the queue, and so into the journal."""
+        self._state = state
+        self._keeping = keeping
+        self._blocks = blocks
+        self._pull = pull
+        self._description = SourceDescription(state)
+        self._lock = threading.Lock()
+        self._index: StreamIndex | None = None
+        self._index_of: tuple[int, Origin] | None = None
+        """The period of links and the origin that the index is of."""
+        self._failed: set[PartName] = set()
+        """All parts of the journal whose quorum failed."""
+        self._waits: tuple[str, ...] = ()
+        self._seen = 0
+        """The newest zxid that the last observation took for decided."""
+
+    def list_locks(self, keeper: Keeper) -> frozenset[tuple[str, int]]:
+        """Returns partition and number of everything that is being committed."""
+        partitions = list(read_partition_nodes(keeper, self._state.paths))
+        found = read_committing_numbers(keeper, self._state.paths, partitions)
+        return frozenset((partition_id, number) for partition_id, numbers in found.items() for number in numbers)
+
+    def read_frontier(self, keeper: Keeper, floor: int) -> int:
+        """Returns the last place of all at which a batch may end.
+
+        ``floor``: the zxid of something in this ZooKeeper that was written before the call.
+        """
+        with self._lock:
+            keeper.sync(self._state.paths.root)
+            return self._advance(keeper, floor)[0].end
+
+    def read(self, keeper: Keeper, request: ChangesRequest) -> ChangesAnswer:
+        """Returns the next page behind the request's vector. The caller has synchronized with ZooKeeper.
+
+        Raises ``PositionTrimmedError``, and 36 (BAD_ARGUMENTS) for a place at which no batch ends.
+        """
+        with self._lock:
+            index, source = self._advance(keeper)
+            journal = self._keeping.require_journal()
+            after = request.vector.applied(source.origin)
+            if after < journal.first_position:
+                raise PositionTrimmedError(after, journal.first_position)
+            if not index.is_cut(after):
+                raise UserError(
+                    "BAD_ARGUMENTS",
+                    f"Zxid {after} of table {source.database}.{source.table} lies between a command and what belongs "
+                    "before it: no batch ends there, and no link begins",
+                )
+            page = index.find_page(after, request.max_rows, request.max_bytes)
+            changes = self._read_page(journal, index, source.origin, after, page.end)
+            waits, newest = self._waits, index.end
+        wanted = [change for change in changes if not request.vector.covers(change.position)]
+        return ChangesAnswer(
+            source,
+            tuple(self._blocks.mark_lost(keeper, wanted)),
+            page.cuts,
+            newest,
+            waits,
+            0,
+            page.rows_behind,
+            page.bytes_behind,
+        )
+
+    # -- the frontier ---------------------------------------------------------------------------------------------
+
+    def _advance(self, keeper: Keeper, floor: int = 0) -> tuple[StreamIndex, SourceTable]:
+        """Reads what is new, and moves the index to the frontier.
+
+        What was committed up to ``floor`` is known after the reads, so the frontier may be there too.
+        """
+        journal = self._keeping.require_journal()
+        floor = max(floor, journal.get_statistics().last_position)
+        if self._state.pull_rest.is_resting:  # a bootstrap looks at the parts as of a place: later
+            source = self._description.describe_at(keeper, floor)
+            return self._find_index(journal, source.origin), source
+        self._read_news(keeper)
+        newest = max(floor, journal.get_statistics().last_position)
+        source = self._description.describe_at(keeper, newest)
+        index = self._find_index(journal, source.origin)
+        if newest == self._seen and not self._waits and index.end >= newest:
+            return index, source
+        first = self._read_behind(journal, index.end)
+        bound = first.reading.newest
+        if not bound:
+            index.extend(source.origin, (), (), max(index.end, floor))
+            return index, source
+        frontier = find_frontier(
+            self._observe(keeper, journal, index, first),
+            source.origin,
+            after=index.end,
+            previous=index.find_previous_own(index.end),
+            is_ordered=self._state.description.merge_mode.name != _PLAIN,
+        )
+        end = max(frontier.end, floor) if frontier.end >= bound else frontier.end
+        index.extend(source.origin, frontier.changes, frontier.cuts, end)
+        self._waits, self._seen = frontier.waits, newest
+        return index, source
+
+    def _read_news(self, keeper: Keeper) -> None:
+        self._pull(keeper)
+        self._state.mutations.load(keeper)
+        self._keeping.read_definitions(keeper)
+
+    def _find_index(self, journal: Journal, own: Origin) -> StreamIndex:
+        """Returns the index of the journal as it is now; another one after the journal began anew."""
+        of = (self._keeping.since, own)
+        if self._index is None or self._index_of != of:
+            self._index, self._index_of = StreamIndex(journal.first_position), of
+            self._failed, self._waits, self._seen = set(), (), 0
+        return self._index
+
+    def _observe(self, keeper: Keeper, journal: Journal, index: StreamIndex, first: ParsedRecords) -> Observation:
+        """Makes the observation whose first reading is ``first``."""
+        paths = self._state.paths
+        seen, partitions = self._keeping.appended, sorted(first.partition_ids)
+        listed = read_committing_numbers(keeper, paths, partitions) if partitions else {}
+        locks = select_undecided(listed, read_lock_kinds(keeper, paths, listed))
+        pending = frozenset(part for status, _, _ in read_pending_quorums(keeper, paths) for part in status.parts)
+        failed = set(map(PartName.parse, read_failed_parts(keeper, paths)))
+        self._read_news(keeper)
+        second = first if self._keeping.appended == seen else self._read_behind(journal, index.end)
+        self._failed |= failed | second.failed
+        return Observation(first.reading, locks, pending, frozenset(self._failed), second.reading)
+
+    def _read_behind(self, journal: Journal, after: int) -> ParsedRecords:
+        return parse_records(_read_all(journal, after, None))
+
+    # -- pages ----------------------------------------------------------------------------------------------------
+
+    def _read_page(self, journal: Journal, index: StreamIndex, own: Origin, after: int, end: int) -> list[Change]:
+        if end <= after:
+            return []
+        found = parse_records(_read_all(journal, after, end))
+        self._failed |= found.failed
+        return build_changes(
+            found.reading, own, after=after, previous=index.find_previous_own(after), failed=self._failed
+        )
+
+
+def _read_all(journal: Journal, after: int, end: int | None) -> list[JournalRecord]:
+    """Returns the records behind ``after``, up to ``end``."""
+    found: list[JournalRecord] = []
+    is_last = False
+    while not is_last and (end is None or after < end):
+        page = journal.read(after, SCAN_BYTES if end is None else _PAGE_BYTES)
+        found += page.records
+        is_last = page.is_last
+        after = page.records[-1].zxid if page.records else after
+    return [record for record in found if end is None or record.zxid <= end]

@@ -1,0 +1,466 @@
+"""A replica of a linked table keeps every change and block, whatever happens to it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from coordination.nodes.paths import TablePaths
+from engine.simulator.simulated_disk import Tree
+from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_servers import SimulatedServer
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from parts.common.errors import PandoError
+from tests.links.linked_source import Asker, linked_table, restart
+
+INSERT = "INSERT INTO costs (p, k, v) VALUES ({}, {}, 0)"
+
+
+@pytest.fixture
+def asker(tmp_path: Path) -> Iterator[Asker]:
+    with linked_table(tmp_path) as asker:
+        asker.table.first.sql(INSERT.format(1, 0))
+        asker.table.settle()
+        yield asker
+
+
+def tables(asker: Asker) -> list[ReplicatedTable]:
+    return [asker.table.of(server) for server in asker.table.servers.servers]
+
+
+def kept(table: ReplicatedTable) -> list[str]:
+    return [str(block.part) for block in table.links.blocks.outbox.list_blocks()]
+
+
+def keep_all(asker: Asker, blocks: int) -> None:
+    asker.table.work_until(lambda: all(len(kept(table)) >= blocks for table in tables(asker)))
+
+
+def crash_at(asker: Asker, name: str, times: int = 1) -> Callable[[], bool]:
+    """Crashes the second server at a failpoint; the answer says whether it has."""
+    second, left = asker.table.servers.servers[1], [times]
+
+    def on_failpoint(node: SimulatedNode, reached: str) -> None:
+        if node is second and reached == name:
+            left[0] -= 1
+            if left[0] == 0:
+                second.crash_here()
+
+    asker.table.servers.on_failpoint = on_failpoint
+    return lambda: left[0] <= 0
+
+
+def test_both_replicas_keep_what_either_inserted(asker: Asker) -> None:
+    asker.begin()
+    first, second = asker.table.servers.servers
+    first.sql(INSERT.format(1, 1))
+    second.sql(INSERT.format(2, 2))
+    keep_all(asker, 2)
+    assert kept(tables(asker)[0]) == kept(tables(asker)[1]) == ["1_1_1_0", "2_0_0_0"]
+    places = [block.zxid for block in tables(asker)[0].links.blocks.outbox.list_blocks()]
+    assert [change.place for change in asker.take_all()] == places
+
+
+def test_a_merged_block_can_still_be_sent(asker: Asker) -> None:
+    asker.begin()
+    for key in (1, 2):
+        asker.table.first.sql(INSERT.format(1, key))
+    asker.table.settle()
+    asker.table.first.sql("OPTIMIZE TABLE costs FINAL")
+    asker.table.settle()
+    for table in tables(asker):
+        asker.table.servers.now += 10_000
+        with next(s for s in asker.table.servers.servers if asker.table.of(s) is table).acting():
+            table.delete_outdated(table.store.list_deletable())
+    for change in asker.take_all():
+        for number in (0, 1):
+            snapshot, path = asker.source(number).open_block(change.position, change.blocks[0].part)
+            assert path.exists()
+            snapshot.release()
+    assert kept(tables(asker)[0]) == kept(tables(asker)[1]) == ["1_1_1_0", "1_2_2_0"]
+
+
+def test_a_wanted_part_is_not_deleted_before_it_is_kept(asker: Asker) -> None:
+    """No background step of the outbox runs: the deletion itself keeps the parts."""
+    asker.begin()
+    first = asker.table.first
+    links = asker.table.table.links
+    links.blocks._keep_present = lambda: None  # type: ignore[method-assign]
+    for key in (1, 2):
+        first.sql(INSERT.format(1, key))
+    asker.table.settle()
+    first.sql("OPTIMIZE TABLE costs FINAL")
+    asker.table.settle()
+    assert kept(asker.table.table) == []
+    asker.table.servers.now += 10_000
+    with first.acting():
+        asker.table.table.delete_outdated(asker.table.table.store.list_deletable())
+    assert kept(asker.table.table) == ["1_1_1_0", "1_2_2_0"]
+
+
+@pytest.mark.parametrize(
+    "point", ["links.before_journal", "links.after_journal", "produced.after_rename", "produced.after_commit"]
+)
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_crash_loses_no_change_and_no_block(asker: Asker, point: str, times: int) -> None:
+    asker.begin()
+    second = asker.table.servers.servers[1]
+    has_crashed = crash_at(asker, point, times)
+    for key in range(1, 5):
+        asker.table.first.sql(INSERT.format(key % 2, key))
+        asker.table.servers.now += 1
+        asker.table.servers.step_others()
+    asker.table.servers.on_failpoint = lambda node, name: None
+    if has_crashed():
+        restart(asker, second)
+    asker.table.settle()
+    keep_all(asker, 4)
+    changes = asker.take_all(1)
+    assert [str(block.part) for change in changes for block in change.blocks] == kept(tables(asker)[0])
+    assert kept(tables(asker)[1]) == kept(tables(asker)[0])
+
+
+@pytest.mark.parametrize("point", ["links.after_beginning"])
+def test_a_crash_while_the_keeping_begins(asker: Asker, point: str) -> None:
+    second = asker.table.servers.servers[1]
+    crash_at(asker, point)
+    with pytest.raises(PandoError, match="replicas r2"):  # whose session has not ended
+        asker.begin()
+    asker.table.servers.on_failpoint = lambda node, name: None
+    assert not second.is_up
+    asker.table.first.sql(INSERT.format(1, 1))
+    restart(asker, second)
+    asker.table.work_until(lambda: tables(asker)[1].links.keeping.is_keeping)
+    begun = asker.begin()
+    assert tables(asker)[1].links.keeping.since <= begun.newest
+    asker.table.first.sql(INSERT.format(1, 2))
+    asker.table.settle()
+    assert [str(b.part) for c in asker.take_all(1) for b in c.blocks] == ["1_2_2_0"]
+
+
+def test_a_replica_that_was_away_keeps_before_it_pulls(asker: Asker) -> None:
+    second = asker.table.servers.servers[1]
+    second.stop()
+    asker.begin()
+    asker.table.first.sql(INSERT.format(1, 1))
+    restart(asker, second)
+    asker.table.settle()
+    asker.table.first.sql(INSERT.format(1, 2))
+    asker.table.settle()
+    assert tables(asker)[1].links.keeping.is_keeping
+    first_changes = asker.take_all(0)
+    assert [str(b.part) for c in first_changes for b in c.blocks] == ["1_1_1_0", "1_2_2_0"]
+    assert asker.ask(1).changes == ()
+
+
+def test_a_restart_goes_on_with_its_journal(asker: Asker) -> None:
+    asker.begin()
+    second = asker.table.servers.servers[1]
+    asker.table.first.sql(INSERT.format(1, 1))
+    asker.table.settle()
+    since = tables(asker)[1].links.keeping.since
+    second.stop()
+    asker.table.first.sql(INSERT.format(1, 2))
+    asker.table.first.sql("ALTER TABLE costs ADD COLUMN w UInt8")
+    restart(asker, second)
+    asker.table.settle()
+    assert tables(asker)[1].links.keeping.since == since
+    expected = asker.ask(0).changes
+    assert len(expected) == 3
+    assert asker.take_all(1) == list(expected)
+
+
+def test_a_clone_begins_its_journal_anew(asker: Asker) -> None:
+    asker.begin()
+    second = asker.table.servers.servers[1]
+    asker.table.first.sql(INSERT.format(1, 1))
+    asker.table.settle()
+    since = tables(asker)[1].links.keeping.since
+    second.crash()
+    asker.table.servers.end_zombies()
+    asker.table.first.sql(INSERT.format(1, 2))
+    asker.table.servers.ensemble.connect().set(asker.table.table.paths.replica("r2").is_lost, b"1")
+    restart(asker, second)
+    asker.table.settle()
+    begun = tables(asker)[1].links.keeping.since
+    assert begun > since
+    with pytest.raises(PandoError, match="begins after zxid"):
+        asker.ask(1)
+    asker.take_all(0)
+    asker.table.first.sql(INSERT.format(1, 3))
+    asker.table.settle()
+    asker.take_all(0)
+    assert asker.applied(asker.ask(0).source.origin) > begun
+    assert asker.ask(1).changes == ()
+
+
+def test_a_journal_that_lacks_what_was_pulled_begins_anew(asker: Asker) -> None:
+    """The journal's folder is put back to an older state, as a restored disk is."""
+    asker.begin()
+    second = asker.table.servers.servers[1]
+    asker.table.first.sql(INSERT.format(1, 1))
+    asker.table.settle()
+    second.stop()
+    older = find_folder(second.found, "link_journal")["link_journal"]
+    restart(asker, second)
+    asker.table.first.sql(INSERT.format(1, 2))
+    asker.table.settle()
+    since = tables(asker)[1].links.keeping.since
+    second.stop()
+    restart(asker, second)
+    assert tables(asker)[1].links.keeping.since == since
+    second.stop()
+    find_folder(second.found, "link_journal")["link_journal"] = older
+    restart(asker, second)
+    assert tables(asker)[1].links.keeping.since > since
+
+
+def find_folder(tree: Tree | None, name: str) -> Tree:
+    """Returns the folder that has an entry of this name, the only one."""
+    waiting = [tree]
+    while waiting:
+        folder = waiting.pop()
+        if isinstance(folder, dict):
+            if name in folder:
+                return folder
+            waiting += folder.values()  # type: ignore[arg-type]
+    raise AssertionError(name)
+
+
+def test_a_failed_quorum_is_never_sent(asker: Asker) -> None:
+    """The block is in the journals when its quorum fails."""
+    asker.begin()
+    first, second = asker.table.servers.servers
+    asker.table.servers.on_wait = lambda: None
+    second.is_frozen = True
+    with pytest.raises(PandoError):
+        first.sql("INSERT INTO costs SETTINGS insert_quorum = 2, insert_quorum_timeout = 1 VALUES (1, 7, 0)")
+    answer = asker.ask(0)
+    assert answer.changes == ()
+    assert "quorum of part 1_1_1_0 is open" in " ".join(answer.waits)
+    first.sql(INSERT.format(2, 8))
+    assert asker.ask(0).changes == ()
+    first.crash()
+    asker.table.servers.end_zombies()
+    second.is_frozen = False
+    asker.table.servers.on_wait = asker.table.servers.step_others
+    paths: TablePaths = tables(asker)[1].paths
+    keeper = asker.table.servers.ensemble.connect()
+    asker.table.servers.now += 100
+    for _ in range(500):
+        asker.table.servers.now += 1
+        second.step_all()
+        if keeper.children(paths.quorum_failed_parts):
+            break
+    assert keeper.children(paths.quorum_failed_parts) == ["1_1_1_0"]
+    restart(asker, first)
+    asker.table.settle()
+    for number in (0, 1):
+        changes = asker.ask(number).changes
+        assert [str(block.part) for change in changes for block in change.blocks] == ["2_0_0_0"]
+
+
+def test_failure_markers_and_definitions_stay_until_all_have_them(asker: Asker) -> None:
+    asker.begin()
+    second = asker.table.servers.servers[1]
+    second.stop()
+    asker.table.first.sql("ALTER TABLE costs ADD COLUMN w UInt8 SETTINGS alter_sync = 0")
+    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.paths
+    keeper.create(paths.quorum_failed_part("9_9_9_0"), b"r9")
+    clean(asker)
+    assert keeper.children(paths.definitions) == ["1"]
+    assert keeper.children(paths.quorum_failed_parts) == ["9_9_9_0"]
+    restart(asker, second)
+    asker.table.settle()
+    asker.table.work_until(lambda: b'"failures":0' not in keeper.get(paths.replica("r1").link_keeping)[0])
+    clean(asker)
+    assert keeper.children(paths.definitions) == []
+    assert keeper.children(paths.quorum_failed_parts) == []
+    assert len(asker.take_all(1)) == 1
+
+
+def clean(asker: Asker) -> None:
+    with asker.table.first.acting():
+        asker.table.table.housekeeping.step()
+
+
+def test_a_link_that_never_asks_costs_zookeeper_a_constant(asker: Asker) -> None:
+    asker.begin()
+    keeper = asker.table.servers.ensemble.connect()
+
+    def work(keys: range) -> int:
+        for key in keys:
+            asker.table.first.sql(INSERT.format(1, key))
+            if key % 10 == 0:
+                asker.table.first.sql("OPTIMIZE TABLE costs FINAL")
+                asker.table.first.sql(f"ALTER TABLE costs ADD COLUMN w{key} UInt8")
+        asker.table.settle()
+        for _ in range(3):
+            asker.table.servers.now += 10_000
+            for server in asker.table.servers.servers:
+                server.step_all()
+            clean(asker)
+        return count_nodes(keeper, asker.table.table.paths)
+
+    work(range(1, 21))
+    before = work(range(21, 41))
+    assert work(range(41, 81)) <= before + 45  # ids of blocks stay: replicated_deduplication_window
+
+
+def count_nodes(keeper: object, paths: TablePaths) -> int:
+    level, count = [paths.root], 0
+    while level:
+        count += len(level)
+        listings = keeper.children_many(level)  # type: ignore[attr-defined]
+        level = [f"{parent}/{name}" for parent, names in zip(level, listings, strict=True) for name in names or ()]
+    return count
+
+
+def test_an_outbox_keeps_within_its_bounds(asker: Asker) -> None:
+    asker.begin()
+    asker.table.first.sql("ALTER TABLE costs MODIFY SETTING link_log_max_seconds_to_retain = 1000")
+    for key in range(1, 6):
+        asker.table.first.sql(INSERT.format(1, key))
+    keep_all(asker, 5)
+    asker.table.servers.now += 2000
+    asker.table.first.sql(INSERT.format(1, 6))
+    asker.table.work_until(lambda: kept(asker.table.table) == ["1_6_6_0"])
+    lost = asker.table.table.links.blocks.outbox.get_statistics().lost
+    assert lost is not None
+    assert lost.blocks == 5
+
+
+def test_acknowledged_blocks_are_given_up(asker: Asker) -> None:
+    asker.begin()
+    for key in range(1, 4):
+        asker.table.first.sql(INSERT.format(1, key))
+    keep_all(asker, 3)
+    asker.take_all()
+    asker.trim = asker.applied(asker.ask().source.origin)
+    asker.table.servers.now += 11
+    asker.ask()
+    (link,) = asker.source().list_outgoing()
+    assert link.trim == link.applied == asker.trim
+    asker.table.servers.now += 400
+    asker.table.work_until(lambda: kept(asker.table.table) == ["1_3_3_0"])
+    statistics = asker.table.table.links.blocks.outbox.get_statistics()
+    assert (statistics.needed_blocks, statistics.lost) == (0, None)
+
+
+def test_a_block_comes_from_another_replica(asker: Asker) -> None:
+    """A replica that never had a block as its own part fetches it for the link from one that kept it."""
+    asker.begin()
+    first, second = asker.table.servers.servers
+    asker.table.first.sql(INSERT.format(1, 1))
+    keep_all(asker, 1)
+    (change,) = asker.take_all()
+    part = change.blocks[0].part
+    table = tables(asker)[1]
+    table.links.blocks.outbox.remove()
+    first.sql("OPTIMIZE TABLE costs FINAL")
+    asker.table.settle()
+    for server in (first, second):
+        asker.table.servers.now += 10_000
+        with server.acting():
+            asker.table.of(server).delete_outdated(asker.table.of(server).store.list_deletable())
+    assert table.store.get(part) is None
+    with second.acting():
+        snapshot, path = asker.source(1).open_block(change.position, part)
+    assert (path / "checksums.txt").exists() or list(path.iterdir())
+    snapshot.release()
+    assert not path.exists()
+    assert asker.source(1).find_block_holders(change.position, part) == []
+    tables(asker)[0].links.blocks.outbox.remove()
+    with second.acting(), pytest.raises(PandoError, match=rf"{part}, which was committed at .*:{change.place}"):
+        asker.source(1).open_block(change.position, part)
+
+
+COMMANDS = {
+    "ALTER TABLE costs DROP PART '1_0_0_0'": "DROP PART",
+    "ALTER TABLE costs DETACH PART '1_0_0_0'": "DETACH PART",
+    "OPTIMIZE TABLE costs FINAL DEDUPLICATE": "OPTIMIZE … DEDUPLICATE",
+    "KILL MUTATION WHERE table = 'costs'": "KILL MUTATION",
+    "ALTER TABLE costs UPDATE v = rand() WHERE 1 SETTINGS allow_nondeterministic_mutations = 1": "A mutation whose",
+}
+
+
+@pytest.mark.parametrize("statement", COMMANDS, ids=["drop", "detach", "deduplicate", "kill", "uncertain"])
+def test_what_links_cannot_carry_is_refused(asker: Asker, statement: str) -> None:
+    servers: list[SimulatedServer] = asker.table.servers.servers
+    for server in servers:
+        server.sql("SYSTEM STOP MERGES costs")
+    asker.table.first.sql("ALTER TABLE costs UPDATE v = 9 WHERE p = 1 SETTINGS mutations_sync = 0")
+    if "KILL" not in statement:
+        for server in servers:
+            server.sql("SYSTEM START MERGES costs")
+    asker.table.settle()
+    asker.table.work_until(lambda: bool(asker.table.table.mutations.shown()))
+    asker.begin()
+    for server in servers:
+        with pytest.raises(PandoError, match=r"west/l") as caught:
+            server.sql(statement.replace("1_0_0_0", "1_0_0_0_1") if "PART " in statement else statement)
+        assert caught.value.code == 48
+        assert COMMANDS[statement] in str(caught.value)
+
+
+def test_a_clone_keeps_the_blocks_that_it_had(asker: Asker) -> None:
+    asker.begin()
+    second = asker.table.servers.servers[1]
+    asker.table.first.sql(INSERT.format(1, 1))
+    keep_all(asker, 1)
+    second.crash()
+    asker.table.servers.end_zombies()
+    asker.table.servers.ensemble.connect().set(asker.table.table.paths.replica("r2").is_lost, b"1")
+    restart(asker, second)
+    asker.table.settle()
+    assert kept(tables(asker)[1]) == ["1_1_1_0"]
+
+
+def test_a_restarted_replica_trims_its_outbox(asker: Asker) -> None:
+    asker.begin()
+    for key in (1, 2):
+        asker.table.first.sql(INSERT.format(1, key))
+    keep_all(asker, 2)
+    asker.take_all()
+    asker.trim = asker.applied(asker.ask().source.origin)
+    asker.table.servers.now += 11
+    asker.ask()
+    second = asker.table.servers.servers[1]
+    second.stop()
+    restart(asker, second)
+    asker.table.settle()
+    asker.table.servers.now += 400
+    asker.table.work_until(lambda: kept(tables(asker)[1]) == ["1_2_2_0"])
+
+
+def test_the_time_of_an_answer_is_that_of_the_commits(asker: Asker) -> None:
+    asker.begin()
+    asker.table.servers.servers[0].clock.skew = 3600.0
+    asker.table.first.sql(INSERT.format(1, 1))
+    asker.ask()
+    asker.table.servers.now += 11
+    (change,) = asker.ask().changes
+    assert 0 <= asker.ask().clock_ms - change.commit_ms <= 20_000
+
+
+def test_a_full_disk_goes_before_a_block(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    asker.begin()
+    blocks = asker.table.table.links.blocks
+
+    def keep(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(blocks.outbox, "keep", keep)
+    for key in (1, 2):
+        asker.table.first.sql(INSERT.format(1, key))
+    asker.table.settle()
+    asker.table.first.sql("OPTIMIZE TABLE costs FINAL")
+    asker.table.settle()
+    asker.table.servers.now += 10_000
+    with asker.table.first.acting():
+        asker.table.table.delete_outdated(asker.table.table.store.list_deletable())
+    assert [str(part.name) for part in asker.table.table.store.list_active()] == ["1_0_2_1"]
+    assert asker.table.table.store.list_deletable() == []
