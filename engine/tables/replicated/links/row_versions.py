@@ -1,8 +1,8 @@
-"""The versions of rows that a link brings to a ``last_writer_wins`` table (``parts.table.row_version``).
+"""The versions of rows that a link brings to a ``last_writer_wins`` table.
 
-A block keeps the version that it got where it was inserted: it travels with the part's files, and a rewritten part is
-given it again. A block of a table without versions gets that of its change: the time of its first commit, its origin,
-and its zxid there, which are the same on every way that the change takes.
+See ``parts.table.row_version``. A block keeps the version that it got where it was inserted: it travels with the files
+of its part, and a rewritten part is given it again. A block of a table without versions gets that of its change: the
+time of its first commit, its origin, and its zxid there, which are the same on every way that the change takes.
 """
 
 from __future__ import annotations
