@@ -14,11 +14,14 @@ DAMAGES ?= 0:500
 FUZZ ?= 5000
 FUZZ_SEED ?= 1000
 
+# How long the linked clusters are harmed
+CHAOS_SECONDS ?= 300
+
 # Tests start hundreds of processes: each would compile every module anew where the environment forbids to keep them.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-links test test-all test-quick test-clients test-long sweep proofs damage mutants fuzz lint format bench bench-functions bench-growth hogs soak chaos clean check-tools
+.PHONY: help demo demo-links test test-all test-quick test-clients test-long sweep proofs damage mutants fuzz lint format bench bench-functions bench-growth hogs soak chaos chaos-links clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -68,6 +71,8 @@ test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under
 	$(BIN)/pando simulate --seeds 200
 	$(BIN)/pando simulate --moves --seeds 100
 	$(BIN)/pando simulate --restores --seeds 100
+	$(BIN)/pando simulate --clusters 2 --replicas 2 --seeds 100
+	$(BIN)/pando simulate --clusters 3 --replicas 2 --seeds 100
 
 proofs: check-tools $(VENV)/.dev ## 20,000 histories of a table against ClickHouse, 5,000 on replicas, and all faults at all requests of replicas (hours)
 	$(BIN)/python -m tests.alter histories 0:20000
@@ -113,6 +118,9 @@ hogs: check-tools $(VENV)/.dev ## Hostile statements against a server: code, tim
 
 chaos: check-tools $(VENV)/.dev ## Three replicas and their ZooKeeper, killed and paused for five minutes, under inserts, mutations and partition commands
 	$(BIN)/python -m tests.cluster.chaos
+
+chaos-links: check-tools $(VENV)/.dev ## Three linked clusters of two replicas, killed and paused; CHAOS_SECONDS=900 for a quarter of an hour
+	$(BIN)/python -m tests.cluster.chaos_links --seconds $(CHAOS_SECONDS)
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out

@@ -25,7 +25,7 @@ from parts.common.errors import PandoError
 
 AIRPORTS = {"newark": "EWR", "kennedy": "JFK", "laguardia": "LGA"}
 VICTIM = "laguardia"
-BLOCK_ROWS = 6_000
+BLOCK_ROWS = 12_000
 WAIT_SECONDS = 60.0
 _CONTENT = """
 SELECT count(), sum(distance), sum(air_time), uniqExact(tailnum), min(time_hour), max(time_hour) FROM flights
@@ -38,7 +38,7 @@ class LinksDemo:
     def __init__(self, directory: Path) -> None:
         self.clusters = {name: Cluster(directory / name) for name in AIRPORTS}
         self.clients: dict[str, HttpClient] = {}
-        self.acknowledged = 0
+        self.acknowledged = dict.fromkeys(AIRPORTS, 0)
 
     def start(self, stack: ExitStack) -> None:
         for name, cluster in self.clusters.items():
@@ -59,19 +59,21 @@ class LinksDemo:
 
     def insert(self, name: str, block: bytes, rows: int) -> None:
         self.clients[name].insert("flights", block, "ArrowStream")
-        self.acknowledged += rows
+        self.acknowledged[name] += rows
 
     def kill(self, name: str) -> None:
         for member in self.clusters[name].status():
             self.clusters[name].kill(member.name)
 
-    def wait_equal(self, names: list[str]) -> float:
-        """Waits until the clusters have all acknowledged rows; returns the seconds it took."""
+    def wait_equal(self, names: list[str]) -> tuple[int, float]:
+        """Waits until these clusters have all that they acknowledged; returns the rows and the seconds it took."""
+        codes = ", ".join(f"'{AIRPORTS[name]}'" for name in names)
+        expected = sum(self.acknowledged[name] for name in names)
 
-        def rows(name: str) -> object:
-            return self.clients[name].value("SELECT count() FROM flights")
+        def has_all(name: str) -> bool:
+            return self.clients[name].value(f"SELECT count() FROM flights WHERE origin IN ({codes})") == expected
 
-        return wait_until(lambda: all(rows(name) == self.acknowledged for name in names), f"equal rows on {names}")
+        return expected, wait_until(lambda: all(map(has_all, names)), f"equal rows on {', '.join(names)}")
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> float:
@@ -105,20 +107,20 @@ def replicate(demo: LinksDemo) -> None:
             demo.kill(VICTIM)
             say(f"[bold]{VICTIM}[/] killed with SIGKILL, its ZooKeeper too; the others go on")
         if number == restarted_in:
-            lag = demo.wait_equal([name for name in AIRPORTS if name != VICTIM])
-            say(f"the others have each other's flights ({demo.acknowledged:,} rows, {lag:.1f} s after the last block)")
+            rows, lag = demo.wait_equal([name for name in AIRPORTS if name != VICTIM])
+            say(f"the others have each other's flights ({rows:,} rows, {lag:.1f} s after the last block)")
             demo.clusters[VICTIM].start(1)
             say(f"[bold]{VICTIM}[/] restarted; it sends what it could not")
-            for block, rows in missed:
-                demo.insert(VICTIM, block, rows)
+            for block, block_rows in missed:
+                demo.insert(VICTIM, block, block_rows)
         for name, own in pieces.items():
             if number < len(own):
                 if name == VICTIM and killed_in <= number < restarted_in:
                     missed.append(own[number])
                 else:
                     demo.insert(name, *own[number])
-    lag = demo.wait_equal(list(AIRPORTS))
-    say(f"all {demo.acknowledged:,} flights are in all clusters {lag:.1f} s after the last block")
+    rows, lag = demo.wait_equal(list(AIRPORTS))
+    say(f"all {rows:,} flights are in all clusters {lag:.1f} s after the last block")
 
 
 def compare(demo: LinksDemo) -> None:

@@ -18,13 +18,15 @@ from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
+from engine.links.bootstrap.held_source import add_bootstrap_answers
 from engine.links.database_links import DatabaseLinks
+from engine.links.link_freshness import require_fresh
 from engine.links.link_manager import LinkManager
 from engine.links.link_service import LinkService
 from engine.links.link_statuses import list_link_statuses
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
-from engine.queries.server_links import ServerLinks, UnlinkedServer
+from engine.queries.server_links import LinkFreshness, ServerLinks, UnlinkedServer
 from engine.remote.cluster_membership import ClusterMembership
 from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
@@ -38,6 +40,7 @@ from engine.tables.replica_conversion import Conversion
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
 from parts.common.process_memory import configure_allocators, without_collections
+from parts.common.query_status import QueryStatus
 from parts.format.hashed_file import make_directories
 from sql.run.duckdb import database
 from sql.run.query_engine import QueryEngine
@@ -71,6 +74,7 @@ class Engine(StatementRunner):
         """Of ``system.workers``."""
         self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
         self.link_answers = LinkService(self)
+        add_bootstrap_answers(self.link_answers, self.catalog)
         self.links: ServerLinks = UnlinkedServer()
         """The links; without ``cluster_name`` none."""
         self._ddl_worker: DdlWorker | None = None
@@ -167,6 +171,9 @@ class Engine(StatementRunner):
             name = found.definition.full_name
             raise UserError("BAD_ARGUMENTS", f"Only Replicated tables have positions, and {name} is none")
         return read_current_position(replica.require_keeper(), replica.paths, self._get_cluster_uuid())
+
+    def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
+        require_fresh(self, self.catalog.table(database, table), demand, QueryStatus())
 
     # -- what there is ------------------------------------------------------------------------------------------
 

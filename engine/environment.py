@@ -82,5 +82,7 @@ class ServerEnvironment:
     """Makes the connections to servers of other clusters."""
     make_link_pool: Callable[[], BackgroundPool] = lambda: BackgroundPool("link", _LINK_THREADS)
     """Makes the threads that bring the changes of links, when the first link is found."""
+    max_waiting_links: int = 12
+    """With more links than these on a server, none waits at its source by itself: each wait holds a thread."""
     max_poll_seconds: float = 10.0
     """How long a request to another cluster may wait there for something new; 0 where nobody else runs meanwhile."""

@@ -27,6 +27,7 @@ from engine.links.link_service import LinkAnswers
 from engine.queries.context import Context, QueryTotals, Row, SystemTableRows
 from engine.queries.other_processes import OtherProcesses
 from engine.queries.process_list import Process, ProcessList
+from engine.queries.server_links import LinkFreshness
 from engine.queries.session import QueryResult, QueryStatistics, Session
 from engine.queries.settings_constraints import check_settings_change
 from engine.queries.watchdog import Watchdog
@@ -53,13 +54,9 @@ from sql.run.query_engine import QueryEngine
 from sql.run.short_queries.short_plans import EVENT_LOOP_LIMITS, THREAD_LIMITS, ShortQueryLimits
 from sql.run.short_queries.short_query_cache import ShortQueryCache
 from sql.run.short_queries.statement_shapes import MAX_SHAPED_CHARACTERS
-from sql.settings.session_settings import (
-    make_settings,
-)
+from sql.settings.session_settings import make_settings
 from sql.settings.setting_values import CLICKHOUSE_DIALECT
-from sql.settings.supported_settings import (
-    Settings,
-)
+from sql.settings.supported_settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +112,7 @@ class StatementRunner(ABC):
         """Returns the status of every replicated table."""
 
     def link_statuses(self) -> list[LinkStatus]:
-        """Returns the links of the cluster; none if this process does not know them, or ZooKeeper does not answer."""
+        """Returns the cluster's links; none if this process does not know them, or ZooKeeper is away."""
         return []
 
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
@@ -132,6 +129,10 @@ class StatementRunner(ABC):
     @abstractmethod
     def current_position(self, database: str, table: str) -> str:
         """Returns the position behind the newest commit of a replicated table."""
+
+    @abstractmethod
+    def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
+        """Returns when a target of links is as fresh as demanded."""
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         return execute_statement(parsed, context)

@@ -27,6 +27,9 @@ _SECONDS = 400.0
 _GRACE_SECONDS = 100.0
 """Longer than pytest-timeout waits, which tells better what is wrong."""
 
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+"""ZooKeeper and Spark live for minutes here: what a JVM compiles at length does not pay."""
+
 settings.register_profile("pando", deadline=None)
 settings.load_profile("pando")
 low_descriptors.keep()

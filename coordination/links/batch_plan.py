@@ -144,6 +144,8 @@ class Target:
     """The name under which the replica holds the parts."""
     staged: Mapping[tuple[Position, PartName], StagedPart]
     """By change and part at the sender: the part as it is staged. Its name is not used."""
+    commit_time: int = 0
+    """The largest commit time among the versions of the staged parts' rows; 0 without ``last_writer_wins``."""
 
 
 @dataclass(frozen=True)
@@ -259,6 +261,7 @@ def _make_entry(
         drop_ranges=tuple(drop_range_name(p, number) for p, number in sorted(drops.items()) if number > 0),
         replace_parts=tuple(parts),
         transaction=target.staging,
+        commit_time=target.commit_time,
         extra=((LINK_KEY, carried_document(changes)),),
     )
 

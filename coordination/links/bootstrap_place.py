@@ -1,4 +1,4 @@
-"""The place F of a bootstrap: whether a replica's parts are the table as of a place in its change stream.
+"""The place F of a bootstrap: decides whether a replica's parts are its table as of F.
 
 A target that takes the parts and then the changes behind F must have every change once. So F is a cut (``cuts``), what
 is at or below it is carried out in the parts, and nothing above it is. The replica rests its pull while this is

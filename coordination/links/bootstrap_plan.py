@@ -7,7 +7,7 @@ closes its own table and copies the last difference. Then one commit puts the pa
 Decisions, without I/O:
 
 - Parts get new names: one number each, in the order of the giver's blocks. A part that was merged or mutated there is a
-  level-0 part here, with files that stay as they are.
+  level-0 part here, with files that stay as they are. Where definitions differ, its rows become one part or several.
 - The vector afterwards is the giver's. It must be at or above this table's in every origin, or changes would be undone.
 - The log entry is a batch that carries a mark for each origin: its changes up to a zxid came at once. Whoever follows
   this table and has them passes the mark; others find a gap there, and must be copied anew too.
@@ -16,6 +16,7 @@ Decisions, without I/O:
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -40,10 +41,12 @@ class HeldPart:
     file_bytes: int
     """What travels."""
 
-    @property
-    def key(self) -> str:
-        """What tells it from other parts; a plain file name."""
-        return f"{self.name}-{self.content_hash}"
+    def key(self, variant: str = "") -> str:
+        """Returns what tells its copy from others; a plain file name.
+
+        ``variant`` tells how the copy was written, if its files did not stay as they are.
+        """
+        return f"{self.name}-{self.content_hash}{variant}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,12 @@ class HeldTable:
     parts: tuple[HeldPart, ...]
     block_ids: tuple[tuple[str, PartName], ...] = ()
     """Deduplication ids and the parts of their blocks as they were inserted; the newest id first."""
+    definition_version: int = 0
+    create_query: str = ""
+    """The statement that makes such a table."""
+    columns: str = ""
+    """The columns with the history of their changes, as ZooKeeper has them: how rows are read where files cannot be
+    taken."""
 
     @property
     def position(self) -> Position:
@@ -72,7 +81,7 @@ class HeldTable:
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """What to do with each held part, and what to throw away."""
+    """The work of one round: what becomes of each held part, and what is thrown away."""
 
     kept: tuple[HeldPart, ...]
     """Copied in an earlier round."""
@@ -89,18 +98,19 @@ class CopyPlan:
 
 
 def plan_copy(
-    parts: Iterable[HeldPart], copied: Collection[str], active: Mapping[tuple[str, str], PartName]
+    parts: Iterable[HeldPart], copied: Collection[str], active: Mapping[tuple[str, str], PartName], variant: str = ""
 ) -> CopyPlan:
     """Plans one round.
 
     ``copied``: the keys that are here already. ``active``: (partition, content hash) → an active part of this table,
-    of which files can be linked.
+    of which files can be linked. ``variant``: see :meth:`HeldPart.key`.
     """
     kept, linked, fetched, keys = [], [], [], set()
     for part in parts:
-        keys.add(part.key)
+        key = part.key(variant)
+        keys.add(key)
         same = active.get((part.name.partition_id, part.content_hash))
-        if part.key in copied:
+        if key in copied:
             kept.append(part)
         elif same is not None:
             linked.append((part, same))
@@ -115,30 +125,33 @@ def is_little_left(missing_bytes: int, rounds: int, little_bytes: int) -> bool:
     return missing_bytes <= little_bytes or rounds >= MOST_ROUNDS
 
 
-def number_parts(parts: Iterable[HeldPart], firsts: Mapping[str, int]) -> dict[PartName, PartName]:
-    """Returns the names here by the names there.
+Pieces = Mapping[PartName, Sequence[str]]
+"""The giver's parts → the partitions of what each became here, in order: one part of its partition if its files stay,
+several parts where its rows are written anew."""
 
-    ``firsts``: by partition the first of as many consecutive numbers as it has parts.
+
+def count_pieces(pieces: Pieces) -> dict[str, int]:
+    """Returns how many numbers each partition needs."""
+    return dict(Counter(partition_id for became in pieces.values() for partition_id in became))
+
+
+def number_pieces(pieces: Pieces, firsts: Mapping[str, int]) -> dict[PartName, list[PartName]]:
+    """Returns the names here of what each of the giver's parts became.
+
+    ``firsts``: by partition the first of as many consecutive numbers as it has pieces.
     """
-    numbered: dict[PartName, PartName] = {}
-    following = dict(firsts)
-    for part in sorted((part.name for part in parts), key=lambda name: (name.partition_id, name.min_block)):
-        number = following[part.partition_id]
-        following[part.partition_id] = number + 1
-        numbered[part] = PartName(part.partition_id, number, number, 0)
+    following, numbered = dict(firsts), dict[PartName, list[PartName]]()
+    for part in sorted(pieces, key=lambda name: (name.partition_id, name.min_block)):
+        numbered[part] = []
+        for partition_id in pieces[part]:
+            number = following[partition_id]
+            following[partition_id] = number + 1
+            numbered[part].append(PartName(partition_id, number, number, 0))
     return numbered
 
 
-def count_parts(parts: Iterable[HeldPart]) -> dict[str, int]:
-    """Returns how many numbers each partition needs."""
-    counts: dict[str, int] = {}
-    for part in parts:
-        counts[part.name.partition_id] = counts.get(part.name.partition_id, 0) + 1
-    return counts
-
-
 def rename_block_ids(
-    block_ids: Sequence[tuple[str, PartName]], numbered: Mapping[PartName, PartName]
+    block_ids: Sequence[tuple[str, PartName]], numbered: Mapping[PartName, Sequence[PartName]]
 ) -> list[tuple[str, PartName]]:
     """Returns the ids with the parts here that hold their blocks, in the same order.
 
@@ -152,7 +165,8 @@ def rename_block_ids(
         parts = by_partition.get(block.partition_id, [])
         at = bisect_right(parts, block.min_block, key=lambda part: part.min_block) - 1
         if at >= 0 and block.max_block <= parts[at].max_block:
-            renamed.append((block_id, numbered[parts[at]]))
+            here = next((name for name in numbered[parts[at]] if name.partition_id == block.partition_id), None)
+            renamed += [(block_id, here)] if here is not None else []
     return renamed
 
 
@@ -189,3 +203,8 @@ def make_marks(vector: VersionVector, commit_ms: int) -> list[Change]:
         for position in vector
         if position.zxid and not vector.entries[position.origin].is_forgotten
     ]
+
+
+def bootstrap_bar_owner(link_uuid: str) -> str:
+    """Returns the owner of the bar with which a link's bootstrap closes the table."""
+    return f"bootstrap of link {link_uuid}"

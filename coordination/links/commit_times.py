@@ -69,7 +69,7 @@ class LargestTime:
 
 @dataclass(frozen=True, slots=True)
 class CommitVersion:
-    """When, where and as which number a block is committed. ``commit_time`` is in microseconds since 1970."""
+    """Time, origin and number of a block's commit. ``commit_time`` is in microseconds since 1970."""
 
     commit_time: int
     origin: str

@@ -37,6 +37,8 @@ class LinkDefinition:
     is_enabled: bool = True
     source_origin: str = ""
     """What the source was when the link began (identity and epoch); "" until then."""
+    beginning: str = ""
+    """The vector that the target gets when the link begins, as JSON; chosen once, and "" until then."""
     is_begun: bool = False
     """Whether the link has its place in the source's stream: until then it is being set up or bootstrapped."""
     wants_copy: bool = False
@@ -83,6 +85,7 @@ _FIELDS = (
     "database_link",
     "is_enabled",
     "source_origin",
+    "beginning",
     "is_begun",
     "wants_copy",
 )

@@ -28,11 +28,13 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 10.0
 _PAUSED_SECONDS = 2.0
 _STOPPED_SECONDS = 5.0
+_REFUSED_SECONDS = 15.0
+_REFUSALS = frozenset({"AUTHENTICATION_FAILED", "READONLY"})
+"""Each attempt with a wrong password makes the user's next log-ins wait."""
 _RETRIED = frozenset(
     {
         "NETWORK_ERROR", "SOCKET_TIMEOUT", "TIMEOUT_EXCEEDED", "TOO_MANY_SIMULTANEOUS_QUERIES", "MEMORY_LIMIT_EXCEEDED",
         "NOT_ENOUGH_SPACE", "TOO_MANY_PARTS", "ABORTED", "KEEPER_EXCEPTION", "NO_ZOOKEEPER", "TABLE_IS_READ_ONLY",
-        "NO_SUCH_DATA_PART",
     }
 )  # fmt: skip
 _PAUSED = frozenset(
@@ -41,8 +43,8 @@ _PAUSED = frozenset(
         "VIOLATED_CONSTRAINT", "NOT_IMPLEMENTED", "AUTHENTICATION_FAILED", "READONLY",
     }
 )  # fmt: skip
-_STOPPED = frozenset({"CANNOT_READ_ALL_DATA"})
-"""The source does not have any more what the target lacks."""
+_STOPPED = frozenset({"CANNOT_READ_ALL_DATA", "UNKNOWN_TABLE", "UNKNOWN_DATABASE"})
+"""The source does not have any more what the target lacks, or is gone itself."""
 
 
 class FailureKind(Enum):
@@ -56,9 +58,11 @@ class FailureKind(Enum):
 class LinkStopped(Exception):
     """A link cannot go on until a person says what to do; ``message`` says why, and what helps."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, is_late: bool = False) -> None:
         super().__init__(message)
         self.message = message
+        self.is_late = is_late
+        """Changes that the target lacks are not sent any more: a copy of the source helps."""
 
 
 class LinkPaused(Exception):
@@ -88,7 +92,7 @@ class LinkFailure:
         if self.kind is FailureKind.STOP:
             return _STOPPED_SECONDS
         if self.kind is FailureKind.PAUSE:
-            return _PAUSED_SECONDS
+            return _REFUSED_SECONDS if self.name in _REFUSALS else _PAUSED_SECONDS
         return float(min(_FIRST_PAUSE_SECONDS * 2 ** min(self.count - 1, 20), _LONGEST_RETRY_SECONDS))
 
 
@@ -123,3 +127,10 @@ def _heals(error: Exception) -> bool:
         return False
     is_of_world = isinstance(error, UnavailableError | UnknownOutcomeError | ConflictError | CancelledError | OSError)
     return is_of_world or (isinstance(error, PandoError) and error.name in _RETRIED)
+
+
+def is_late(error: Exception) -> bool:
+    """Tells whether the target lacks changes that the source does not send any more."""
+    if isinstance(error, LinkStopped):
+        return error.is_late
+    return isinstance(error, PandoError) and error.name == "CANNOT_READ_ALL_DATA"

@@ -28,6 +28,7 @@ from coordination.keeper.interface import (
     Op,
     SetData,
 )
+from coordination.links.bootstrap_plan import bootstrap_bar_owner
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import (
     LINKS_PATH,
@@ -276,7 +277,9 @@ def drop_link(keeper: Keeper, name: str) -> TableLinkName | None:
 def _remove(keeper: Keeper, table: TablePaths, name: TableLinkName) -> None:
     def change(gate: Gate) -> Gate:
         found = gate.find_link(name.name)
-        return gate.without_link(name.name) if found is not None and found.uuid == name.uuid else gate
+        if found is None or found.uuid != name.uuid:
+            return gate
+        return gate.without_link(name.name).without_bar(bootstrap_bar_owner(name.uuid))
 
     def along(_: Gate) -> Sequence[Op]:
         path = table.incoming_link(name.name)

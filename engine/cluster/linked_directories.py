@@ -1,4 +1,7 @@
-"""Links clusters of this machine: gives the servers of each the addresses of the others (``pando cluster link``)."""
+"""Links clusters of this machine: the servers of each get the addresses of the others.
+
+``pando cluster link`` runs it.
+"""
 
 from __future__ import annotations
 

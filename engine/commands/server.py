@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from engine.commands.process_startup import block_pandas_import, start_engine
+from engine.commands.process_startup import block_pandas_import, pause_garbage_collection, start_engine
 from engine.commands.stop_signals import StopSignals
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def _start(config: Config, running: ExitStack) -> int:
     """Starts all that a server runs and pushes each stop on ``running``. Returns the HTTP port."""
     if config.worker_count:
         return _start_with_workers(config, running)
-    from engine.front.http.http_server import HttpServer
+    with pause_garbage_collection():
+        from engine.front.http.http_server import HttpServer
 
     http = HttpServer(config) if config.http_port is not None else None
     if http is not None:
@@ -85,7 +86,8 @@ def _start(config: Config, running: ExitStack) -> int:
     if http is not None:
         config = config.model_copy(update={"http_port": http.port})
     config = _start_zookeeper(config, running)
-    from engine.engine import Engine
+    with pause_garbage_collection():
+        from engine.engine import Engine
 
     engine = Engine(config)
     _start_engine(engine, running)
@@ -98,9 +100,10 @@ def _start(config: Config, running: ExitStack) -> int:
 
 
 def _start_with_workers(config: Config, running: ExitStack) -> int:
-    from engine.engine import Engine
-    from engine.front.http.http_server import bind_socket
-    from engine.workers.replica_process import ReplicaProcess
+    with pause_garbage_collection():  # over before the fork, after which workers would go on without it
+        from engine.engine import Engine
+        from engine.front.http.http_server import bind_socket
+        from engine.workers.replica_process import ReplicaProcess
 
     listening = bind_socket(config.listen_host, config.http_port or 0, "http_port")
     running.callback(listening.close)

@@ -1,4 +1,4 @@
-"""The links of a server as metrics: one gauge or counter for each figure of ``system.replication_links``."""
+"""The links of a server as metrics: one for each figure of ``system.replication_links``."""
 
 from __future__ import annotations
 

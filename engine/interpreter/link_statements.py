@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from coordination.links.forgotten_origin import forget_origin
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import DatabaseLink, find_link_name
 from coordination.links.link_nodes import StoredLink, find_link, make_unknown_error, request_copy, require_link
@@ -15,6 +16,7 @@ from coordination.links.link_settings import (
     format_link_setting,
     parse_link_setting,
 )
+from coordination.links.positions import Origin
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.shared_steps import refuse_system_database
 from engine.interpreter.statement_kind import define_owner_statement
@@ -23,6 +25,7 @@ from engine.links.database_links import list_members
 from engine.links.link_changes import change_table_link
 from engine.links.link_creation import NewLink, create_table_link, drop_outgoing_link, drop_table_link
 from engine.links.link_wait import wait_for_link
+from engine.links.linkable_tables import require_linkable
 from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
 from parts.common.errors import UserError
@@ -217,7 +220,21 @@ def bootstrap_link(statement: BootstrapLink, context: OwnerContext) -> QueryResu
 
 def forget_link_origin(statement: ForgetLinkOrigin, context: OwnerContext) -> QueryResult:
     """Executes SYSTEM FORGET LINK ORIGIN."""
-    raise UserError("NOT_IMPLEMENTED", "SYSTEM FORGET LINK ORIGIN is not supported")
+    origin = Origin.parse(statement.origin)
+    database = context.database(statement.table.database)
+    refuse_system_database(database)
+    table = context.server.catalog.table(database, statement.table.table)
+    require_linkable(table)
+    if not statement.force:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            "SYSTEM FORGET LINK ORIGIN does not ask other clusters whether they have changes of the origin that this "
+            "table lacks, which would be lost here. Compare their system.link_positions, then add FORCE",
+        )
+    assert table.replication is not None
+    keeper = table.replication.require_keeper()
+    forget_origin(keeper, table.replication.paths, context.server.cluster_membership.get_identity(keeper).uuid, origin)
+    return QueryResult()
 
 
 def _parse_settings(given: Mapping[str, SettingLiteral]) -> dict[str, object]:

@@ -27,6 +27,8 @@ def optimize_table(statement: OptimizeTable, context: OwnerContext) -> QueryResu
     """
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     table = resolve_stored_table(table, context.server.catalog)
+    if statement.cleanup or statement.deduplicate:
+        _refuse_with_row_versions(table, "CLEANUP" if statement.cleanup else "DEDUPLICATE")
     if statement.cleanup:
         _require_cleanup(table, statement.final)
     partition = statement.partition_id
@@ -47,6 +49,15 @@ def optimize_table(statement: OptimizeTable, context: OwnerContext) -> QueryResu
     )
     wait_for_replicas(table, context)
     return QueryResult()
+
+
+def _refuse_with_row_versions(table: OwnedTable, what: str) -> None:
+    if table.description.merge_mode.has_row_versions:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"OPTIMIZE … {what} of table {table.definition.full_name} is not supported: with last_writer_wins = 1 "
+            "rows that it removed could not replace older ones that come later",
+        )
 
 
 def _require_cleanup(table: OwnedTable, is_final: bool) -> None:

@@ -11,6 +11,7 @@ from engine.distributed.sharded_relation import LocalQueries
 from engine.distributed.sharded_tables import open_distributed_table, open_function_table
 from engine.interpreter.file_function import resolve_files
 from engine.queries.context import Context
+from engine.queries.server_links import LinkFreshness
 from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
 from engine.system_tables.zookeeper import ZooKeeperRelation
@@ -118,8 +119,19 @@ class SessionRelations:
             return open_merge_table(found.definition, self.context)
         if found.definition.engine.is_proxy:
             return open_distributed_table(found.definition, self.context, self.here)
+        self._require_fresh(found)
         sequential = self.context.settings.select_sequential_consistency
         return _make_relation(found, self.context.server.catalog, sequential)
+
+    def _require_fresh(self, table: Table) -> None:
+        settings = self.context.settings
+        if not (settings.link_min_position or settings.max_link_lag_seconds) or not table.definition.is_replicated:
+            return
+        demand = LinkFreshness(
+            settings.link_min_position, settings.link_wait_timeout_ms / 1000, settings.max_link_lag_seconds
+        )
+        with self.context.status.waiting():
+            self.context.server.require_link_freshness(table.definition.database, table.definition.name, demand)
 
     def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Returns the table of the function ``file``."""

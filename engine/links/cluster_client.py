@@ -98,6 +98,10 @@ class ClusterClient:
         if transport is not None:
             transport.close()
 
+    def require_configured(self) -> None:
+        """Raises 36 (BAD_ARGUMENTS) if the configuration does not name the cluster."""
+        self._clusters.get(self.name)
+
     # -- the requests of a link ---------------------------------------------------------------------------------------
 
     def get_identity(self) -> ClusterIdentity:

@@ -19,7 +19,20 @@ _MAX_MANIFEST_BYTES = 16 << 20
 
 
 def send_part(directory: Path) -> Iterator[bytes]:
-    """Yields the manifest and the bytes of a part's files, the large ones first."""
+    """Yields the manifest and the bytes of a part's files, the large ones first, in pieces of about a megabyte."""
+    held = bytearray()
+    for piece in _read_part(directory):
+        if len(held) + len(piece) > CHUNK_BYTES and held:
+            yield bytes(held)
+            held.clear()
+        if len(piece) >= CHUNK_BYTES:
+            yield piece
+        else:
+            held += piece
+    yield bytes(held)
+
+
+def _read_part(directory: Path) -> Iterator[bytes]:
     found = sorted(((file.stat().st_size, file) for file in directory.iterdir() if file.is_file()), reverse=True)
     yield Manifest(tuple((file.name, size) for size, file in found)).to_line()
     for size, file in found:

@@ -1,8 +1,11 @@
 """Gives a link its place in the source's stream, once.
 
-The order, so that a crash at any step is repeated without loss: the source keeps its changes; the target's vector gets
-the beginning; the definition says that the link is begun. CREATE REPLICATION LINK does all three where it can, so that
-what is committed after it is brought. What needs the source's rows first is left to the server that runs the link.
+The order, so that a crash at any step is repeated without loss: the source keeps its changes; the definition says with
+which vector the link begins, once for all; the target's vector gets it; the definition says that the link is begun.
+Two servers that begin a link at the same time give it the same place.
+
+CREATE REPLICATION LINK does all of it where it can, so that what is committed after it is brought. What needs the
+source's rows first is left to the server that runs the link.
 """
 
 from __future__ import annotations
@@ -24,10 +27,12 @@ from engine.tables.owned_table import OwnedTable
 from parts.common.errors import ConflictError, UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 
-BootstrapLink = Callable[[LinkDefinition, OwnedTable, LinkUpstream, QueryStatus], None]
+Tell = Callable[[str], object]
+"""Says how far a copy is, for people."""
+BootstrapLink = Callable[[LinkDefinition, OwnedTable, LinkUpstream, QueryStatus, Tell], None]
 """Copies the source's table to the link's target, and gives the link its place with the same commit.
 
-May be repeated after any error, and does nothing if it is done.
+May be repeated after any error.
 """
 _ATTEMPTS = 20
 
@@ -41,7 +46,7 @@ def begin_at_registration(table: OwnedTable, definition: LinkDefinition, source:
     if definition.wants_copy:
         return definition
     if start == START_NOW or (not start and source.is_empty and never_had_rows(table)):
-        _join(table, definition, VersionVector().begin_with(_add_own(source)))
+        _join(table, definition, _choose_beginning(table, definition, VersionVector().begin_with(_add_own(source))))
         return _set_begun(table, definition, source)
     return definition
 
@@ -52,6 +57,7 @@ def begin_link(
     upstream: LinkUpstream,
     bootstrap: BootstrapLink | None,
     status: QueryStatus,
+    tell: Tell,
 ) -> LinkDefinition:
     """Gives a link its place, and returns the definition that says so.
 
@@ -64,25 +70,44 @@ def begin_link(
     target = require_linkable(table).target
     start = LinkSettings.parse(definition.settings).start_position
     if definition.wants_copy:
-        _copy(table, definition, upstream, bootstrap, status)
+        _copy(table, definition, upstream, bootstrap, status, tell)
     elif start == START_VECTOR:
         if not target.read_target().vector.applied(source.origin):
             raise LinkStopped(
                 f"start_position = '{START_VECTOR}' needs a target that has changes of {source.origin}, and it has none"
             )
     elif start:
-        _join(table, definition, _find_vector(upstream, source, Position.parse(start)))
+        found = _find_vector(upstream, source, Position.parse(start))
+        _join(table, definition, _choose_beginning(table, definition, found))
     elif source.origin not in target.read_target().vector.entries:
-        _copy(table, definition, upstream, bootstrap, status)
+        _copy(table, definition, upstream, bootstrap, status, tell)
     return _set_begun(table, definition, source)
+
+
+def _choose_beginning(table: OwnedTable, definition: LinkDefinition, vector: VersionVector) -> VersionVector:
+    """Writes down with which vector the link begins, unless it is; returns what is written."""
+    assert table.replication is not None
+
+    def change(current: LinkDefinition) -> LinkDefinition:
+        _require_same(current, definition)
+        return current if current.beginning else replace(current, beginning=vector.to_bytes().decode())
+
+    found = change_link(table.replication.require_keeper(), definition.name, change)[1]
+    return VersionVector.parse(found.beginning.encode())
+
+
+def _require_same(current: LinkDefinition, definition: LinkDefinition) -> None:
+    if current.uuid != definition.uuid:
+        raise ConflictError("KEEPER_EXCEPTION", f"Link {definition.name!r} was made anew meanwhile")
 
 
 def _set_begun(table: OwnedTable, definition: LinkDefinition, source: SourceTable) -> LinkDefinition:
     assert table.replication is not None
 
     def change(current: LinkDefinition) -> LinkDefinition:
-        if current.uuid != definition.uuid:
-            raise ConflictError("KEEPER_EXCEPTION", f"Link {definition.name!r} was made anew meanwhile")
+        _require_same(current, definition)
+        if current.is_begun:
+            return current
         return replace(current, is_begun=True, wants_copy=False, source_origin=str(source.origin))
 
     return change_link(table.replication.require_keeper(), definition.name, change)[1]
@@ -123,13 +148,14 @@ def _copy(
     upstream: LinkUpstream,
     bootstrap: BootstrapLink | None,
     status: QueryStatus,
+    tell: Tell,
 ) -> None:
     if bootstrap is None:
         raise LinkPaused(
             "The source or the target has rows, and copying them is not supported yet: make the link with "
             f"start_position = '{START_NOW}', and copy the rows with INSERT SELECT"
         )
-    bootstrap(definition, table, upstream, status)
+    bootstrap(definition, table, upstream, status, tell)
 
 
 def _join(table: OwnedTable, definition: LinkDefinition, vector: VersionVector) -> None:

@@ -30,6 +30,7 @@ from engine.remote.linked_cluster import LinkedCluster
 from engine.tables.capabilities.table_links import OutgoingLink, SourceTable, TargetState
 from engine.tables.owned_table import OwnedTable
 from parts.common.errors import PandoError, UnavailableError, UserError
+from sql.definitions.several_origins import refuse_several_origins
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ def create_table_link(server: OwnerServer, new: NewLink) -> LinkDefinition:
     settings = LinkSettings.parse(new.settings)
     table = _require_target(server, new)
     target = require_linkable(table).target
+    if settings.two_way:
+        refuse_several_origins(table.description, table.definition.full_name)
     keeper = server.replication.require_keeper()
     own = server.cluster_membership.get_identity(keeper)
     found = find_link_name(keeper, new.name)

@@ -19,6 +19,7 @@ from coordination.links.link_definition import LinkDefinition
 from engine.catalog.catalog import Catalog
 from engine.environment import ServerEnvironment
 from engine.interserver.replication import Replication
+from engine.links.bootstrap.link_copy import copy_table
 from engine.links.cluster_client import ClusterClient, ClusterConfigs
 from engine.links.found_links import FoundLinks
 from engine.links.link_beginning import BootstrapLink
@@ -39,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 2.0
 """What is in memory is looked at so often; watches tell what changes in ZooKeeper."""
-_WAITING_LINKS = 12
-"""More links than these do not wait at their sources by themselves: each wait holds a thread."""
 
 
 class LinkingServer(Protocol):
@@ -63,8 +62,8 @@ class LinkManager:
     def __init__(self, server: LinkingServer) -> None:
         self._server = server
         self._services = server.services
-        self.bootstrap: BootstrapLink | None = None
-        """Copies a table to a link's target; set by who can."""
+        self.bootstrap: BootstrapLink | None = copy_table
+        """Copies a table to a link's target."""
         self._clients: dict[str, ClusterClient] = {}
         self._resting: dict[str, RestingLinks] = {}
         self._runners: dict[tuple[OwnedTable, str], tuple[LinkRunner, BackgroundTask]] = {}
@@ -108,10 +107,14 @@ class LinkManager:
 
         Raises 36 (BAD_ARGUMENTS) for another name.
         """
+        client = self._get_client(cluster)
+        client.require_configured()
+        return client
+
+    def _get_client(self, cluster: str) -> ClusterClient:
         server = self._server
         is_own = cluster == server.config.cluster_name and cluster not in server.linked_clusters.names()
         configs: ClusterConfigs = OwnCluster() if is_own else server.linked_clusters
-        configs.get(cluster)
         with self._lock:
             if cluster not in self._clients:
                 self._clients[cluster] = ClusterClient(
@@ -163,7 +166,7 @@ class LinkManager:
 
     def _begin(self, key: tuple[OwnedTable, str], definition: LinkDefinition) -> None:
         own = self._get_own()
-        client = self.connect(definition.source_cluster)
+        client = self._get_client(definition.source_cluster)
         world = RunnerWorld(
             self._services,
             self._server.replication.macros.get("replica", self._server.uuid),
@@ -195,14 +198,15 @@ class LinkManager:
         return sum(runner.is_leader for runner, _ in list(self._runners.values()))
 
     def _find_wait(self) -> float:
-        return self._server.world.max_poll_seconds if self._count_running() <= _WAITING_LINKS else 0.0
+        world = self._server.world
+        return world.max_poll_seconds if self._count_running() <= world.max_waiting_links else 0.0
 
     def _rest(self, client: ClusterClient, name: str, link: RestingLink) -> None:
         """Lets a link rest until its cluster has news of it."""
         with self._lock:
             found = self._resting.get(client.name)
             if found is None:
-                found = self._resting[client.name] = RestingLinks(client)
+                found = self._resting[client.name] = RestingLinks(client, self._services.monotonic)
                 assert self._pool is not None
                 self._pool.add(found.task)
         found.rest(name, link)

@@ -6,6 +6,7 @@ Written when something but the times changes, at most every two seconds, and now
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -68,20 +69,25 @@ class LinkReport:
         """Records an answer of the source."""
         self._lag = lag
 
-    def write(self, keeper: Keeper) -> None:
-        """Writes the node if it is time to. Failures are left for the next time."""
+    def write(self, keeper: Keeper) -> float:
+        """Writes the node if it is time to. Failures are left for the next time.
+
+        Returns the seconds after which something waits to be written; infinity if nothing does.
+        """
         now, progress = self._monotonic(), self.progress
         since = now - self._written_at
         still = replace(progress, idle=0.0, lag=0.0)
         is_new = self._written is None or still != self._written
-        if self._written is not None and since < (_WRITE_SECONDS if is_new else _REPEAT_SECONDS):
-            return
+        pause = _WRITE_SECONDS if is_new else _REPEAT_SECONDS
+        if self._written is not None and since < pause:
+            return pause - since if is_new else math.inf
         try:
             _set_or_create(keeper, self._path, progress.to_bytes())
         except (KeeperError, KeeperConnectionLoss, PandoError) as error:
             logger.debug("the state %s is written later: %s", self._path, error)
-            return
+            return _WRITE_SECONDS
         self._written, self._written_at = still, now
+        return math.inf
 
     def forget_written(self) -> None:
         """Forgets what the node holds, so that it is written at the next occasion."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from coordination.keeper.interface import Keeper
 from coordination.links.batch_plan import BatchLimits
 from coordination.links.batch_selection import Selection, select_batch
+from coordination.links.gap_check import Gap
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import (
     FailureKind,
@@ -29,6 +30,7 @@ from coordination.links.link_failures import (
     LinkPaused,
     LinkStopped,
     assess_failure,
+    is_late,
 )
 from coordination.links.link_lag import LinkLag, measure_lag
 from coordination.links.link_nodes import request_copy
@@ -62,10 +64,13 @@ _SMALL_MOVE_SECONDS = 1.0
 """A batch without changes only moves the vector: at most one in this time."""
 _TRIM_SECONDS = 0.5
 _CANCELLED_SECONDS = 0.5
+_FAILURES_OF_A_LEADER = 6
+"""After so many failures in a row another server may try: it may reach the source, or have a table that works."""
+_RESIGNED_SECONDS = 3.0
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
-_RESTING_SECONDS = 10.0
+_RESTING_SECONDS = 25.0
 """A resting link asks by itself so often: its source counts that as the link's heartbeat."""
 
 
@@ -108,6 +113,7 @@ class LinkRunner:
         self.table = table
         self._replica = table.replication
         self._target: LinkTarget = table.links.target
+        self._bootstrap = table.links.bootstrap
         self._client = client
         self._world = world
         self._wake = wake
@@ -126,6 +132,7 @@ class LinkRunner:
         self._is_stopping = threading.Event()
         self._moved_at = self._trimmed_at = self._applied_at = -math.inf
         self._trim = 0
+        self._has_rested = False
 
     # -- from any thread ----------------------------------------------------------------------------------------------
 
@@ -165,11 +172,14 @@ class LinkRunner:
             if not isinstance(error, PandoError | LinkStopped | LinkPaused):
                 logger.exception("link %s failed", self.definition.name)
             delay = self._note_failure(error)
-        self._write_report()
-        return delay
+        pending = self._write_report()
+        if self._failure is not None and self._failure.count % _FAILURES_OF_A_LEADER == 0:
+            self.resign()
+            return max(delay, _RESIGNED_SECONDS)
+        return min(delay, pending)
 
     def resign(self) -> None:
-        """Gives the lead up; no step runs or will run."""
+        """Gives the lead up. Not called while another thread is in a step."""
         self._disconnect()
         try:
             self._leader.resign(self._replica.require_keeper())
@@ -182,6 +192,8 @@ class LinkRunner:
         if delay:
             self._disconnect()
             return delay
+        if not definition.is_begun:  # a server that died may have left the table closed
+            self._bootstrap.taker.clean_up(definition.uuid)
         if not definition.is_enabled:
             self._pause_disabled()
             return _DISABLED_SECONDS
@@ -191,7 +203,9 @@ class LinkRunner:
             self._source = upstream.describe()
         if not definition.is_begun:
             self._report.change(upstream_status=UpstreamStatus.BOOTSTRAP, message="")
-            self.definition = begin_link(self.table, definition, upstream, self._world.bootstrap(), self._status)
+            self.definition = begin_link(
+                self.table, definition, upstream, self._world.bootstrap(), self._status, self._tell
+            )
             self._disconnect()
             return 0.0
         return self._follow(upstream, state, self._source)
@@ -231,7 +245,7 @@ class LinkRunner:
         self._note_answer(answer, state, selection)
         if selection.end is None:
             if selection.stop is not None:
-                raise LinkStopped(f"{selection.stop}. {self._say_copy()}")
+                raise LinkStopped(f"{selection.stop}. {self._say_copy()}", is_late=isinstance(selection.stop, Gap))
             self._failure = None
             return 0.0 if wait else self._rest(answer, settings)
         if not selection.changes and not self._is_move_due(settings):
@@ -245,12 +259,14 @@ class LinkRunner:
             Position(origin, selection.end),
             upstream.fetch,
         )
+        if not self.definition.is_enabled:  # since the source was asked
+            return 0.0
         applied = self._target.apply_batch(batch, self._status)
         self._state = None
         if applied.is_applied:
             self._failure = None
             if selection.changes:
-                self._applied_at = self._services.monotonic()
+                self._applied_at, self._has_rested = self._services.monotonic(), False
             else:
                 self._moved_at = self._services.monotonic()
             self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
@@ -267,7 +283,8 @@ class LinkRunner:
             return _HELD_BACK_SECONDS
         table = self.definition.source_database, self.definition.source_table
         timeout = settings.replication_timeout
-        resting = RestingLink(table, answer.mark, timeout, self._note_heartbeat, self._wake)
+        is_again, self._has_rested = self._has_rested, True
+        resting = RestingLink(table, answer.mark, timeout, is_again, self._note_heartbeat, self._wake)
         self._world.rest(self.definition.name, resting)
         return _RESTING_SECONDS
 
@@ -326,13 +343,15 @@ class LinkRunner:
         place = state.vector.applied(source.origin) if state is not None and source is not None else 0
         former, self._state = self._failure, None
         self._failure = failure = assess_failure(former, error, place)
-        if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE and self._copies_by_itself():
+        if is_late(error) and self._copies_by_itself():
             self.definition = request_copy(self._replica.require_keeper(), self.definition.name)
         text = error.message if isinstance(error, PandoError | LinkStopped | LinkPaused) else repr(error)
         if former is None or former.name != failure.name:
             logger.warning("link %s: %s", self.definition.name, text)
         self._report.count_error(text)
-        self._report.change(upstream_status=_STATUSES[failure.kind], message=self._explain(error, failure, text))
+        if failure.kind is not FailureKind.RETRY or failure.count > 1:  # one server's restart is no message
+            status = _STATUSES[failure.kind]
+            self._report.change(upstream_status=status, message=self._explain(error, failure, text))
         if failure.kind is not FailureKind.RETRY or failure.count > 1:
             self._source = None  # it is looked at anew, perhaps at another server
         return failure.pause_seconds
@@ -343,6 +362,8 @@ class LinkRunner:
         name = self.definition.name
         if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE:
             return f"The source does not keep what the target lacks: {text}. {self._say_copy()}"
+        if failure.kind is FailureKind.STOP and failure.name in ("UNKNOWN_TABLE", "UNKNOWN_DATABASE"):
+            return f"The source is gone: {text}. DROP REPLICATION LINK {name} ends the link"
         if failure.kind is FailureKind.PAUSE and failure.count >= 2 and not rows:
             return (
                 f"The same change failed {failure.count} times: {text}.{waits} The link goes on by itself when the "
@@ -350,14 +371,20 @@ class LinkRunner:
             )
         return f"{text}.{waits}" if waits else text
 
-    def _write_report(self) -> None:
+    def _tell(self, text: str) -> None:
+        self._report.change(message=text)
+        self._write_report()
+
+    def _write_report(self) -> float:
+        """Tells the other servers how far the link is. Returns the seconds after which there is more to tell."""
         if not self._leader.is_leader:
             self._report.forget_written()
-            return
+            return math.inf
         try:
-            self._report.write(self._replica.require_keeper())
+            return self._report.write(self._replica.require_keeper())
         except PandoError as error:
             logger.debug("the state of link %s is written later: %s", self.definition.name, error)
+            return math.inf
 
 
 _TOO_LATE = "CANNOT_READ_ALL_DATA"

@@ -189,19 +189,22 @@ class LinkService:
             answer = source.read_changes(replace(request, wait_seconds=seconds), status)
             return encode_answer(replace(answer, mark=mark))
 
-    def _make_mark(self, source: LinkSource | None) -> str:
-        return f"{self._instance}:{source.count_news()}" if source is not None else ""
+    def _make_mark(self, source: LinkSource) -> str:
+        return f"{self._instance}:{source.count_news()}"
+
+    def _parse_mark(self, document: Document) -> int:
+        """Returns what was noticed when the mark was given; -1 if another process gave it, or the table is gone."""
+        instance, _, count = get_text(document, "mark").partition(":")
+        return int(count) if instance == self._instance and count.isdecimal() else -1
 
     def _news(self, document: Document, status: QueryStatus) -> dict[str, Any]:
         """Answers for many links with one thread, so that idle links cost little."""
-        asked = [(self._find_source(each), get_text(each, "mark")) for each in get_objects(document, "links")]
+        asked = [(self._find_source(each), self._parse_mark(each)) for each in get_objects(document, "links")]
         services, never = self._host.services, threading.Event()
         with self._limit_waiting(get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS)) as seconds:
             deadline = services.monotonic() + seconds
             while True:
-                news = [
-                    at for at, (source, mark) in enumerate(asked) if source is None or self._make_mark(source) != mark
-                ]
+                news = [at for at, (source, seen) in enumerate(asked) if source is None or source.count_news() != seen]
                 left = deadline - services.monotonic()
                 if news or left <= 0:
                     return {"news": news}

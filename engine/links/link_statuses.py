@@ -56,6 +56,9 @@ def _list_incoming(server: OwnerServer, keeper: Keeper) -> Iterator[LinkStatus]:
 def _describe_incoming(server: OwnerServer, definition: LinkDefinition, state: _Node) -> LinkStatus:
     own = server.links.find_progress(definition.name)
     progress = own if own is not None else _read_progress(server, state)
+    table = server.catalog.find(definition.target_database, definition.target_table)
+    if table is not None:
+        progress = replace(progress, conflicts=server.services.conflicts[table.definition.data_path])
     return LinkStatus(
         definition.name,
         LinkDirection.IN,

@@ -16,6 +16,7 @@ from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Origin
 from coordination.links.version_vector import VersionVector
 from engine.interserver.transfer import Throttle
+from engine.links.bootstrap.held_source import RemoteSource
 from engine.links.cluster_client import ClusterClient
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CancelledError, UserError
@@ -90,6 +91,12 @@ class LinkUpstream:
                 throttle.spend(size, self._require_running)
 
         self._client.fetch_block(self._table, change.position, block.part, directory, lambda _: None, count)
+
+    def open_held(self) -> RemoteSource:
+        """Returns the source as one that is copied."""
+        database, table = self._table
+        document = {"database": database, "table": table, "link": self.name}
+        return RemoteSource(self._client, document, self._definition.uuid, self._throttles, self._require_running)
 
     def _require_running(self) -> None:
         if self._is_cancelled():

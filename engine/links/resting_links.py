@@ -6,6 +6,7 @@ So a server with hundreds of idle links needs one thread and a few requests a se
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from parts.common.errors import PandoError
 logger = logging.getLogger(__name__)
 
 _WAIT_SECONDS = 0.25
-"""A link that begins to rest while a request waits is in the next one."""
+"""A link that begins to rest while a request waits is in the next one, so requests are short while links come."""
+_QUIET_SECONDS = 3.0
+"""After so long without another link requests wait for the links' ``replication_timeout``."""
 _NOBODY_SECONDS = 1.0
 _FAILED_SECONDS = 0.5
 
@@ -32,6 +35,8 @@ class RestingLink:
     """The mark of the last answer."""
     timeout_seconds: float
     """The link's ``replication_timeout``."""
+    is_again: bool
+    """The link rested before, and nothing came since."""
     note_heartbeat: Callable[[], None]
     """Called when the source answered that there is nothing new."""
     wake: Callable[[], None]
@@ -41,8 +46,10 @@ class RestingLink:
 class RestingLinks:
     """The resting links of one linked cluster. ``rest`` and ``wake`` may be called from any thread."""
 
-    def __init__(self, client: ClusterClient) -> None:
+    def __init__(self, client: ClusterClient, monotonic: Callable[[], float]) -> None:
         self._client = client
+        self._monotonic = monotonic
+        self._rested_at = -math.inf
         self._links: dict[str, RestingLink] = {}
         self._lock = threading.Lock()
         self.task = BackgroundTask(f"news of cluster {client.name}", self._step)
@@ -52,6 +59,8 @@ class RestingLinks:
         with self._lock:
             self._links[name] = link
             is_first = len(self._links) == 1
+            if not link.is_again:
+                self._rested_at = self._monotonic()
         if is_first:
             self.task.wake()
 
@@ -66,7 +75,8 @@ class RestingLinks:
         if not asked:
             return _NOBODY_SECONDS
         links = [link for _, link in asked]
-        wait = min(_WAIT_SECONDS, *(link.timeout_seconds for link in links))
+        is_quiet = self._monotonic() - self._rested_at > _QUIET_SECONDS
+        wait = min(link.timeout_seconds for link in links) if is_quiet else _WAIT_SECONDS
         try:
             found = self._client.find_news(
                 [(link.table, link.mark) for link in links], wait, silence_seconds=max(4 * wait, wait + 1.0)

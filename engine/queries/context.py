@@ -14,7 +14,7 @@ from engine.catalog.catalog import Catalog
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
 from engine.queries.process_list import Process
-from engine.queries.server_links import ServerLinks
+from engine.queries.server_links import LinkFreshness, ServerLinks
 from engine.queries.session import QueryStatistics, Session
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
@@ -108,6 +108,9 @@ class Server(Protocol):
 
     def current_position(self, database: str, table: str) -> str:
         """Returns the position behind the newest commit of a replicated table. Raises 36, 48, 60, 225, 999."""
+
+    def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
+        """Returns when a target of links is as fresh as demanded. Raises 36, 159, 369."""
 
 
 class OwnerServer(Server, Protocol):

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from engine.remote.linked_cluster import LinkedCluster
 from engine.tables.capabilities.link_status import LinkProgress
 from parts.common.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFreshness:
+    """The settings of a query that say how fresh the target of a link must be."""
+
+    min_position: str = ""
+    wait_seconds: float = 0.0
+    """The longest wait for the position."""
+    max_lag_seconds: int = 0
+    """0: any."""
 
 
 class ServerLinks(Protocol):

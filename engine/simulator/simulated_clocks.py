@@ -1,25 +1,11 @@
-"""The time of a simulation, and the clocks of its machines: wall clocks that may be wrong, and monotonic ones."""
+"""Clocks of a simulated machine: a wall clock that may be wrong and step, and a monotonic one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from engine.simulator.simulated_node import SimulatedNode
 
 _LARGEST_SKEWS = (60.0, 3_600.0, 10 * 86_400.0)
-
-
-@dataclass
-class Timeline:
-    """The time of a simulation, and whose code runs; one for all clusters that meet."""
-
-    now: float = 1_700_000_000.0
-    stack: list[SimulatedNode] = field(default_factory=list)
-    """The nodes whose code runs now, the innermost last."""
 
 
 class MachineClock:

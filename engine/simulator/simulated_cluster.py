@@ -14,9 +14,10 @@ from pathlib import Path
 
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
 from engine.simulator.replica_agreement import check_replicas_agree, get_active_parts
-from engine.simulator.simulated_clocks import MachineClock, Timeline, WrongClocks
+from engine.simulator.simulated_clocks import MachineClock, WrongClocks
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash, StepPool
+from engine.simulator.timeline import Timeline
 from engine.tables.disk_reservations import DiskReservations
 from engine.tables.services import TableServices
 from parts.common.errors import UnavailableError

@@ -34,7 +34,7 @@ class Trace:
 
 
 class ClusterTrace(Trace):
-    """The lines of one of several clusters: they are those of the whole run, with the cluster's name before them."""
+    """The lines of one of several clusters, each with the cluster's name before it."""
 
     def __init__(self, whole: Trace, cluster: str) -> None:
         super().__init__()

@@ -21,7 +21,6 @@ from engine.server.background_pool import BackgroundPool, BackgroundTask
 from engine.tables.capabilities.block_history import TableBlocks
 from engine.tables.capabilities.replica import Replica
 from engine.tables.capabilities.scan_records import FileScanRecords, ScanRecords
-from engine.tables.capabilities.table_bootstrap import TableBootstrap
 from engine.tables.capabilities.table_links import TableLinks
 from engine.tables.capabilities.table_mutations import TableMutations
 from engine.tables.capabilities.table_partitions import TablePartitions
@@ -84,8 +83,6 @@ class OwnedTable(Table):
     """The table's blocks in their order, for streams."""
     replication: Replica | None = None
     """The replica of a replicated table."""
-    bootstrap: TableBootstrap | None = None
-    """The table as one that is copied to a link's target, and as one that is copied from a link's source."""
     links: TableLinks | None = None
     """The two ends of links with other clusters."""
     truncate: Callable[[QueryStatus], None] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -186,6 +187,11 @@ class TableServices:
     """The slots of fetches from other replicas."""
     delays: InsertDelays = field(default_factory=InsertDelays)
     checks: Checks = field(default_factory=Checks)
+    conflicts: Counter[Path] = field(default_factory=Counter)
+    """Rows of ``last_writer_wins`` tables that lost to another origin's in merges of this server since its start.
+
+    They are counted by the table's data directory.
+    """
     part_log: PartLog = field(default_factory=PartLog)
     running_fetches: list[RunningFetch] = field(default_factory=list)
     disk: DiskReservations = field(default_factory=DiskReservations)

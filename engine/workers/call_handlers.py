@@ -26,6 +26,7 @@ from engine.front.session_store import SessionStore
 from engine.links.link_service import ElsewhereFiles, OpenedFiles
 from engine.queries.context import OwnerContext, Row
 from engine.queries.process_list import Process
+from engine.queries.server_links import LinkFreshness
 from engine.queries.session import Session
 from engine.scan.leases import LeaseBook, ScanOpening
 from engine.system_tables import SYSTEM_DATABASES
@@ -150,6 +151,9 @@ class WorkerCalls:
 
     def _on_current_position(self, _: Channel, database: str, table: str) -> str:
         return self._shared.engine.current_position(database, table)
+
+    def _on_link_freshness(self, _: Channel, database: str, table: str, demand: LinkFreshness) -> None:
+        self._shared.engine.require_link_freshness(database, table, demand)
 
     def _on_uuid(self, _: Channel) -> str:
         return self._shared.engine.uuid

@@ -11,6 +11,7 @@ import pyarrow as pa
 from coordination.inserts.block_views import MissingViews
 from engine.front.http.status_pages import StatusPage
 from engine.queries.context import Context, Row
+from engine.queries.server_links import LinkFreshness
 from engine.queries.session import QueryResult, QueryStatistics, Session
 from engine.scan.leases import ScanOpening
 from engine.tables.capabilities.block_history import BlockHistory
@@ -83,6 +84,10 @@ class ReplicaProcessClient:
     def current_position(self, database: str, table: str) -> str:
         """Returns the position behind the newest commit of a replicated table."""
         return str(self._caller.call("current_position", database, table))
+
+    def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
+        """Returns when a target of links is as fresh as demanded."""
+        self._caller.call("link_freshness", database, table, demand)
 
     def uuid(self) -> str:
         """Returns the server's UUID; waits until the replica process is ready."""

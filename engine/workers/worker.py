@@ -26,6 +26,7 @@ from engine.front.prometheus_metrics import Metrics
 from engine.front.query_counts import QueryCounts
 from engine.interpreter.dispatch import STATEMENTS, execute_statement
 from engine.queries.context import Context, Row, SystemTableRows
+from engine.queries.server_links import LinkFreshness
 from engine.queries.session import QueryResult, Session
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
@@ -141,6 +142,10 @@ class WorkerServer(StatementRunner):
 
     def current_position(self, database: str, table: str) -> str:
         return self.replica.current_position(database, table)
+
+    def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
+        self.replica.require_link_freshness(database, table, demand)
+        self.mirror.mirror.catch_up()
 
     def _is_current(self) -> bool:
         return self.mirror.mirror.is_current()

@@ -22,12 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.blocks.dictionary_strings import decode_dictionary_columns
-from parts.blocks.sort_order import encode_keys
+from parts.blocks.sort_order import encode_keys, pack_key_codes
 from parts.merge.modes.replacing import Replacing
 from parts.table.merge_mode import MergeMode, SortedRows
 from parts.table.row_exists_column import ROW_EXISTS
 from parts.table.row_version import ORIGIN, ROW_VERSION_NAMES
 from parts.table.table_description import Key
+from parts.write.block_preparation import take_rows
 
 
 class ConflictCounter:
@@ -46,7 +47,7 @@ class ConflictCounter:
 
 @dataclass(frozen=True)
 class LastWriter(Replacing):
-    """The mode of a table with ``last_writer_wins``. ``order`` is the compiled ``conflict_order``, or ``None``."""
+    """The mode of a table with ``last_writer_wins``. ``order`` is its compiled ``conflict_order``."""
 
     order: Key | None = None
     leaves_out_tombstones: bool = False
@@ -101,25 +102,50 @@ class LastWriter(Replacing):
         return block if pc.all(pc.equal(exists, 1)).as_py() else block.filter(pc.equal(exists, 1))
 
     def _last_of_each(self, block: pa.Table, starts: np.ndarray) -> np.ndarray:
-        """Returns the row that stays for each key: the last one of the largest version."""
-        rows = block.num_rows
-        if len(starts) == rows:
-            return np.arange(rows)
+        """Returns the row that stays for each key. Only keys with several rows are looked at."""
+        sizes = np.diff(starts, append=block.num_rows)
+        several = sizes > 1
+        stays = starts.copy()
+        if not several.any():
+            return stays
+        rows = np.flatnonzero(np.repeat(several, sizes))
+        names = [name for name in self.columns if name in block.column_names and name != ROW_EXISTS]
+        compared = take_rows(block.select(names), rows) if names and len(rows) < block.num_rows else block
+        sizes = sizes[several]
+        stays[several] = rows[self._find_largest(compared, np.cumsum(sizes) - sizes, sizes)]
+        return stays
+
+    def _find_largest(self, block: pa.Table, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Returns the last row of the largest version of each key."""
+        rows, last = block.num_rows, starts + sizes - 1
+        words = [word.codes for word in pack_key_codes(encode_keys(self._list_compared(block), rows), rows)]
+        if len(words) == 1 and _never_falls(words[0], starts):  # versions in the order of arrival, as they mostly are
+            stays = last
+        else:
+            is_largest = np.ones(rows, np.bool_)
+            for word in words:
+                codes = np.where(is_largest, word, np.uint64(0))
+                is_largest &= codes == np.repeat(np.maximum.reduceat(codes, starts), sizes)
+            stays = np.maximum.reduceat(np.where(is_largest, np.arange(rows), -1), starts)
+        if self.conflicts is not None and ORIGIN in block.column_names:
+            (origins,) = encode_keys([block.column(ORIGIN)], rows)
+            if origins.bits:
+                self.conflicts.add(int(np.count_nonzero(origins.codes != np.repeat(origins.codes[stays], sizes))))
+        return stays
+
+    def _list_compared(self, block: pa.Table) -> list[pa.ChunkedArray]:
         compared = [block.column(self.version)] if self.version else []
         if self.order is not None:
             texts = [name for name in self.order.columns if name != ORIGIN]
             compared += self.order.evaluate(decode_dictionary_columns(block, texts))
-        compared += [block.column(name) for name in ROW_VERSION_NAMES if name in block.column_names]
-        sizes = np.diff(starts, append=rows)
-        is_largest = np.ones(rows, np.bool_)
-        for words in encode_keys(compared, rows):
-            codes = np.where(is_largest, words.codes, np.uint64(0))
-            is_largest &= codes == np.repeat(np.maximum.reduceat(codes, starts), sizes)
-        stays = np.maximum.reduceat(np.where(is_largest, np.arange(rows), -1), starts)
-        if self.conflicts is not None and ORIGIN in block.column_names:
-            (origins,) = encode_keys([block.column(ORIGIN)], rows)
-            self.conflicts.add(int(np.count_nonzero(origins.codes != np.repeat(origins.codes[stays], sizes))))
-        return stays
+        return compared + [block.column(name) for name in ROW_VERSION_NAMES if name in block.column_names]
+
+
+def _never_falls(codes: np.ndarray, starts: np.ndarray) -> bool:
+    """Tells whether no code is below the one before it within a key."""
+    falls = codes[1:] < codes[:-1]
+    falls[starts[1:] - 1] = False
+    return not falls.any()
 
 
 def make_last_writer(mode: Replacing, order: Key | None) -> LastWriter:

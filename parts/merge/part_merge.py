@@ -24,6 +24,7 @@ import pyarrow as pa
 from parts.blocks.dictionary_strings import concat_blocks, decode_dictionary_columns, encode_repetitive_columns
 from parts.common import thread_pool
 from parts.common.errors import CancelledError, UnavailableError
+from parts.merge.last_writer import ConflictCounter, LastWriter
 from parts.merge.slice_plan import Slice, plan_slices
 from parts.merge.source_reader import SourceReader
 from parts.merge.ttl_expiry import apply_ttl
@@ -92,6 +93,9 @@ def merge_parts(
     codec = ttl.choose_codec(whole, expire_at) if expire_at else whole.codec
     partition = [array[0] for _, _, array in sources[0].partition_arrays]
     mode = mode or description.merge_mode
+    conflicts = ConflictCounter()
+    if isinstance(mode, LastWriter):
+        mode = mode.count_conflicts(conflicts)
     all_sources = sources
     if expires:  # fully expired parts are not read
         sources = [
@@ -133,6 +137,7 @@ def merge_parts(
             if on_progress is not None:
                 on_progress(MergeProgress(run.rows_read, writer.rows, total_rows))
         _stop_if(is_cancelled)
+        writer.row_version = replace(writer.row_version, conflicts=conflicts.rows)
         return writer.finish()
     except BaseException:
         writer.abort()

@@ -101,7 +101,7 @@ def rewrite_rows(
 
 
 def list_rewritten_columns(source: Part, schema: TableSchema) -> list[Column]:
-    """Returns the columns of a part of some rows: the table's, and the source's block numbers and versions."""
+    """Returns the columns of a part of some rows: with the source's block numbers and versions."""
     hidden = (make_block_number_column(), *make_row_version_columns())
     return [*schema.stored.columns, *(column for column in hidden if column.name in source.schema)]
 

@@ -1,4 +1,4 @@
-"""Versions of rows: when, where and as which block each row of a ``last_writer_wins`` table was inserted.
+"""Versions of rows: time, place and block of every INSERT into a ``last_writer_wins`` table.
 
 A version is (commit time, origin, number of the block at the origin). Of the rows of a key the one with the largest
 version stays, in whatever order they meet. All rows of an inserted block share one version: the part keeps it in its
@@ -13,10 +13,11 @@ number is known. The stored columns are in the content hash of a merged part, as
 merged other versions than the others is found out.
 
 The file is one JSON object. ``commit_time`` is in microseconds since 1970. In a merged part (``mixed``) it is the
-largest, from which a server learns what its next commit must exceed::
+largest, from which a server learns what its next commit must exceed; ``conflicts`` are the rows that lost to a row
+of another origin when the part was merged::
 
     {"version":1,"commit_time":1764230400000000,"origin":"6b1f….4294967298.1-00c0ffee00c0ffee","block":7}
-    {"version":1,"commit_time":1764230400000000,"mixed":true}
+    {"version":1,"commit_time":1764230400000000,"mixed":true,"conflicts":2}
 
 Rows without a version, of parts from elsewhere, are older than all others. The number of their block orders them.
 """
@@ -58,11 +59,15 @@ class RowVersion:
     origin: str = ""
     block: int | None = None
     is_mixed: bool = False
+    conflicts: int = 0
 
     def encode(self) -> bytes:
         """Returns the bytes of the file."""
-        others = {"mixed": True} if self.is_mixed else {"origin": self.origin, "block": self.block}
-        document = {"version": _FORMAT, "commit_time": self.commit_time, **others}
+        document: dict[str, object] = {"version": _FORMAT, "commit_time": self.commit_time}
+        if self.is_mixed:
+            document |= {"mixed": True} | ({"conflicts": self.conflicts} if self.conflicts else {})
+        else:
+            document |= {"origin": self.origin, "block": self.block}
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
@@ -73,7 +78,7 @@ class RowVersion:
             raise ValueError(f"version {document['version']}, this server reads {_FORMAT}")
         time = int(document["commit_time"])
         if document.get("mixed"):
-            return cls(time, is_mixed=True)
+            return cls(time, is_mixed=True, conflicts=int(document.get("conflicts", 0)))
         return cls(time, str(document["origin"]), int(document["block"]))
 
 

@@ -157,7 +157,7 @@ class PartWriter:
         self._schema = description.schema.stored
         self._values = _scalars(values, description.partition_key.types)
         self._uuid = part_uuid or _NIL
-        self._row_version = row_version
+        self.row_version = row_version
         self._granularity = choose_granularity(
             settings, self._schema, expected_rows or 0, expected_bytes or 0, WINDOW_BYTES
         )
@@ -361,7 +361,7 @@ class PartWriter:
             part_uuid=self._uuid,
             metadata_version=self._description.metadata_version,
             ttl=self._ttl.to_part_ttl(),
-            row_version=self._row_version,
+            row_version=self.row_version,
         )
 
 

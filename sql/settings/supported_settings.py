@@ -47,6 +47,13 @@ class Settings:
     insert_quorum_parallel: bool = _setting("Bool", True, "Quorum inserts do not wait for each other")
     insert_quorum_timeout: int = _setting("Milliseconds", 600_000, "How long an INSERT waits for its quorum")
     select_sequential_consistency: bool = _setting("Bool", False, "SELECT sees exactly what reached its quorum")
+    link_min_position: str = _setting(
+        "String", "", "Pando's own: a target of a link is read when it has reached this position"
+    )
+    link_wait_timeout_ms: int = _setting("Milliseconds", 10_000, "Pando's own: the longest wait for it (159)")
+    max_link_lag_seconds: int = _setting(
+        "UInt64", 0, "Pando's own: a target that is farther behind its source is not read (369); 0: any"
+    )
     insert_deduplicate: bool = _setting("Bool", True, "Blocks inserted before are dropped (Replicated tables)")
     insert_deduplication_token: str = _setting("String", "", "Identifies the inserted data in place of its hash")
     insert_transaction: str = _setting(

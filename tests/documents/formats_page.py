@@ -39,7 +39,11 @@ _ZOOKEEPER = (
     "coordination/merges_mutations/mutation_nodes.py", "coordination/transactions/transaction_nodes.py",
     "coordination/transactions/application_versions.py", "coordination/reads/scan_records.py",
     "coordination/reads/dropped_blocks.py", "coordination/nodes/dropped_nodes.py", "coordination/ddl/ddl_queue.py",
-    "coordination/ddl/ddl_entry.py",
+    "coordination/ddl/ddl_entry.py", "coordination/nodes/gate.py", "coordination/nodes/gate_link.py",
+    "coordination/links/cluster_identity.py", "coordination/links/known_clusters.py",
+    "coordination/links/link_names.py", "coordination/links/link_nodes.py", "coordination/links/link_definition.py",
+    "coordination/links/version_vector.py", "engine/tables/capabilities/link_status.py",
+    "engine/tables/replicated/links/source/outgoing_nodes.py",
 )  # fmt: skip
 
 

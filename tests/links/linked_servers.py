@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.nodes.replica_activation import ReplicaAddress
@@ -32,7 +34,7 @@ USERS = {
 class LinkedServer:
     """One server of the cluster ``name``, in a directory of its own."""
 
-    def __init__(self, name: str, replica: str, path: Path, ensemble: MemoryEnsemble) -> None:
+    def __init__(self, name: str, replica: str, path: Path, ensemble: MemoryEnsemble, **world: Any) -> None:
         config = Config.model_validate(
             {
                 "path": path,
@@ -49,7 +51,7 @@ class LinkedServer:
         self.http = HttpServer(config)
         self._ensemble = ensemble
         config = config.model_copy(update={"http_port": self.http.port})
-        self.engine = Engine(config, ServerEnvironment(connect=lambda config, _, __: self._connect(config)))
+        self.engine = Engine(config, ServerEnvironment(connect=lambda config, _, __: self._connect(config), **world))
         self.engine.start()
         self.http.start(self.engine)
 
@@ -102,7 +104,9 @@ class LinkedServer:
 
 
 @contextmanager
-def linked_servers(path: Path, **clusters: int) -> Iterator[dict[str, list[LinkedServer]]]:
+def linked_servers(
+    path: Path, world: Mapping[str, Any] = MappingProxyType({}), **clusters: int
+) -> Iterator[dict[str, list[LinkedServer]]]:
     """Starts so many servers of each cluster; every cluster knows all, itself too."""
     with ExitStack() as running:
         found: dict[str, list[LinkedServer]] = {}
@@ -110,7 +114,7 @@ def linked_servers(path: Path, **clusters: int) -> Iterator[dict[str, list[Linke
             ensemble = MemoryEnsemble(clock=time.time)
             found[name] = []
             for number in range(1, count + 1):
-                server = LinkedServer(name, f"r{number}", path / f"{name}{number}", ensemble)
+                server = LinkedServer(name, f"r{number}", path / f"{name}{number}", ensemble, **world)
                 running.callback(server.close)
                 found[name].append(server)
         urls = {name: [server.url for server in servers] for name, servers in found.items()}

@@ -15,11 +15,11 @@ from coordination.links.bootstrap_plan import (
     HeldPart,
     HeldTable,
     bootstrap_vector,
-    count_parts,
+    count_pieces,
     explain_missing,
     is_little_left,
     make_marks,
-    number_parts,
+    number_pieces,
     plan_copy,
     rename_block_ids,
 )
@@ -145,7 +145,7 @@ held_parts = st.lists(
         st.sampled_from(["a", "b", "c"]),
     ),
     max_size=6,
-    unique_by=lambda part: part.key,
+    unique_by=lambda part: part.key(),
 )
 
 
@@ -154,13 +154,13 @@ held_parts = st.lists(
 def test_a_round_fetches_what_is_neither_copied_nor_the_same_here(
     parts: list[HeldPart], others: list[HeldPart], active: dict[tuple[str, str], PartName]
 ) -> None:
-    copied = {part.key for part in others}
+    copied = {part.key() for part in others}
     plan = plan_copy(parts, copied, active)
-    assert sorted([*plan.kept, *plan.fetched, *(part for part, _ in plan.linked)], key=lambda p: p.key) == sorted(
-        parts, key=lambda part: part.key
+    assert sorted([*plan.kept, *plan.fetched, *(part for part, _ in plan.linked)], key=lambda p: p.key()) == sorted(
+        parts, key=lambda part: part.key()
     )
-    assert {part.key for part in plan.kept} == copied & {part.key for part in parts}
-    assert set(plan.surplus) == copied - {part.key for part in parts}
+    assert {part.key() for part in plan.kept} == copied & {part.key() for part in parts}
+    assert set(plan.surplus) == copied - {part.key() for part in parts}
     assert all((part.name.partition_id, part.content_hash) in active for part, _ in plan.linked)
     assert not any((part.name.partition_id, part.content_hash) in active for part in plan.fetched)
 
@@ -172,22 +172,25 @@ def test_the_table_is_closed_when_little_is_left_or_the_giver_is_faster() -> Non
 
 
 def test_parts_get_one_number_each_in_the_order_of_their_blocks() -> None:
-    parts = [held_part("p_7_9_2_12", "a"), held_part("p_0_3_1", "b"), held_part("q_0_0_0", "c")]
-    assert count_parts(parts) == {"p": 2, "q": 1}
-    assert {str(old): str(new) for old, new in number_parts(parts, {"p": 40, "q": 3}).items()} == {
-        "p_0_3_1": "p_40_40_0",
-        "p_7_9_2_12": "p_41_41_0",
-        "q_0_0_0": "q_3_3_0",
+    parse = PartName.parse
+    pieces = {parse("p_7_9_2_12"): ["p"], parse("p_0_3_1"): ["p", "q"], parse("q_0_0_0"): ["q"]}
+    assert count_pieces(pieces) == {"p": 2, "q": 2}
+    numbered = number_pieces(pieces, {"p": 40, "q": 3})
+    assert {str(old): list(map(str, new)) for old, new in numbered.items()} == {
+        "p_0_3_1": ["p_40_40_0", "q_3_3_0"],
+        "p_7_9_2_12": ["p_41_41_0"],
+        "q_0_0_0": ["q_4_4_0"],
     }
 
 
 def test_block_ids_name_the_parts_that_hold_their_blocks() -> None:
-    parts = [held_part("p_0_3_1", "a"), held_part("p_7_9_2_12", "b")]
-    numbered = number_parts(parts, {"p": 40})
     block = PartName.parse
-    ids = [("i", block("p_8_8_0")), ("j", block("p_3_3_0")), ("k", block("p_5_5_0")), ("l", block("q_0_0_0"))]
-    assert [(id_, str(part)) for id_, part in rename_block_ids(ids, numbered)] == [
-        ("i", "p_41_41_0"),
+    numbered = number_pieces(
+        {block("p_0_3_1"): ["p", "p"], block("p_7_9_2_12"): ["p"], block("r_0_0_0"): []}, {"p": 40}
+    )
+    ids = [("i", "p_8_8_0"), ("j", "p_3_3_0"), ("k", "p_5_5_0"), ("l", "q_0_0_0"), ("m", "r_0_0_0")]
+    assert [(id_, str(part)) for id_, part in rename_block_ids([(i, block(p)) for i, p in ids], numbered)] == [
+        ("i", "p_42_42_0"),
         ("j", "p_40_40_0"),
     ]
 

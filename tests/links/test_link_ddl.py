@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
@@ -69,6 +70,21 @@ def fails(client: HttpClient, text: str) -> PandoError:
     with pytest.raises(PandoError) as error:
         client.execute(text)
     return error.value
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_stale(client: HttpClient, table: str) -> bool:
+    try:
+        client.execute(f"SELECT * FROM {table} SETTINGS max_link_lag_seconds = 1")
+    except PandoError as error:
+        return error.code == 369
+    return False
 
 
 def test_a_link_from_its_first_to_its_last_statement(clusters: TwoClusters) -> None:
@@ -161,3 +177,41 @@ def test_metrics_and_the_status_page_name_links(clusters: TwoClusters) -> None:
     metrics = dict(one.rows("SELECT metric, value FROM system.metrics WHERE metric LIKE 'ReplicationLink%'"))  # type: ignore[arg-type]
     assert (metrics["ReplicationLink"], metrics["ReplicationLinkStopped"]) == (1, 0)
     one.execute("DROP REPLICATION LINK p")
+
+
+def test_a_query_says_how_fresh_a_target_must_be(clusters: TwoClusters) -> None:
+    t, (one, other) = clusters.make_tables(), clusters.targets
+    one.execute(f"CREATE REPLICATION LINK q ON {t} FROM CLUSTER west")
+    wait_for(lambda: not (is_stale(one, t) or is_stale(other, t)))
+    for number in range(5):
+        clusters.source.execute(f"INSERT INTO {t} VALUES ({number})")
+        position = str(clusters.source.value(f"SELECT currentPosition('{t}')"))
+        for client in (one, other):
+            counted = f"SELECT count() FROM {t} SETTINGS link_min_position = '{position}', max_link_lag_seconds = 60"
+            assert client.value(counted) == number + 1
+    assert one.value(f"SELECT count() FROM {t}", settings={"link_min_position": position}) == 5
+    later = f"{position.partition(':')[0]}:{int(position.partition(':')[2]) + 10**6}"
+    error = fails(other, f"SELECT * FROM {t} SETTINGS link_min_position = '{later}', link_wait_timeout_ms = 50")
+    assert (error.code, f"has not reached link_min_position {later}" in error.message) == (159, True)
+    strange = later.replace(later[:8], "00000000", 1)
+    assert fails(one, f"SELECT * FROM {t} SETTINGS link_min_position = '{strange}'").code == 36
+    other.execute("ALTER REPLICATION LINK q DISABLE")
+    wait_for(lambda: is_stale(other, t) and is_stale(one, t))
+    assert clusters.source.value(f"SELECT count() FROM {t} SETTINGS max_link_lag_seconds = 1") == 5
+    one.execute("DROP REPLICATION LINK q")
+    assert one.value(f"SELECT count() FROM {t} SETTINGS max_link_lag_seconds = 1") == 5
+
+
+def test_a_link_inside_one_cluster(clusters: TwoClusters) -> None:
+    first, second, (one, other) = clusters.make_tables(), clusters.make_tables(), clusters.targets
+    assert "cannot be linked to itself" in fails(one, f"CREATE REPLICATION LINK r ON {first} FROM CLUSTER east").message
+    one.execute(f"CREATE REPLICATION LINK r ON {second} FROM CLUSTER east TABLE {first}")
+    other.execute(f"INSERT INTO {first} VALUES (3), (4)")
+    one.execute(WAIT.format("r"))
+    assert other.value(f"SELECT sum(k) FROM {second}") == 7
+    assert other.rows("SELECT name, direction, table FROM system.replication_links ORDER BY name") == [
+        ["east/r", "out", first],
+        ["r", "in", second],
+    ]
+    other.execute("DROP REPLICATION LINK r")
+    assert one.rows("SHOW REPLICATION LINKS") == []

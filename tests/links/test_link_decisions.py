@@ -103,6 +103,7 @@ def test_a_vector_that_moved_behind_what_was_sent_is_asked_for_again() -> None:
         (UserError("AUTHENTICATION_FAILED", "who"), FailureKind.PAUSE),
         (LinkPaused("waits"), FailureKind.PAUSE),
         (LinkStopped("gap"), FailureKind.STOP),
+        (UserError("UNKNOWN_TABLE", "dropped"), FailureKind.STOP),
         (UnavailableError("CANNOT_READ_ALL_DATA", "trimmed"), FailureKind.STOP),
         (ValueError("a bug"), FailureKind.RETRY),
     ],

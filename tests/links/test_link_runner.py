@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_nodes import change_link, create_link, drop_link
 from coordination.links.positions import Position
 from coordination.links.version_vector import VersionVector
+from engine.links.link_beginning import begin_at_registration
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import UncoveredSchema
 from parts.common.errors import PandoError, UnavailableError, UserError
@@ -222,8 +224,6 @@ def test_a_disabled_link_rests_and_keeps_its_place(pair: Pair) -> None:
 
 
 def enable(pair: Pair, is_enabled: bool) -> None:
-    from dataclasses import replace
-
     change_link(pair.keeper, "l", lambda link: replace(link, is_enabled=is_enabled))
 
 
@@ -241,7 +241,8 @@ def test_a_table_that_is_gone_from_the_source_is_told(pair: Pair) -> None:
     pair.create(start_position="now")
     pair.wait_status(UpstreamStatus.FOLLOW)
     pair.source.error = UserError("UNKNOWN_TABLE", "Table default.t does not exist")
-    pair.wait(lambda: "does not exist" in pair.progress().message, "the message")
+    progress = pair.wait_status(UpstreamStatus.STOPPED, "does not exist")
+    assert "DROP REPLICATION LINK l" in progress.message
     pair.source.error = None
 
 
@@ -285,3 +286,28 @@ def test_a_server_that_is_down_is_passed_over(clusters: dict[str, list[LinkedSer
         assert east.links.connect("west")._ring.order()[0] != "http://127.0.0.1:9"
     finally:
         east.engine.linked_clusters._clusters = former
+
+
+def test_two_servers_that_begin_a_link_give_it_one_place(pair: Pair) -> None:
+    """Its statement and the leader begin a link at the same time, and the source goes on in between."""
+    pair.create(start_position="now")
+    path = pair.paths.incoming_link("l")
+    begun = LinkDefinition.parse(pair.keeper.get(path)[0])
+    late = replace(begun, is_begun=False, source_origin="", beginning="")
+    pair.source.add(make_change(10**6, make_block(1)))
+    later = replace(pair.source.describe(), newest=10**6)
+    again = begin_at_registration(pair.east[0].table(), late, later)
+    assert again == begun
+    pair.wait_applied(1)
+
+
+def test_a_leader_that_keeps_failing_lets_another_server_try(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    leader = next(server for server in pair.east if server.links._count_running())
+    broken = KeptTarget(EAST, pair.target.vector, error=UnavailableError("TABLE_IS_READ_ONLY", "a broken disk"))
+    ((runner, _),) = leader.links._runners.values()
+    runner._target = broken
+    pair.source.add(make_change(10**6, make_block(1)))
+    pair.wait_applied(1)
+    assert not leader.links._count_running()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from coordination.links.link_nodes import StoredLink, require_link
-from coordination.links.positions import Position
+from coordination.links.link_nodes import StoredLink, change_link, require_link
+from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import LinkDirection
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
@@ -292,6 +293,29 @@ def test_a_copy_is_asked_for(east: LinkedServer) -> None:
     assert (found.definition.is_begun, found.definition.wants_copy) == (False, True)
     east.links.can_copy = False
     assert east.fails("SYSTEM BOOTSTRAP REPLICATION LINK l")[0] == 48
+
+
+def test_an_origin_is_forgotten_when_it_is_gone(east: LinkedServer) -> None:
+    gone = Origin(NORTH, 5, SOURCE.epoch)
+    text = f"SYSTEM FORGET LINK ORIGIN '{gone}' ON orders"
+    assert east.fails(text)[0] == 48
+    assert "no link ever brought any" in east.fails(f"{text} FORCE")[1]
+    table = east.engine.catalog.table("default", "orders")
+    assert table.replication is not None
+    keeper, path = table.replication.require_keeper(), table.replication.paths.link_vector
+    keeper.create(path, VersionVector().begin_at(Position(gone, 9)).begin_at(Position(SOURCE, 9)).to_bytes())
+    east.sql(f"{text} FORCE")
+    east.sql(f"{text} FORCE")
+    assert east.sql("SELECT origin, is_forgotten FROM system.link_positions") == []  # no link is there
+    vector = VersionVector.parse(keeper.get(path)[0])
+    assert vector.covers(Position(gone, 10**9))
+    assert not vector.covers(Position(SOURCE, 10))
+    own = east.engine.current_position("default", "orders").partition(":")[0]
+    assert "is the table itself" in east.fails(text.replace(str(gone), own) + " FORCE")[1]
+    assert east.fails("SYSTEM FORGET LINK ORIGIN 'x' ON orders FORCE")[0] == 36
+    east.sql(f"{CREATE} SETTINGS start_position = 'now'")
+    change_link(keeper, "l", lambda link: replace(link, source_origin=str(SOURCE)))
+    assert "is the source of link 'l'" in east.fails(text.replace(str(gone), str(SOURCE)) + " FORCE")[1]
 
 
 def test_positions_of_a_table_are_its_own_and_those_of_its_vector(east: LinkedServer) -> None:

@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import datetime
 import pathlib
+import tempfile
 import uuid
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from parts.table.table_description import TableDescription
+import pyarrow as pa
+
+from parts.merge import merge_parts
+from parts.merge.last_writer import LastWriter
+from parts.read.part_reader import open_part
+from parts.table.row_exists_column import ROW_EXISTS, ROW_EXISTS_COLUMN
+from parts.table.row_version import RowVersion
+from parts.table.table_description import TableDescription, TableSchema
 from parts.write.block_preparation import (
     sort_block,
 )
+from parts.write.part_stamp import stamp_part
 from parts.write.part_writer import (
     PartWriter,
     write_part,
@@ -52,6 +61,10 @@ REPEATED_COLUMNS = [
     ("k", "UInt32"), ("s", "String"), ("n", "Nullable(String)"), ("u", "String"), ("lc", "LowCardinality(String)"),
 ]  # fmt: skip
 REPEATED_ROWS = 9000
+VERSIONED = {"v5_packed": {}, "v5_wide": WIDE, "v5_merged": WIDE}
+"""Golden parts whose rows have versions: two as they are inserted, and one merged of three, with a tombstone."""
+VERSIONED_COLUMNS = [("k", "UInt32"), ("s", "String")]
+VERSIONS = tuple(RowVersion(1_764_230_400_000_000 + i, f"cluster{i % 2}.7.1-00c0ffee00c0ffee", i) for i in range(3))
 ROWS = 50
 DAY = datetime.date(2024, 2, 29)
 
@@ -118,7 +131,39 @@ def write_repeated(directory: pathlib.Path) -> None:
     writer.finish()
 
 
+def versioned_description(part: str) -> TableDescription:
+    return replace(description_of(VERSIONED_COLUMNS, ("k",), **VERSIONED[part]), merge_mode=LastWriter())
+
+
+def versioned_rows(number: int) -> list[tuple[int, str]]:
+    return [(i, f"text {number}") for i in range(number, 8)]
+
+
+def write_versioned(directory: pathlib.Path, part: str) -> None:
+    described = versioned_description(part)
+    if part != "v5_merged":
+        write_part(directory, block_of(described, versioned_rows(0)), described, (), part_uuid=PART_UUID)
+        stamp_part(directory, VERSIONS[0], described.settings)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        sources = []
+        for number, version in enumerate(VERSIONS):
+            path = pathlib.Path(temporary) / f"all_{number}_{number}_0"
+            block, written = block_of(described, versioned_rows(number)), described
+            if number == 2:  # these rows are deleted
+                written = replace(described, schema=TableSchema((*described.schema.columns, ROW_EXISTS_COLUMN)))
+                block = block.append_column(written.schema.arrow.field(ROW_EXISTS), pa.array([0] * 6, pa.uint8()))
+            write_part(path, block, written, ())
+            stamp_part(path, version, described.settings)
+            sources.append(open_part(path))
+        merge_parts(sources, directory, described)
+
+
 def main() -> None:
+    for part in VERSIONED:
+        if not (GOLDEN / part).exists():
+            write_versioned(GOLDEN / part, part)
+            print(f"wrote {part}")
     if not (GOLDEN / REPEATED).exists():
         write_repeated(GOLDEN / REPEATED)
         print(f"wrote {REPEATED}")

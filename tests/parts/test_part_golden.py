@@ -7,6 +7,7 @@ import pathlib
 import pyarrow as pa
 import pytest
 
+from parts.common.part_name import PartName
 from parts.format.content_hash import hash_block
 from parts.format.primary_index import (
     MarkRange,
@@ -17,6 +18,7 @@ from parts.read.batch_plan import (
 from parts.read.part_reader import (
     open_part,
 )
+from parts.table.row_version import ROW_VERSION_NAMES, RowVersion
 from parts.write.part_writer import write_part
 from tests.parts.generated import same_rows
 from tests.parts.make_golden import (
@@ -27,12 +29,15 @@ from tests.parts.make_golden import (
     PARTS,
     REPEATED,
     ROWS,
+    VERSIONED,
+    VERSIONS,
     dense_expected,
     description,
     expected,
     repeated_expected,
     write_dense,
     write_repeated,
+    write_versioned,
 )
 
 CONTENT_HASH = "235ff804e3737709489e2dcf10f5d4c4"
@@ -106,3 +111,26 @@ def test_golden_part_with_repeated_texts_reads(tmp_path: pathlib.Path) -> None:
     for name in ("columns", "count", "k.bin"):
         assert (tmp_path / "part" / name).read_bytes() == (GOLDEN / REPEATED / name).read_bytes()
     assert open_part(tmp_path / "part").checksums.version == (3, 0)
+
+
+@pytest.mark.parametrize("golden", VERSIONED)
+def test_golden_part_with_versions_reads(golden: str, tmp_path: pathlib.Path) -> None:
+    write_versioned(tmp_path / "part", golden)
+    today = open_part(tmp_path / "part")
+    part = open_part(GOLDEN / golden, name=PartName("all", 4, 4, 0))
+    part.verify()
+    assert part.checksums.version == today.checksums.version == (5, 0)
+    names = ["k", "s", *ROW_VERSION_NAMES]
+    rows = pa.Table.from_batches(list(part.read(names))).to_pylist()
+    assert rows == pa.Table.from_batches(list(today.read(names))).to_pylist()
+    assert (part.row_version, part.content_hash) == (today.row_version, today.content_hash)
+    blocks = [row["_origin_block"] for row in rows]
+    if golden == "v5_merged":
+        assert part.row_version == RowVersion(VERSIONS[2].commit_time, is_mixed=True, conflicts=1 + 6)
+        assert blocks == [0, 1]
+        everything = pa.Table.from_batches(list(part.read(["k", "_origin_block"], with_deleted=True)))
+        assert everything.column("_origin_block").to_pylist() == [0, 1, *[2] * 6]
+    else:
+        assert part.row_version == VERSIONS[0]
+        assert blocks == [0] * 8
+        assert {row["_origin"] for row in rows} == {VERSIONS[0].origin}

@@ -139,6 +139,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PANDO_TEST_PASSWORD"] = ""
+    workers = str(Path(__file__).with_name("workers"))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (workers, os.environ.get("PYTHONPATH"))))
     session = (
         SparkSession.builder.master("local[2, 2]")
         .config("spark.ui.enabled", "false")

@@ -151,6 +151,8 @@ class ShortAnswers:
         output = make_settings(settings, self._engine.config.timezone)
         if output.send_progress_in_http_headers or output.max_block_size != DEFAULT_SETTINGS.max_block_size:
             return None
+        if output.link_min_position or output.max_link_lag_seconds:  # they may have to wait
+            return None
         options = replace(FormatOptions.of(output), client_protocol_version=request.client_protocol_version)
         level = output.http_zlib_compression_level
         compresses = output.enable_http_compression

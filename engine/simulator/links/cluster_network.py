@@ -1,4 +1,4 @@
-"""The network between clusters: requests and answers travel on routes of their own, which are slow or cut.
+"""The network between clusters: routes for requests and answers, which may be slow or cut.
 
 A route leads from one cluster to another, one way. So a request may arrive whose answer is lost: the asker sees no
 difference between that and a request that never arrived.
@@ -10,15 +10,12 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
-from engine.simulator.simulated_servers import SimulatedServer
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from parts.common.errors import UnavailableError
-
-if TYPE_CHECKING:
-    from engine.simulator.links.linked_cluster import LinkedCluster
 
 T = TypeVar("T")
 _SLOW_SECONDS = (0.05, 0.5, 3.0, 12.0)
@@ -39,7 +36,7 @@ class ClusterNetwork:
     def __init__(self, rng: random.Random, count: Callable[[str], None]) -> None:
         self._random = rng
         self._count = count
-        self.clusters: Mapping[str, LinkedCluster] = {}
+        self.clusters: Mapping[str, SimulatedServers] = {}
         self.loss_rate = 0.0
         """The share of requests and of answers that are lost on a route that works."""
         self._routes: dict[tuple[str, str], Route] = {}

@@ -49,6 +49,7 @@ class ClusterWork(ServerWork):
         super().__post_init__()
         self._next_key = itertools.count(self.number * KEYS_PER_CLUSTER + 1)
         self._next_mark = itertools.count(1)
+        self._holds_locks = False
 
     @property
     def name(self) -> str:
@@ -109,9 +110,14 @@ class ClusterWork(ServerWork):
         server = self._idle()
         if server is None or not self.takes_commands:
             return
-        for block in self.blocks:  # a block that a command removes could otherwise be inserted a second time
-            block.is_retired = True
+        for block in self.blocks:
+            block.is_retired = True  # a block that a command removes could otherwise be inserted a second time
+            block.was_truncated_meanwhile |= block.attempts_under_way > 0
+        self._withdraw_promises(self.blocks)
+        self._truncates_under_way += 1
         answer = self._guarded(server, lambda: server.sql(statement, mutations_sync=self.random.choice([0, 0, 1])))
+        self._truncates_under_way -= 1
+        self._withdraw_promises(self.blocks)
         self.counts[f"{what} {answer}"] += 1
 
     def _do_power(self) -> None:
@@ -139,6 +145,17 @@ class ClusterWork(ServerWork):
 
     # -- faults --------------------------------------------------------------------------------------------------
 
+    def _perhaps_crash(self, node: SimulatedNode, name: str) -> None:
+        self._holds_locks = name.startswith("link")
+        super()._perhaps_crash(node, name)
+
+    def _interleave(self, node: SimulatedNode) -> None:
+        if not self._holds_locks:
+            super()._interleave(node)
+            return
+        for _ in range(self.random.randint(1, 4)):  # the node itself would wait for a lock that it holds
+            self.random.choice([self._step_other_node, self.elsewhere])()
+
     def _while_waiting(self) -> None:
         super()._while_waiting()
         if self.random.random() < 0.5:
@@ -150,6 +167,8 @@ class ClusterWork(ServerWork):
         """Checks the replicas against each other, and the answers that clients got."""
         self.cluster.check_equal()
         self.model.check_answers(self.name, self.blocks)
+        for block in self.blocks:
+            block.was_truncated_meanwhile = block.is_truncated = False
 
     def read_all(self, server: SimulatedServer) -> list[tuple[int, int, str]]:
         """Reads a replica after healing. Raises ``AssertionError`` if it cannot answer."""

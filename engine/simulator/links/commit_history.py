@@ -1,4 +1,4 @@
-"""What a cluster's ZooKeeper accepted of its own clients, in the order of commits, and what rows follow from it.
+"""The commits of a cluster's own clients as its ZooKeeper accepted them, and the rows they give.
 
 The history sees the multis that succeed, so it knows the block number and the zxid of everything. The rows of a prefix
 of it follow from numbers alone: a command covers exactly the blocks of its partition with lower numbers.
@@ -38,7 +38,10 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Mutated:
-    """An UPDATE that appends ``mark`` where the key divided by ``divisor`` leaves ``rest``, or a DELETE of keys."""
+    """An UPDATE or a DELETE.
+
+    An UPDATE appends ``mark`` where the key divided by ``divisor`` leaves ``rest``.
+    """
 
     zxid: int
     numbers: Mapping[int, int]
@@ -118,7 +121,7 @@ class CommitHistory:
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """What may be shown of a key of one block."""
+    """The values that may be shown of a key of one block."""
 
     texts: tuple[str, ...]
     """Its value after none, one, … of the UPDATEs."""
@@ -132,7 +135,7 @@ class KeyValues:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What a prefix of the commits makes of one block."""
+    """One block after a prefix of the commits."""
 
     is_dropped: bool
     mutations: tuple[Mutated, ...]

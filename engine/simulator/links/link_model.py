@@ -1,4 +1,4 @@
-"""What linked clusters promise, checked against what their ZooKeepers accepted.
+"""Checks what linked clusters promise against what their ZooKeepers accepted.
 
 The model sees every multi that succeeds in any cluster. A key tells the cluster in which a client inserted it, so a row
 that arrived by links has a known origin. Checked are:
@@ -85,7 +85,7 @@ class LinkModel:
                 self._check_not_passed_on(name, refused, part)
 
     def has_arrived(self, name: str, text: str) -> bool:
-        """Tells whether a mutation came by a link: another cluster has one with the same mark or the same keys."""
+        """Tells whether a mutation came by a link: another cluster has the same one."""
         mine = Mutated.parse(0, {}, text)
         return any(
             isinstance(commit, Mutated) and (commit.mark, commit.deleted) == (mine.mark, mine.deleted)

@@ -14,7 +14,7 @@ from engine.simulator.simulated_table import TABLE
 
 
 def count_link_rules(ensemble: MemoryEnsemble, count: Callable[[str], None]) -> None:
-    """Calls ``count`` for every batch, every lead that was taken, and every multi that a link's rule stopped."""
+    """Calls ``count`` for every batch and lead, and every multi that a link's rule stopped."""
     run = ensemble.run
 
     def watched(session: int, ops: Sequence[Op]) -> list[Any]:

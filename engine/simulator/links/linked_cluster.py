@@ -12,9 +12,9 @@ from engine.environment import ServerEnvironment
 from engine.server.background_pool import BackgroundPool
 from engine.simulator.links.cluster_network import ClusterNetwork
 from engine.simulator.links.simulated_transport import SimulatedTransport
-from engine.simulator.simulated_clocks import Timeline
 from engine.simulator.simulated_disk import SimulatedDisk
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
+from engine.simulator.timeline import Timeline
 from engine.simulator.trace import ClusterTrace, Trace
 from engine.tables.services import TableServices
 

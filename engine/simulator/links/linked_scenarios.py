@@ -21,7 +21,10 @@ from parts.common.thread_pool import run_jobs_inline
 
 @dataclass(frozen=True)
 class LinkedScale:
-    """The size of a run. A round is ``steps`` of work and faults on all clusters, then healing and checking."""
+    """The size of a run.
+
+    A round is ``steps`` of work and faults on all clusters, then healing and checking.
+    """
 
     replicas: int = 2
     rounds: int = 2
@@ -33,7 +36,10 @@ class LinkedScale:
 def simulate_links(
     seed: int, scale: LinkedScale = LinkedScale(), file: TextIO | None = None, topology: Topology | None = None
 ) -> ScenarioOutcome:
-    """Runs a topology, by default that at the seed's remainder, in a temporary directory. ``file`` gets the trace."""
+    """Runs a topology, by default the one at the seed's remainder.
+
+    It runs in a temporary directory; ``file`` gets the trace.
+    """
     trace = Trace(file)
     disks: dict[Path, SimulatedDisk] = {}
     topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]

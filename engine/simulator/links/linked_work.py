@@ -17,6 +17,7 @@ from parts.common.errors import PandoError
 _NETWORK_SHARE = 0.03
 _LINK_SHARE = 0.02
 _LOSS_RATES = (0.0, 0.0, 0.02, 0.2)
+_TASKS_BESIDE = 3
 _MAX_LINK_NODES = 12
 """What a link may add to the ZooKeeper of either end: its definition, its leader, its state, its registration."""
 
@@ -56,6 +57,8 @@ class LinkedWork:
         """Makes the links, then runs rounds of random actions, each followed by healing and checks."""
         for source, target in self.topology.links:
             self.create_link(source, target)
+        self.world.calm()
+        self.world.settle(lambda: not self._not_begun(), lambda: f"links did not begin: {self._explain()}")
         for _ in range(rounds):
             for work in self.work.values():
                 work.begin_faults()
@@ -63,6 +66,14 @@ class LinkedWork:
                 self.act()
             self.heal()
             self.check()
+
+    def _not_begun(self) -> list[tuple[str, str]]:
+        """Lists the links that have no place in their source's stream yet."""
+        return [
+            (source, target)
+            for source, target in self.topology.links
+            if self.model.uuids[source] not in {origin.cluster for origin in self.model.vectors[target].entries}
+        ]
 
     def create_link(self, source: str, target: str) -> None:
         """Makes the link from one cluster to another, at the target."""
@@ -111,10 +122,12 @@ class LinkedWork:
         self._count(f"link {verb} {answer}")
 
     def _step_somewhere(self) -> None:
-        """Steps all tasks of a node that is in the middle of nothing."""
+        """Runs a few tasks of a node that is in the middle of nothing."""
         free = [node for node in self.world if node.is_up and node not in self.world.timeline.stack]
         if free:
-            self.random.choice(free).step_all()
+            node = self.random.choice(free)
+            for _ in range(_TASKS_BESIDE):
+                node.step_random()
 
     # -- healing and checking ------------------------------------------------------------------------------------
 

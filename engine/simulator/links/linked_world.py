@@ -8,9 +8,9 @@ from pathlib import Path
 
 from engine.simulator.links.cluster_network import ClusterNetwork
 from engine.simulator.links.linked_cluster import LinkedCluster
-from engine.simulator.simulated_clocks import Timeline
 from engine.simulator.simulated_disk import SimulatedDisk
 from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.timeline import Timeline
 from engine.simulator.trace import Trace
 
 _SESSIONS_PER_CLUSTER = 1_000_000
@@ -50,9 +50,10 @@ class LinkedWorld:
             yield from cluster
 
     def step_others(self) -> None:
-        """Steps all tasks of nodes that are in the middle of nothing."""
+        """Steps all tasks of nodes that are not waiting."""
         for node in list(self):
-            if node.is_up and not node.is_frozen and node not in self.timeline.stack:
+            # A node that is deeper in the stack may hold a lock of its own.
+            if node.is_up and not node.is_frozen and node not in self.timeline.stack[:-1]:
                 node.step_all()
 
     def calm(self) -> None:

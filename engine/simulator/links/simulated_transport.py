@@ -1,4 +1,4 @@
-"""The requests of links between simulated clusters: what goes over HTTP elsewhere is a call of the other server."""
+"""The requests of links between simulated clusters: calls of the other server in place of HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interfaces of the two ends of a bootstrap: a table that gives its parts away, and one that takes them.
+"""Interfaces of the two ends of a bootstrap: one table gives its parts, the other takes them.
 
 The giver is one replica of a link's source, the taker one replica of its target. All methods may be called from any
 thread of the process that owns the table's files.
@@ -24,9 +24,10 @@ class BootstrapGiver(Protocol):
     def hold(self, link: str, status: QueryStatus) -> HeldTable:
         """Holds the table as of a place of its change stream, for a registered link.
 
-        ``link`` is the name by which the source knows it. Ends the link's former hold. Raises 36 (BAD_ARGUMENTS) for a
-        link that is not registered, 159 (TIMEOUT_EXCEEDED), which names the reason, if there is no such place now, and
-        the errors of a table that is read-only.
+        ``link`` is the name by which the source knows it. Ends the link's former hold.
+
+        Raises 36 (BAD_ARGUMENTS) for a link that is not registered. Raises 159 (TIMEOUT_EXCEEDED), which names the
+        reason, if there is no such place now; and the errors of a table that is read-only.
         """
 
     def open_held_part(self, link: str, lease: str, part: PartName) -> tuple[Snapshot, Path]:
@@ -35,8 +36,8 @@ class BootstrapGiver(Protocol):
         Raises 232 (NO_SUCH_DATA_PART) if the hold has ended or does not have the part.
         """
 
-    def release(self, link: str) -> None:
-        """Ends the hold, if there is one."""
+    def release(self, link: str) -> bool:
+        """Ends the hold; tells whether there was one."""
 
 
 class HeldSource(Protocol):
@@ -70,7 +71,7 @@ class BootstrapProgress:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapReport:
-    """What a bootstrap has done."""
+    """The effect of a bootstrap."""
 
     place: int
     """F: the changes behind it come by the link."""
@@ -100,15 +101,15 @@ class BootstrapTaker(Protocol):
         ``replaces``: the copy takes the place of what the table has; otherwise the table must be empty. ``note`` is
         called whenever something has been done.
 
-        Raises 36 (BAD_ARGUMENTS) for a table that is not empty, 48 for parts that cannot be taken, 117
-        (INCORRECT_DATA) if the table has changes that the source lacks, 236 (ABORTED) if the link was disabled,
-        changed or dropped meanwhile, and whatever the source, ZooKeeper and the disk raise.
+        Raises 36 (BAD_ARGUMENTS) for a table that is not empty, and ``UncoveredSchema`` for one that cannot hold the
+        rows. Raises 117 (INCORRECT_DATA) if the table has changes that the source lacks, and 236 (ABORTED) if the link
+        was disabled, changed or dropped meanwhile. Raises all that the source, ZooKeeper and the disk raise.
         """
 
     def clean_up(self, link_uuid: str) -> None:
-        """Opens a table that a bootstrap of this link closed and did not open again. Its copies stay for the next one.
+        """Opens a table that a bootstrap of this link closed and did not open again.
 
-        Called by the server that is elected to run the link.
+        Its copies stay for the next one. Called by the server that is elected to run the link.
         """
 
     def forget_copies(self, link_uuid: str) -> None:

@@ -18,6 +18,7 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
 from engine.tables.capabilities.link_status import OutboxStatus
+from engine.tables.capabilities.table_bootstrap import TableBootstrap
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
@@ -260,3 +261,7 @@ class TableLinks(Protocol):
     @property
     def target(self) -> LinkTarget:
         """Takes the changes that links bring here."""
+
+    @property
+    def bootstrap(self) -> TableBootstrap:
+        """Gives the table away as a whole, and takes one."""

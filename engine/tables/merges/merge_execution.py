@@ -11,7 +11,7 @@ from engine.tables.services import MergeOrder
 from engine.tables.table_data import TableData
 from parts.common.part_name import PartName
 from parts.merge import Deduplicating, MergeProgress, merge_parts
-from parts.read.part_reader import Part
+from parts.read.part_reader import Part, open_part
 from parts.table.table_description import TableDescription
 
 
@@ -50,6 +50,9 @@ def merge_to_temporary(
             table.services.run_in_merge_process(order, stop, on_progress)
         else:
             run_merge(order, sources, definition.description, stop, on_progress)
+    if definition.description.merge_mode.has_row_versions:
+        with table.store.lock:
+            table.services.conflicts[definition.data_path] += open_part(directory).row_version.conflicts
     return directory
 
 

@@ -1,4 +1,4 @@
-"""A rest of the log pull, for whoever needs to see a replica's parts as of a place in the log.
+"""A rest of the log pull, in which a replica's parts can be seen as of a place in the log.
 
 Background work that pulls waits meanwhile. A statement that must know the whole log, such as a drop, pulls
 nevertheless; the one who rests learns that, and begins anew.
@@ -34,7 +34,10 @@ class PullRest:
 
     @contextmanager
     def hold(self) -> Iterator[Callable[[], bool]]:
-        """Lets the pull rest while the block runs. The yielded function tells whether somebody pulled nevertheless."""
+        """Lets the pull rest while the block runs.
+
+        The yielded function tells whether somebody pulled nevertheless.
+        """
         with self._lock:
             self._resting += 1
             since = self._pulls

@@ -58,10 +58,10 @@ _GATE_PAUSES = (0.05, 1.0)
 """The first and the longest pause between its attempts."""
 DETACHED_STAGING_PREFIX = "detached-"
 """The prefix of places of staged parts that another replica may have in ``detached/``."""
-LINK_STAGING_PREFIX = "link-"
-"""The prefix of the directories below ``staged/`` that hold the parts of a link's batch."""
 BOOTSTRAP_STAGING_PREFIX = "bootstrap-"
 """The prefix of the directories below ``staged/`` that hold the copies of a bootstrap."""
+LINK_STAGING_PREFIX = "link-"
+"""The prefix of the directories below ``staged/`` that hold the parts of a link's batch."""
 ATTEMPTS_BEFORE_LOSS_CHECK = 7
 """How many attempts of an entry must fail before its part may be lost.
 

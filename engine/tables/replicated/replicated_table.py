@@ -35,7 +35,6 @@ from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.life.gate_control import GateControl
 from engine.tables.replicated.life.log_cleanup import LogCleanup
 from engine.tables.replicated.life.replica_session import ReplicaSession
-from engine.tables.replicated.links.replica_bootstrap import ReplicaBootstrap
 from engine.tables.replicated.links.replica_links import ReplicaLinks
 from engine.tables.replicated.repair.failed_quorums import FailedQuorums
 from engine.tables.replicated.repair.lost_parts import LostParts
@@ -79,7 +78,6 @@ class ReplicatedTable(PartsTable):
     transactions: ReplicatedTransactions
     blocks: ReplicatedBlockHistory
     links: ReplicaLinks
-    bootstrap: ReplicaBootstrap
 
     def __init__(self, definition: TableDefinition, services: TableServices, replication: Replication) -> None:
         super().__init__(definition, services)
@@ -123,7 +121,6 @@ class ReplicatedTable(PartsTable):
         self.partitions = ReplicatedPartitions(
             state, self.log_pull, self.transactions, PartitionFetcher(self.store, services, self.is_stopping, fetcher)
         )
-        self.bootstrap = ReplicaBootstrap(state, self.log_pull.pull, self.wake_execution)
         self._restore = ReplicaRestore(state, self.definitions, self.restart)
         self.session = ReplicaSession(
             state, self.definitions, self._restore, self.failed_quorums.take_back,
@@ -176,7 +173,7 @@ class ReplicatedTable(PartsTable):
         idle = _WOKEN_SECONDS if shared.are_sessions_begun_later else 0.0
         first_pause = idle or min(self.session.step(), _FIRST_LOOK_SECONDS)
         satellites = (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self.mutations)
-        for satellite in (*satellites, self.gate_control, self.bootstrap):
+        for satellite in (*satellites, self.gate_control, self.links.bootstrap):
             self.run_in_background(housekeeping, satellite.task, idle)
         for task in (self.part_checks.task, self.links.blocks.task, *self.queue_steps.tasks):
             self.run_in_background(self.services.workers, task, idle)

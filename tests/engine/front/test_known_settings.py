@@ -55,6 +55,9 @@ def test_honoured_settings_have_clickhouses_types_and_defaults() -> None:
         "wait_end_of_query",  # a parameter of URLs there
         "insert_transaction",  # Pando's own, and so is the next
         "insert_transaction_attempt",
+        "link_min_position",
+        "link_wait_timeout_ms",
+        "max_link_lag_seconds",
     }
     for name in SUPPORTED_SETTINGS.keys() - others:
         assert SUPPORTED_SETTINGS[name].type == TABLE.session[name].type, name

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from coordination.links import frontier, gap_check
 from engine.simulator.links.linked_scenarios import LinkedScale, simulate_links
-from engine.simulator.links.topology import TOPOLOGIES, Topology
+from engine.simulator.links.topology import ONE_WAY, RING, TOPOLOGIES, Topology
 from tests.portions import one_in
 
 SMALL = LinkedScale(rounds=1, steps=80)
@@ -51,3 +53,22 @@ def test_everything_happens() -> None:
         if counts.keys() >= KINDS:
             return
     raise AssertionError(f"never happened: {KINDS - counts.keys()}; {counts}")
+
+
+@pytest.mark.long
+def test_changes_that_come_back_to_their_origin_and_are_taken_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a ring a table must drop what it made itself."""
+    monkeypatch.setattr(gap_check, "is_known", lambda vector, own, position: vector.covers(position))
+    assert any(simulate_links(seed, topology=RING).failure for seed in range(10))
+
+
+@pytest.mark.long
+def test_blocks_that_are_sent_before_their_quorum_is_met_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = frontier._Undecided.of
+
+    def ignoring_quorums(observation: frontier.Observation, *, is_ordered: bool) -> frontier._Undecided:
+        return of(replace(observation, open_quorums=frozenset()), is_ordered=is_ordered)
+
+    monkeypatch.setattr(frontier._Undecided, "of", ignoring_quorums)
+    scale = LinkedScale(quorum=(2,))
+    assert any(simulate_links(seed, scale, topology=ONE_WAY).failure for seed in range(60))

@@ -28,6 +28,7 @@ from coordination.links.change import Block, Change
 from coordination.links.positions import Position
 from coordination.log.log_entry import StagedPart
 from engine.tables.capabilities.table_links import IncomingBatch
+from engine.tables.replicated.links.row_versions import keep_row_version, read_row_version
 from engine.tables.replicated.replica_state import LINK_STAGING_PREFIX, ReplicaState
 from parts.blocks.partition_ids import compute_partition_id
 from parts.common.errors import CorruptionError
@@ -148,7 +149,9 @@ class BatchStaging:
         fetched = store.create_temporary("tmp_fetch_link_")
         try:
             batch.fetch(change, block, fetched)
+            version = read_row_version(self._state, fetched)
             taken = writer.take(fetched, block)
+            keep_row_version(self._state, version, change, [part.directory for part in taken])
             places = [place] if len(taken) == 1 else [f"{number}.{i}-{block.part}" for i in range(len(taken))]
             store.staged.move_in(name, [(part.directory, at) for part, at in zip(taken, places, strict=True)])
             for part in taken:

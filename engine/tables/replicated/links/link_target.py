@@ -51,6 +51,7 @@ from engine.tables.replicated.links.batch_schema import choose_block_writer, exp
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
 from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.links.row_rewriting import RowRewriter
+from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.source_definition import SourceDefinition
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import PandoError, UnavailableError, UserError
@@ -206,7 +207,10 @@ class ReplicaLinkTarget:
         else:
             changes, staged = repartition(batch.changes, pieces)
             batch, sets_ids = replace(batch, changes=changes), False
-        return StagedBatch(batch, Target(state.replica.name, state.services.clock(), name, staged), sets_ids, version)
+        places = [state.store.staged.path(name, part.place) for part in staged.values()]
+        newest = find_largest_commit_time(state, places)
+        target = Target(state.replica.name, state.services.clock(), name, staged, newest)
+        return StagedBatch(batch, target, sets_ids, version)
 
     def clean_up(self, keeper: Keeper) -> bool:
         """Removes staged parts and lists that no batch needs. Returns whether there may be more to do soon."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from engine.tables.replicated.follow.log_pull import LogPull
 from engine.tables.replicated.follow.part_fetcher import PartFetcher
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
+from engine.tables.replicated.links.bootstrap.replica_bootstrap import ReplicaBootstrap
 from engine.tables.replicated.links.link_target import ReplicaLinkTarget
 from engine.tables.replicated.links.source.block_keeping import BlockKeeping
 from engine.tables.replicated.links.source.block_source import BlockSource
@@ -37,6 +38,7 @@ class ReplicaLinks:
         reading = StreamReading(state, self.keeping, block_source, log.pull)
         self.source = ReplicaLinkSource(state, self.keeping, reading, block_source)
         self.target = ReplicaLinkTarget(state, log, definitions, wake_execution)
+        self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution)
 
     def _find_released(self) -> int | None:
         with self._state.hold_write_access() as (keeper, _):

@@ -12,6 +12,7 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from coordination.links.change import Block
@@ -21,6 +22,9 @@ from engine.tables.replicated.links.source_definition import SourceDefinition
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import ConflictError
 from parts.read.part_reader import Part, open_part
+from parts.table.row_exists_column import ROW_EXISTS_COLUMN
+from parts.table.row_version import NO_ROW_VERSION
+from parts.table.table_description import TableDescription, TableSchema
 from parts.write.block_preparation import PartitionBlock, sort_block, split_by_partition
 from parts.write.part_writer import write_part
 from sql.definitions.column_defaults import cast_block, complete_block
@@ -48,22 +52,44 @@ class RowRewriter:
                 f"Block {block.part} was written under version {part.metadata_version} of the source's definition, "
                 f"and the source sent only version {self._source.definition_version}; try again",
             )
-        return [self._write(piece) for piece in split_by_partition(self._convert(part), self._description)]
-
-    def _convert(self, part: Part) -> pa.Table:
-        schema, own = self._definition.description.schema, self._description.schema
+        are_tombstones = self._keeps_tombstones(part)
+        schema = self._definition.description.schema
         names = [column.name for column in schema.stored.columns]
         arrow = part.adapt_to_schema(schema)
-        rows = pa.Table.from_batches(arrow.read(names), schema=pa.schema([]) if not names else None)
+        batches = arrow.read(names, with_deleted=are_tombstones)
+        rows = pa.Table.from_batches(batches, schema=pa.schema([]) if not names else None)
+        return self.write(rows, are_tombstones=are_tombstones)
+
+    def write(self, rows: pa.Table, *, are_tombstones: bool = False) -> list[StagedFile]:
+        """Returns a part for each partition that the rows go to. ``rows`` has the source's stored columns."""
+        rows, description = self._convert(rows), self._description
+        if are_tombstones:
+            schema = TableSchema((*description.schema.columns, ROW_EXISTS_COLUMN))
+            description = replace(description, schema=schema)
+            deleted = pa.array(np.zeros(rows.num_rows, np.uint8))
+            rows = rows.append_column(schema.arrow.field(ROW_EXISTS_COLUMN.name), deleted)
+        return [self._write(piece, description) for piece in split_by_partition(rows, description)]
+
+    def _convert(self, rows: pa.Table) -> pa.Table:
+        schema, own = self._definition.description.schema, self._description.schema
+        names = [column.name for column in schema.stored.columns]
         types, columns = [schema.column(name).type for name in names], [own.column(name) for name in names]
         cast = cast_block(rows, types, columns, settings=_SETTINGS)
         return complete_block(cast, own, settings=_SETTINGS)
 
-    def _write(self, piece: PartitionBlock) -> StagedFile:
+    def _keeps_tombstones(self, part: Part) -> bool:
+        """Tells whether the part is what a DELETE inserted, and rows have versions here too.
+
+        All its rows are tombstones (``parts.merge.last_writer``).
+        """
+        has_versions = self._description.merge_mode.has_row_versions
+        return has_versions and part.has_deleted_rows and part.row_version != NO_ROW_VERSION
+
+    def _write(self, piece: PartitionBlock, description: TableDescription) -> StagedFile:
         directory = self._state.store.create_temporary("tmp_link_")
         try:
-            block = sort_block(piece.block, self._description)
-            written = write_part(directory, block, self._description, piece.values, part_uuid=uuid.UUID(int=0))
+            block = sort_block(piece.block, description)
+            written = write_part(directory, block, description, piece.values, part_uuid=uuid.UUID(int=0))
         except BaseException:
             self._state.store.drop_temporary(directory)
             raise

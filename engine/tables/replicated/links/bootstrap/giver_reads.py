@@ -1,4 +1,4 @@
-"""What a replica reads of itself and of ZooKeeper while its pull rests, in the order that bootstrap_place asks for."""
+"""Reads a replica and its table in ZooKeeper, in the order that ``bootstrap_place`` asks for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from coordination.keeper.interface import Keeper, Stat
 from coordination.links.bootstrap_place import ROWS_STAY, RestingReplica
 from coordination.links.change_stream import LogRecord, MutationRecord
 from coordination.links.frontier import select_undecided
+from coordination.links.kept_changes import read_kept_changes
 from coordination.links.positions import Origin, Position
 from coordination.links.table_fingerprint import make_table_fingerprint
 from coordination.links.version_vector import VersionVector
@@ -24,6 +25,7 @@ from coordination.nodes.paths import TablePaths, parse_sequence_number
 from coordination.nodes.table_lists import missing_metadata_error
 from coordination.replicas.log_pull import read_log_pointer
 from engine.tables.replicated.life.shared_definition import make_shared_definition
+from engine.tables.replicated.links.source.outgoing_nodes import find_outgoing_path
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -40,6 +42,8 @@ class GiverReading:
     vector: VersionVector
     """The node's, which is not newer than the floor."""
     fingerprint: str
+    columns: str
+    """The columns with their history, as ZooKeeper has them."""
     snapshot: Snapshot
     """The active parts."""
 
@@ -80,10 +84,7 @@ class GiverReads:
         return [link for link, stat in zip(links, stats, strict=True) if stat is None]
 
     def _registration(self, link: str) -> str:
-        cluster, slash, name = link.partition("/")
-        if not slash:
-            raise UserError("BAD_ARGUMENTS", f"A link is named <target cluster>/<name> here, got {link[:200]!r}")
-        return self._state.paths.outgoing_link(cluster, name)
+        return find_outgoing_path(self._state.paths, link)
 
     # -- the table ----------------------------------------------------------------------------------------------------
 
@@ -134,6 +135,7 @@ class GiverReads:
             Origin.parse(origin),
             VersionVector.parse(vector[0] if vector is not None else b""),
             make_table_fingerprint(metadata[0].decode(), columns[0].decode()),
+            columns[0].decode(),
             snapshot,
         )
 
@@ -148,7 +150,8 @@ class GiverReads:
 
     def _kept_since(self, keeper: Keeper) -> list[int]:
         """Returns the zxids behind which the replicas keep the changes that the target will ask for."""
-        return []
+        replicas = keeper.children(self._state.paths.replicas)
+        return [each.since for each in read_kept_changes(keeper, self._state.paths, replicas).values()]
 
 
 def _read_mutations(keeper: Keeper, table: TablePaths) -> tuple[MutationRecord, ...]:
@@ -172,7 +175,7 @@ def _read_log_from(keeper: Keeper, table: TablePaths, index: int) -> tuple[LogRe
 
 
 def read_block_ids_up_to(keeper: Keeper, table: TablePaths, place: int) -> tuple[tuple[str, PartName], ...]:
-    """Returns the ids that were made at or below the place with the parts of their blocks, the newest first."""
+    """Returns the ids made at or below the place with the parts of their blocks, the newest first."""
     names = keeper.children(table.blocks)
     answers = keeper.get_many([table.block(name) for name in names])
     found = [

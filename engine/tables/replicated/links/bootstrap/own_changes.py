@@ -13,7 +13,7 @@ _NO_CHANGES = (EntryType.MERGE_PARTS, EntryType.MUTATE_PART, EntryType.ALTER_MET
 
 
 def find_last_own_change(keeper: Keeper, table: TablePaths) -> int:
-    """Returns the zxid of the last INSERT, command or mutation that this cluster made; 0 if there was none.
+    """Returns the zxid of the last change that this cluster made; 0 if there was none.
 
     If the log is trimmed and has none, the last may lie just before it: then the zxid before its first entry is
     returned. The mutations of links' batches have the zxids of their log entries.

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 
 from coordination.keeper.interface import Keeper
-from engine.tables.replicated.links.bootstrap_commit import BootstrapCommit
-from engine.tables.replicated.links.bootstrap_copies import BootstrapCopies
-from engine.tables.replicated.links.bootstrap_giver import BootstrapGiver
-from engine.tables.replicated.links.bootstrap_taker import BootstrapTaker
+from engine.tables.replicated.links.bootstrap.commit import BootstrapCommit
+from engine.tables.replicated.links.bootstrap.copies import BootstrapCopies
+from engine.tables.replicated.links.bootstrap.giver import BootstrapGiver
+from engine.tables.replicated.links.bootstrap.taker import BootstrapTaker
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import PandoError
 
@@ -32,7 +32,7 @@ class ReplicaBootstrap:
         self.taker = BootstrapTaker(state, BootstrapCommit(state, pull, wake_execution), self._copies)
 
     def step(self) -> float:
-        """Ends holds that are over, and removes copies that nobody needs; returns the seconds until the next look."""
+        """Ends holds and removes copies that nobody needs; returns the seconds until the next look."""
         state = self._state
         if state.activation is None or state.is_session_expired:
             return _IDLE_SECONDS

@@ -24,12 +24,13 @@ from pathlib import Path
 from coordination.keeper.interface import Keeper
 from coordination.links.bootstrap_place import explain_unfinished, find_place, select_held_parts
 from coordination.links.bootstrap_plan import HeldPart, HeldTable
-from engine.tables.replicated.links.giver_reads import GiverReading, GiverReads, read_block_ids_up_to
+from engine.tables.replicated.links.bootstrap.giver_reads import GiverReading, GiverReads, read_block_ids_up_to
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.store.part_states import Snapshot
+from sql.definitions.definition_text import render_create
 
 logger = logging.getLogger(__name__)
 
@@ -134,6 +135,9 @@ class BootstrapGiver:
                 if part.name in held
             ),
             read_block_ids_up_to(keeper, self._state.paths, place),
+            self._state.description.metadata_version,
+            render_create(self._state.definition.create),
+            reading.columns,
         )
 
     def _keep(self, link: str, lease: str, reading: GiverReading, stack: ExitStack) -> None:
@@ -160,17 +164,18 @@ class BootstrapGiver:
             held = self._state.store.hold([part])
         return held, held.parts[0].path
 
-    def release(self, link: str) -> None:
-        """Ends the hold, if there is one."""
+    def release(self, link: str) -> bool:
+        """Ends the hold; tells whether there was one."""
         with self._lock:
             hold = self._holds.pop(link, None)
         if hold is not None:
             hold.snapshot.release()
+        return hold is not None
 
     # -- in the background --------------------------------------------------------------------------------------------
 
     def end_holds(self, keeper: Keeper) -> bool:
-        """Ends holds that nobody uses, or whose link is not registered any more. Tells whether others are left."""
+        """Ends holds that nobody uses, or whose link is not registered. Tells whether others are left."""
         state = self._state
         with self._lock:
             limit = state.services.monotonic() - LEASE_SECONDS

@@ -26,24 +26,29 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from coordination.links.bootstrap_plan import (
     CopyPlan,
     HeldPart,
     HeldTable,
+    bootstrap_bar_owner,
     explain_missing,
     is_little_left,
     plan_copy,
 )
 from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_settings import LinkSettings
 from coordination.nodes.gate import Bar, KeptOut
 from coordination.nodes.table_gate import move_gate
 from engine.tables.capabilities.table_bootstrap import BootstrapProgress, BootstrapReport, HeldSource
-from engine.tables.replicated.links.bootstrap_commit import BootstrapCommit, ClosedTable
-from engine.tables.replicated.links.bootstrap_copies import BootstrapCopies
+from engine.tables.replicated.links.bootstrap.commit import BootstrapCommit, ClosedTable, ReadyCopies
+from engine.tables.replicated.links.bootstrap.copies import BootstrapCopies
+from engine.tables.replicated.links.bootstrap.copy_writers import CopyWriter, choose_copy_writer
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import ConflictError, PandoError, UserError
+from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.common.thread_pool import make_executor
 
@@ -97,7 +102,7 @@ class BootstrapTaker:
     def clean_up(self, link_uuid: str) -> None:
         """Opens a table that a bootstrap of this link closed and did not open again."""
         with self._state.hold_write_access() as (keeper, _):
-            owner = bar_owner(link_uuid)
+            owner = bootstrap_bar_owner(link_uuid)
             gate = self._state.gate.load(keeper)
             if gate is not None and any(bar.owner == owner for bar in gate.bars):
                 move_gate(keeper, self._state.paths, lambda gate: gate.without_bar(owner))
@@ -108,9 +113,15 @@ class BootstrapTaker:
         self._copies.forget(link_uuid)
 
 
-def bar_owner(link_uuid: str) -> str:
-    """Returns the owner of the bar of a link's bootstrap."""
-    return f"bootstrap of link {link_uuid}"
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One copy of the source, of one place F."""
+
+    held: HeldTable
+    writer: CopyWriter
+    parts: tuple[HeldPart, ...]
+    """Those that have rows to bring."""
+    plan: CopyPlan
 
 
 class _Bootstrap:
@@ -144,12 +155,11 @@ class _Bootstrap:
     def run(self) -> BootstrapReport:
         """Copies until little is left, closes the table, and commits."""
         while True:
-            held = self._hold()
-            plan = self._plan(held)
-            if is_little_left(plan.fetch_bytes, self._progress.rounds, LITTLE_BYTES):
+            now = self._plan(self._hold())
+            if is_little_left(now.plan.fetch_bytes, self._progress.rounds, LITTLE_BYTES):
                 break
-            self._copy(held, plan)
-        bar = Bar(bar_owner(self._link.uuid), KeptOut.ALL, reason=self._reason())
+            self._copy(now)
+        bar = Bar(bootstrap_bar_owner(self._link.uuid), KeptOut.ALL, reason=self._reason())
         try:
             with self._state.hold_write_access() as (keeper, _):
                 move_gate(keeper, self._state.paths, lambda gate: gate.with_bar(bar))
@@ -188,16 +198,17 @@ class _Bootstrap:
                 "has; the setting start_position of a link says what of the source it has already",
             )
         held = self._hold_what_covers(closed)
-        plan = self._plan(held)
-        self._copy(held, plan)
+        last = self._plan(held)
+        self._copy(last)
         self._state.services.failpoint("bootstrap.before_commit")
-        parts = {part.name: self._copies.open(self._staging, part) for part in held.parts}
-        ids_left_out = self._commit.commit(self._link, bar, closed, held, parts, self._staging)
+        copies = {part.name: self._copies.find(self._staging, part.key(last.writer.variant)) for part in last.parts}
+        settings = LinkSettings.parse(self._link.settings)
+        moves_ids = last.writer.keeps_partitions and settings.preserve_timestamps and not settings.two_way
+        ready = ReadyCopies(held, copies, self._staging, moves_ids)
+        ids_left_out = self._commit.commit(self._link, bar, closed, ready)
         if ids_left_out:
             logger.warning("%d ids of the oldest blocks of %s are left out", ids_left_out, self._link.source_table)
-        return BootstrapReport(
-            held.place, len(parts), sum(part.rows for part in held.parts), self._fetched_bytes, ids_left_out
-        )
+        return BootstrapReport(held.place, len(held.parts), ready.rows, self._fetched_bytes, ids_left_out)
 
     def _hold_what_covers(self, closed: ClosedTable) -> HeldTable:
         """Returns a held table that has everything that this one has.
@@ -208,7 +219,6 @@ class _Bootstrap:
             if attempt:
                 self._state.sleep(_LATER_SECONDS)
             held = self._hold()
-            self._require_same_definition(held, closed.fingerprint)
             missing = explain_missing(held, closed.vector, closed.own)
             if not missing:
                 return held
@@ -219,32 +229,29 @@ class _Bootstrap:
             "until the source has got them",
         )
 
-    def _require_same_definition(self, held: HeldTable, fingerprint: str) -> None:
-        if held.fingerprint != fingerprint:
-            raise UserError(
-                "NOT_IMPLEMENTED",
-                f"The definitions of table {self._state.definition.full_name} and of the source of link "
-                f"{self._link.name} differ, and only files are copied: make columns, keys, indexes, TTL and the "
-                "history of ALTERs equal, e.g. by CREATE TABLE with the source's statement",
-            )
-
     # -- copying ------------------------------------------------------------------------------------------------------
 
-    def _plan(self, held: HeldTable) -> CopyPlan:
+    def _plan(self, held: HeldTable) -> _Round:
         with self._state.hold_write_access() as (keeper, _):
-            self._require_same_definition(held, self._commit.read_fingerprint(keeper))
-        active = {
-            (part.name.partition_id, part.content_hash): part.name
-            for part in self._state.store.list_active()
-            if part.metadata_version == self._state.description.metadata_version
-        }
-        return plan_copy(held.parts, self._copies.list_keys(self._staging), active)
+            fingerprint = self._commit.read_fingerprint(keeper)
+        writer = choose_copy_writer(self._state, self._link, held, fingerprint)
+        copied, active = self._copies.list_keys(self._staging), dict[tuple[str, str], PartName]()
+        if writer.variant:  # a part without rows becomes none
+            parts = tuple(part for part in held.parts if part.rows)
+        else:
+            parts = held.parts
+            active = {
+                (part.name.partition_id, part.content_hash): part.name
+                for part in self._state.store.list_active()
+                if part.metadata_version == self._state.description.metadata_version
+            }
+        return _Round(held, writer, parts, plan_copy(parts, copied, active, writer.variant))
 
-    def _copy(self, held: HeldTable, plan: CopyPlan) -> None:
+    def _copy(self, now: _Round) -> None:
         """Brings all parts of F into the staging."""
-        progress = self._progress
+        progress, plan = self._progress, now.plan
         progress.rounds += 1
-        progress.parts, progress.parts_done = len(held.parts), len(plan.kept)
+        progress.parts, progress.parts_done = len(now.parts), len(plan.kept)
         progress.size_bytes, progress.bytes_done = plan.fetch_bytes, 0
         self._note(progress)
         fetched = list(plan.fetched)
@@ -254,7 +261,7 @@ class _Bootstrap:
             else:  # it was merged meanwhile
                 fetched.append(part)
         with make_executor(_FETCHES, "bootstrap") as executor:
-            futures: list[Future[None]] = [executor.submit(self._fetch, held, part) for part in fetched]
+            futures: list[Future[None]] = [executor.submit(self._fetch, now, part) for part in fetched]
             try:
                 for future in futures:
                     future.result()
@@ -265,13 +272,13 @@ class _Bootstrap:
         self._copies.remove(self._staging, plan.surplus)
         self._state.services.failpoint("bootstrap.after_copy")
 
-    def _fetch(self, held: HeldTable, part: HeldPart) -> None:
+    def _fetch(self, now: _Round, part: HeldPart) -> None:
         self._status.check()
 
         def receive(directory: Path) -> None:
-            self._source.fetch(held, part, directory, self._status)
+            self._source.fetch(now.held, part, directory, self._status)
 
-        self._copies.fetch(self._staging, part, receive)
+        self._copies.fetch(self._staging, part, now.writer, receive)
         self._state.services.failpoint("bootstrap.after_part")
         self._count(part.file_bytes)
 

@@ -3,34 +3,45 @@
 ::
 
     <table>/staged/bootstrap-<link's uuid>-<n>/<part's name at the source>-<content hash>/<files>
+    <table>/staged/bootstrap-<link's uuid>-<n>/<name>-<hash>~<variant>.<i>-<count>/<files>
 
-A copy is moved to its place when it is whole and durable, so each that is found there is one. A directory that the log
-entry of a committed bootstrap names is left alone until the entry is carried out; the next bootstrap takes another n.
-
-A part that stores the source's block numbers loses them: they are numbers of another table.
+The first form holds the source's files, the second the rows of a part that were written anew, as the i-th of some
+parts. A copy is moved to its place when it is whole and durable, so each that is found there is one. A directory that
+the log entry of a committed bootstrap names is left alone until the entry is carried out; the next bootstrap takes
+another n.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
 from coordination.links.bootstrap_plan import HeldPart
 from coordination.links.link_definition import LinkDefinition
+from engine.tables.replicated.links.bootstrap.copy_writers import CopyWriter, FileKeeper
 from engine.tables.replicated.replica_state import BOOTSTRAP_STAGING_PREFIX, ReplicaState
-from parts.common.errors import CorruptionError, UserError
+from parts.blocks.partition_ids import compute_partition_id
 from parts.common.part_name import PartName
 from parts.format.hashed_file import link_files
-from parts.merge.part_merge import merge_parts
-from parts.read.part_reader import Part, open_part
-from parts.table.block_number_column import BLOCK_NUMBER
+from parts.read.part_reader import open_part
 
-logger = logging.getLogger(__name__)
+_NO_NAME = PartName("all", 0, 0, 0)
+"""A copy is opened before its name is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A part of this table that is ready to be committed."""
+
+    place: str
+    partition_id: str
+    content_hash: str
+    rows: int
+    size_bytes: int
 
 
 class BootstrapCopies:
@@ -55,12 +66,24 @@ class BootstrapCopies:
             self._in_use.discard(link_uuid)
 
     def list_keys(self, staging: str) -> Collection[str]:
-        """Returns the keys of the copies that are there."""
-        return frozenset(self._state.store.staged.list_places(staging))
+        """Returns the keys of the copies that are there, all pieces of each."""
+        pieces: dict[str, int] = {}
+        wanted: dict[str, int] = {}
+        for place in self._state.store.staged.list_places(staging):
+            key, _, number = place.partition(".")
+            pieces[key] = pieces.get(key, 0) + 1
+            wanted[key] = int(number.partition("-")[2] or 1)
+        return frozenset(key for key, count in pieces.items() if count == wanted[key])
 
-    def remove(self, staging: str, keys: Sequence[str]) -> None:
+    def remove(self, staging: str, keys: Collection[str]) -> None:
         """Removes copies that are not needed any more."""
-        self._state.store.staged.remove(staging, keys)
+        store = self._state.store
+        store.staged.remove(staging, self._places_of(staging, keys))
+
+    def _places_of(self, staging: str, keys: Collection[str]) -> list[str]:
+        """Lists the places of copies, each copy's in the order of its pieces."""
+        places = [p for p in self._state.store.staged.list_places(staging) if p.partition(".")[0] in keys]
+        return sorted(places, key=lambda place: (place.partition(".")[0], _piece_number(place)))
 
     def forget(self, link_uuid: str) -> None:
         """Removes all copies of a link that no queued log entry names."""
@@ -88,13 +111,16 @@ class BootstrapCopies:
         waiting = {link.uuid for link in links if not link.is_begun}
         return [uuid for uuid in link_uuids if uuid not in waiting and uuid not in self._in_use]
 
-    def open(self, staging: str, part: HeldPart) -> Part:
-        """Opens a copy."""
-        return open_part(
-            self._state.store.staged.path(staging, part.key),
-            name=part.name,
-            table_schema=self._state.description.schema,
-        )
+    def find(self, staging: str, key: str) -> list[Copy]:
+        """Returns what a part became here."""
+        return [self._describe(staging, place) for place in self._places_of(staging, [key])]
+
+    def _describe(self, staging: str, place: str) -> Copy:
+        directory = self._state.store.staged.path(staging, place)
+        part = open_part(directory, name=_NO_NAME, table_schema=self._state.description.schema)
+        values = [array[0] for _, _, array in part.partition_arrays]
+        partition_id = compute_partition_id(values, [type_ for _, type_, _ in part.partition_arrays])
+        return Copy(place, partition_id, part.content_hash, part.rows, part.data_uncompressed_bytes)
 
     def link(self, staging: str, part: HeldPart, active: PartName) -> bool:
         """Makes a copy of an active part with the same content. Returns false if that is gone."""
@@ -105,12 +131,12 @@ class BootstrapCopies:
             directory = store.create_temporary("tmp_bootstrap_")
             try:
                 link_files(held.parts[0].path, directory, should_sync=True)
-                self._take(staging, part, directory)
+                self._take(staging, part.key(), FileKeeper(self._state).take(directory, part))
             finally:
                 store.drop_temporary(directory)
         return True
 
-    def fetch(self, staging: str, part: HeldPart, receive: Callable[[Path], None]) -> None:
+    def fetch(self, staging: str, part: HeldPart, writer: CopyWriter, receive: Callable[[Path], None]) -> None:
         """Makes a copy of what ``receive`` writes into an empty directory.
 
         Raises ``CorruptionError`` if that is another part than the one that was held.
@@ -120,26 +146,21 @@ class BootstrapCopies:
             directory = store.create_temporary("tmp_bootstrap_")
             try:
                 receive(directory)
-                found = open_part(directory, name=part.name, table_schema=self._state.description.schema)
-                if (found.content_hash, found.rows) != (part.content_hash, part.rows):
-                    raise CorruptionError("The source sent another content than it holds", part=str(part.name))
-                self._take(staging, part, directory)
+                self._take(staging, part.key(writer.variant), writer.take(directory, part))
             finally:
                 store.drop_temporary(directory)
 
-    def _take(self, staging: str, part: HeldPart, directory: Path) -> None:
-        """Moves a whole copy to its place, without the source's block numbers."""
-        store, description = self._state.store, self._state.description
-        copy = open_part(directory, name=part.name, table_schema=description.schema)
-        if copy.metadata_version > description.metadata_version:
-            raise UserError("METADATA_MISMATCH", f"Part {part.name} was written under a later definition of the table")
-        if BLOCK_NUMBER not in copy.schema:
-            store.staged.move_in(staging, [(directory, part.key)])
-            return
-        rewritten = store.create_temporary("tmp_bootstrap_")
+    def _take(self, staging: str, key: str, written: Sequence[Path]) -> None:
+        """Moves whole parts to their places."""
+        store, count = self._state.store, len(written)
         try:
-            settings = replace(description.settings, enable_block_number_column=False)
-            merge_parts([copy], rewritten, replace(description, settings=settings))
-            store.staged.move_in(staging, [(rewritten, part.key)])
+            self.remove(staging, [key])
+            places = [key] if "~" not in key else [f"{key}.{i}-{count}" for i in range(count)]
+            store.staged.move_in(staging, list(zip(written, places, strict=True)))
         finally:
-            store.drop_temporary(rewritten)
+            for directory in written:
+                store.drop_temporary(directory)
+
+
+def _piece_number(place: str) -> int:
+    return int(place.partition(".")[2].partition("-")[0] or 0)

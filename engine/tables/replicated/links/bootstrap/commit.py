@@ -1,6 +1,6 @@
 """The commit of a bootstrap at the target, and what a closed table is examined for before it.
 
-The multi creates one log entry: the ranges that go, the parts that come, and marks for whoever follows this table
+The multi creates one log entry: the ranges that go, the parts that come, and marks for those who follow this table
 (``coordination.links.bootstrap_plan``). With it come the vector, the block ids, the link's definition with its place,
 and the gate without the bar. It expects the versions that were read when the table was closed.
 """
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from coordination.drops.drop_partition import list_quorum_ops
+from coordination.inserts.block_ids import read_block_ids
 from coordination.inserts.block_numbers import BlockLock, LockKind, allocate_block_number, read_committing_numbers
 from coordination.inserts.insert_commit import release_block_number_if_possible
 from coordination.inserts.partition_nodes import find_partitions
@@ -30,28 +32,28 @@ from coordination.links.batch_plan import BatchPlan
 from coordination.links.bootstrap_plan import (
     HeldTable,
     bootstrap_vector,
-    count_parts,
+    count_pieces,
     make_marks,
-    number_parts,
+    number_pieces,
     rename_block_ids,
 )
-from coordination.links.carried_changes import LINK_KEY, carried_document
+from coordination.links.carried_changes import carried_document
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.table_fingerprint import make_table_fingerprint
 from coordination.links.version_vector import VersionVector
-from coordination.log.log_entry import EntryType, LogEntry, StagedPart, drop_range_name
+from coordination.log.log_entry import LINK_KEY, EntryType, LogEntry, StagedPart, drop_range_name
 from coordination.nodes.gate import Bar, Gate
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.paths import TablePaths
 from coordination.reads.dropped_blocks import record_drop_ops
-from engine.tables.replicated.links.own_changes import find_last_own_change
-from engine.tables.replicated.links.target_ids import list_quorum_failure_ops, read_block_ids
+from engine.tables.replicated.life.shared_definition import make_shared_definition
+from engine.tables.replicated.links.bootstrap.copies import Copy
+from engine.tables.replicated.links.bootstrap.own_changes import find_last_own_change
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
-from parts.read.part_reader import Part
 
 _SLACK_BYTES = 64 * 1024
 """Reserved for the checks of the activation and for the chroot of all paths."""
@@ -68,11 +70,37 @@ class ClosedTable:
     own_origin: Origin
     own: Position | None
     """The last own change that a copy must have; ``None`` if the table's own changes go with its rows."""
-    fingerprint: str
     definition_version: int
     """The version of the link's node."""
     gate_version: int
     """Whoever opens the table meanwhile, or closes it anew, moves the gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyCopies:
+    """Copies that are committed together."""
+
+    held: HeldTable
+    copies: Mapping[PartName, Sequence[Copy]]
+    """What each of the giver's parts became."""
+    staging: str
+    moves_ids: bool
+    """Whether block ids of the source are set here too."""
+
+    @property
+    def pieces(self) -> dict[PartName, list[str]]:
+        """The partitions of what each part became."""
+        return {part: [copy.partition_id for copy in became] for part, became in self.copies.items()}
+
+    @property
+    def count(self) -> int:
+        """The number of parts that come."""
+        return sum(map(len, self.copies.values()))
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that come."""
+        return sum(copy.rows for became in self.copies.values() for copy in became)
 
 
 class BootstrapCommit:
@@ -85,11 +113,20 @@ class BootstrapCommit:
         self._wake_execution = wake_execution
 
     def read_fingerprint(self, keeper: Keeper) -> str:
-        """Returns the fingerprint of the table's definition in ZooKeeper."""
+        """Returns the fingerprint of the table's definition.
+
+        Raises 242 (TABLE_IS_READ_ONLY) if this replica has not taken the newest yet.
+        """
         columns, metadata = keeper.get_many([self._state.paths.columns, self._state.paths.metadata])
         if columns is None or metadata is None:
             raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {self._state.paths.root}")
-        return make_table_fingerprint(metadata[0].decode(), columns[0].decode())
+        shared = make_shared_definition(self._state.description)
+        if (shared.metadata, shared.columns) != (metadata[0].decode(), columns[0].decode()):
+            raise UnavailableError(
+                "TABLE_IS_READ_ONLY",
+                f"The replica has not taken the newest definition of {self._state.paths.root} yet; ask again",
+            )
+        return make_table_fingerprint(shared.metadata, shared.columns)
 
     def prepare(self, link: LinkDefinition, *, replaces: bool) -> None:
         """Pulls the log, so that what an earlier bootstrap committed is known.
@@ -126,7 +163,6 @@ class BootstrapCommit:
                 stat,
                 own,
                 Position(own, zxid) if zxid else None,
-                self.read_fingerprint(keeper),
                 version,
                 gate_version,
             )
@@ -144,9 +180,7 @@ class BootstrapCommit:
         link: LinkDefinition,
         bar: Bar,
         closed: ClosedTable,
-        held: HeldTable,
-        copies: Mapping[PartName, Part],
-        staging: str,
+        ready: ReadyCopies,
     ) -> int:
         """Commits the copies. Returns how many block ids were left out for want of room.
 
@@ -154,8 +188,8 @@ class BootstrapCommit:
         """
         state = self._state
         with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
-            with self._take_numbers(keeper, held) as locks:
-                left_out = self._commit(keeper, link, bar, closed, held, copies, staging, locks)
+            with self._take_numbers(keeper, ready) as locks:
+                left_out = self._commit(keeper, link, bar, closed, ready, locks)
             state.services.failpoint("bootstrap.after_commit")
             with report_as_unfinished(f"The bootstrap of link {link.name} is committed"):
                 state.gate.load(keeper)
@@ -165,14 +199,14 @@ class BootstrapCommit:
         return left_out
 
     @contextmanager
-    def _take_numbers(self, keeper: Keeper, held: HeldTable) -> Iterator[dict[str, BlockLock]]:
+    def _take_numbers(self, keeper: Keeper, ready: ReadyCopies) -> Iterator[dict[str, BlockLock]]:
         """Takes consecutive numbers in each partition: for its parts, and one to drop what it has.
 
         They are given up at the end, so that a multi that is still on its way fails.
         """
         state, locks = self._state, dict[str, BlockLock]()
         gone = {part.partition_id for part in state.queue.copy_virtual_parts()}
-        counts = {**dict.fromkeys(gone, 1), **count_parts(held.parts)}
+        counts = {**dict.fromkeys(gone, 1), **count_pieces(ready.pieces)}
         try:
             for partition_id, count in sorted(counts.items()):
                 taken = allocate_block_number(
@@ -198,9 +232,7 @@ class BootstrapCommit:
         link: LinkDefinition,
         bar: Bar,
         closed: ClosedTable,
-        held: HeldTable,
-        copies: Mapping[PartName, Part],
-        staging: str,
+        ready: ReadyCopies,
         locks: Mapping[str, BlockLock],
     ) -> int:
         table = self._state.paths
@@ -213,22 +245,22 @@ class BootstrapCommit:
         reads = TargetReads(
             closed.vector_version, tuple(locks.values()), committing, guards, read_block_ids(keeper, table, set(locks))
         )
-        begun = replace(definition, is_begun=True, source_origin=str(held.origin))
+        begun = replace(definition, is_begun=True, wants_copy=False, source_origin=str(ready.held.origin))
         along = [
             SetData(table.gate, gate.without_bar(bar.owner).to_bytes(), closed.gate_version),
             SetData(table.incoming_link(link.name), begun.to_bytes(), closed.definition_version),
             *self._drop_ops(keeper, firsts),
         ]
-        plan = self._plan(closed, held, copies, staging, firsts)
+        plan = self._plan(closed, ready, firsts)
         plan, left_out = _fit_block_ids(plan, table, reads, along)
         commit = make_batch_commit(plan, table, reads, along=along, limit_bytes=MAX_REQUEST_BYTES - _SLACK_BYTES)
         logged = commit.ops[0]
         assert isinstance(logged, Create)
-        require_log_entry_fits(logged, f"the bootstrap of link {link.name} with {len(copies)} parts")
+        require_log_entry_fits(logged, f"the bootstrap of link {link.name} with {ready.count} parts")
         if commit.size_bytes > MAX_REQUEST_BYTES - _SLACK_BYTES:
             raise UserError(
                 "LIMIT_EXCEEDED",
-                f"The commit of the bootstrap of link {link.name} with {len(copies)} parts in {len(locks)} partitions "
+                f"The commit of the bootstrap of link {link.name} with {ready.count} parts in {len(locks)} partitions "
                 f"would take {commit.size_bytes} bytes, at most {MAX_REQUEST_BYTES - _SLACK_BYTES} are allowed; let "
                 "the source merge, or DROP partitions here first",
             )
@@ -239,29 +271,16 @@ class BootstrapCommit:
                 "ABORTED", f"The bootstrap of link {link.name} was not committed: {error.message}; it begins anew"
             ) from error
         except KeeperConnectionLoss as error:
-            self._settle(keeper, held, bar, locks, error)
+            self._settle(keeper, ready.held, bar, locks, error)
         return left_out
 
-    def _plan(
-        self,
-        closed: ClosedTable,
-        held: HeldTable,
-        copies: Mapping[PartName, Part],
-        staging: str,
-        firsts: Mapping[str, int],
-    ) -> BatchPlan:
-        state = self._state
-        numbered = number_parts(held.parts, firsts)
+    def _plan(self, closed: ClosedTable, ready: ReadyCopies, firsts: Mapping[str, int]) -> BatchPlan:
+        state, held = self._state, ready.held
+        numbered = number_pieces(ready.pieces, firsts)
         staged = tuple(
-            StagedPart(
-                numbered[part.name],
-                copies[part.name].content_hash,
-                state.replica.name,
-                part.key,
-                part.rows,
-                copies[part.name].data_uncompressed_bytes,
-            )
-            for part in sorted(held.parts, key=lambda part: numbered[part.name])
+            StagedPart(name, copy.content_hash, state.replica.name, copy.place, copy.rows, copy.size_bytes)
+            for part, names in numbered.items()
+            for name, copy in zip(names, ready.copies[part], strict=True)
         )
         vector = bootstrap_vector(held, closed.vector, closed.own_origin)
         now = state.services.clock()
@@ -274,10 +293,10 @@ class BootstrapCommit:
             size_bytes=sum(part.size_bytes for part in staged),
             drop_ranges=tuple(drop_range_name(p, number) for p, number in sorted(firsts.items())),
             replace_parts=staged,
-            transaction=staging,
+            transaction=ready.staging,
             extra=((LINK_KEY, carried_document(make_marks(vector, int(now * 1000)))),),
         )
-        ids = dict(rename_block_ids(held.block_ids, numbered))
+        ids = dict(rename_block_ids(held.block_ids, numbered)) if ready.moves_ids else {}
         return BatchPlan(held.position, vector, (), entry, (), None, ids, firsts)
 
     def _drop_ops(self, keeper: Keeper, firsts: Mapping[str, int]) -> list[Op]:
@@ -289,7 +308,7 @@ class BootstrapCommit:
         return [
             *record_drop_ops(keeper, state.paths, lasts),
             *forget_dropped_parts_ops(keeper, state.paths, *ranges),
-            *list_quorum_failure_ops(keeper, state.paths, ranges),
+            *(op for group in list_quorum_ops(keeper, state.paths, ranges) for op in group),
         ]
 
     def _settle(

@@ -1,0 +1,1 @@
+"""Bootstraps between servers: how a source answers, and how a target asks."""

@@ -1,0 +1,1 @@
+"""Both ends of a bootstrap at one replica: one gives its parts, the other takes them."""

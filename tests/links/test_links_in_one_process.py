@@ -1,0 +1,146 @@
+"""Links between real engines of one process: idle links, throttles, a cluster linked to itself, a server left out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.tables.capabilities.link_status import UpstreamStatus
+from parts.common.errors import PandoError
+from tests.links.linked_servers import LinkedServer, create_table, linked_servers
+
+_SECONDS = 30.0
+
+
+def wait(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def resting(tmp_path: Path) -> Iterator[dict[str, list[LinkedServer]]]:
+    """Servers none of whose links waits at its source by itself."""
+    with linked_servers(tmp_path, {"max_waiting_links": 0}, west=1, east=1) as found:
+        yield found
+
+
+def test_idle_links_wait_for_news_together(resting: dict[str, list[LinkedServer]]) -> None:
+    west, east = resting["west"][0], resting["east"][0]
+    names = [f"t{number}" for number in range(20)]
+    with west.client() as source, east.client() as target:
+        for name in names:
+            create_table([west, east], name)
+            target.execute(
+                f"CREATE REPLICATION LINK l_{name} ON {name} FROM CLUSTER west SETTINGS start_position='now'"
+            )
+        wait(lambda: len(east.links._resting["west"]._links) == len(names) if east.links._resting else 0, "rest")
+        source.execute("INSERT INTO t7 VALUES (1, 'a')")
+        wait(lambda: target.value("SELECT count() FROM t7") == 1, "the row")
+        wait(lambda: len(east.links._resting["west"]._links) == len(names), "rest again")
+        progress = east.links.find_progress("l_t3")
+        assert progress is not None
+        assert (progress.upstream_status, progress.lag) == (UpstreamStatus.FOLLOW, 0)
+        for name in names:
+            target.execute(f"DROP REPLICATION LINK l_{name}")
+        wait(lambda: not east.links._resting["west"]._links, "the end of the rest")
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[LinkedServer]]]:
+    with linked_servers(tmp_path_factory.mktemp("servers"), west=2, east=1) as found:
+        yield found
+
+
+def test_a_link_brings_no_more_than_its_throttle_lets(servers: dict[str, list[LinkedServer]]) -> None:
+    create_table([*servers["west"], *servers["east"]], "slow")
+    west, east = servers["west"][0], servers["east"][0]
+    with west.client() as source, east.client() as target:
+        target.execute(
+            "CREATE REPLICATION LINK slow ON slow FROM CLUSTER west SETTINGS start_position = 'now', "
+            "replication_throttler_limit = 50000, replication_throttler_period = 500"
+        )
+        source.execute("INSERT INTO slow SELECT number, hex(SHA256(toString(number))) FROM numbers(5000)")
+        size = int(source.value("SELECT sum(bytes_on_disk) FROM system.parts WHERE table = 'slow' AND active"))
+        began = time.monotonic()
+        target.execute("SYSTEM WAIT REPLICATION LINK slow TIMEOUT 30")
+        seconds = time.monotonic() - began
+        assert size > 100_000
+        assert seconds > 0.7 * (size - 50_000) / 100_000  # what the first period lets through comes at once
+        target.execute("DROP REPLICATION LINK slow")
+
+
+def test_a_link_inside_a_cluster_that_linked_clusters_does_not_name(servers: dict[str, list[LinkedServer]]) -> None:
+    west = servers["west"]
+    former = west[0].engine.linked_clusters._clusters
+    for server in west:
+        server.know()
+        server.links._clients.clear()
+    for name in ("inner", "copy"):
+        create_table(west, name)
+    try:
+        with west[0].client() as client, west[1].client() as other:
+            client.execute(
+                "CREATE REPLICATION LINK l ON copy FROM CLUSTER west TABLE inner SETTINGS start_position = 'now'"
+            )
+            client.execute("INSERT INTO inner VALUES (1, 'a')")
+            other.execute("INSERT INTO inner VALUES (2, 'b')")
+            client.execute("SYSTEM WAIT REPLICATION LINK l TIMEOUT 30")
+            assert client.rows("SELECT k FROM copy ORDER BY k") == [[1], [2]]
+            with pytest.raises(PandoError, match="linked to itself"):
+                client.execute("CREATE REPLICATION LINK self ON copy FROM CLUSTER west")
+            client.execute("DROP REPLICATION LINK l")
+    finally:
+        for server in west:
+            server.engine.linked_clusters._clusters = former
+            server.links._clients.clear()
+
+
+def test_any_server_of_the_source_answers_for_it(servers: dict[str, list[LinkedServer]]) -> None:
+    """The target asks the second server alone, which has not the parts that the first one merges away."""
+    create_table([*servers["west"], *servers["east"]], "any")
+    west, east = servers["west"], servers["east"][0]
+    former = east.engine.linked_clusters._clusters
+    east.know(west=[west[1].url])
+    try:
+        with west[0].client() as first, east.client() as target:
+            target.execute("CREATE REPLICATION LINK any ON any FROM CLUSTER west SETTINGS start_position = 'now'")
+            for number in range(5):
+                first.execute(f"INSERT INTO any VALUES ({number}, 'a')")
+            first.execute("OPTIMIZE TABLE any FINAL")
+            target.execute("SYSTEM WAIT REPLICATION LINK any TIMEOUT 30")
+            assert target.rows("SELECT count() FROM any") == [[5]]
+            target.execute("DROP REPLICATION LINK any")
+    finally:
+        east.engine.linked_clusters._clusters = former
+
+
+def test_a_link_of_a_cluster_that_is_not_configured_any_more_says_so(servers: dict[str, list[LinkedServer]]) -> None:
+    create_table([*servers["west"], *servers["east"]], "lost")
+    east = servers["east"][0]
+    former = east.engine.linked_clusters._clusters
+    with east.client() as target:
+        target.execute("CREATE REPLICATION LINK lost ON lost FROM CLUSTER west SETTINGS start_position = 'now'")
+        east.know(south=["http://127.0.0.1:9"])
+        try:
+            wait(
+                lambda: (
+                    (found := east.links.find_progress("lost")) is not None
+                    and "not among linked_clusters" in found.message
+                ),
+                "the message",
+            )
+        finally:
+            east.engine.linked_clusters._clusters = former
+        wait(
+            lambda: (
+                (found := east.links.find_progress("lost")) is not None
+                and found.upstream_status is UpstreamStatus.FOLLOW
+            ),
+            "the link to go on",
+        )
+        target.execute("DROP REPLICATION LINK lost")
