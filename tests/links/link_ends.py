@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from coordination.links.change import Change
 from coordination.links.link_definition import LinkDefinition
@@ -21,6 +22,7 @@ from engine.tables.capabilities.table_links import (
     SourceTable,
     TargetState,
 )
+from engine.tables.owned_table import OwnedTable
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
@@ -132,19 +134,17 @@ class KeptTarget:
         return ()
 
 
-class NoBootstrap:
-    """A target that nobody has closed."""
+class ReplacedEnds:
+    """A table's own links with other ends."""
 
-    def clean_up(self, link_uuid: str) -> None:
-        """Finds nothing."""
+    def __init__(self, links: Any, source: StreamSource, target: KeptTarget) -> None:
+        self._links = links._links if isinstance(links, ReplacedEnds) else links
+        self.source, self.target = source, target
 
-    @property
-    def taker(self) -> NoBootstrap:
-        return self
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._links, name)
 
 
-@dataclass
-class FakeLinks:
-    source: StreamSource
-    target: KeptTarget
-    bootstrap: NoBootstrap = field(default_factory=NoBootstrap)
+def replace_ends(table: OwnedTable, source: StreamSource, target: KeptTarget) -> None:
+    """Gives the table other ends for its links; what it keeps and does for real ones goes on."""
+    table.links = ReplacedEnds(table.links, source, target)

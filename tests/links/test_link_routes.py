@@ -12,7 +12,7 @@ import pytest
 from coordination.links.positions import Position
 from parts.common.part_name import PartName
 from tests.links.changes import NORTH, WEST, make_block, make_change
-from tests.links.link_ends import FakeLinks, KeptTarget, StreamSource
+from tests.links.link_ends import KeptTarget, StreamSource, replace_ends
 from tests.links.linked_servers import PASSWORD, USER, LinkedServer, create_table, linked_servers
 
 NORTH_UUID = NORTH.cluster
@@ -32,7 +32,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LinkedSer
 def source(servers: list[LinkedServer]) -> StreamSource:
     source = StreamSource(WEST)
     for server in servers:
-        server.table().links = FakeLinks(source, KeptTarget(WEST))
+        replace_ends(server.table(), source, KeptTarget(WEST))
     return source
 
 
@@ -164,7 +164,7 @@ def test_a_block_comes_from_the_server_that_has_it(servers: list[LinkedServer], 
     part = servers[0].table().active_parts()[0].name
     source.open_files = servers[0].table().replication.pin_part  # type: ignore[union-attr]
     elsewhere = StreamSource(WEST, holders=["http://127.0.0.1:9", servers[0].url])
-    servers[1].table().links = FakeLinks(elsewhere, KeptTarget(WEST))
+    replace_ends(servers[1].table(), elsewhere, KeptTarget(WEST))
     request = {**TABLE, "position": str(Position(WEST, 7)), "part": str(part)}
     here, there = ask(servers[0], "block", request), ask(servers[1], "block", request)
     assert here.status_code == there.status_code == 200
@@ -177,7 +177,7 @@ def test_a_block_comes_from_the_server_that_has_it(servers: list[LinkedServer], 
 def test_a_server_that_asks_on_is_asked_no_further(servers: list[LinkedServer], source: StreamSource) -> None:
     for server in servers:
         other = StreamSource(WEST, holders=[each.url for each in servers if each is not server])
-        server.table().links = FakeLinks(other, KeptTarget(WEST))
+        replace_ends(server.table(), other, KeptTarget(WEST))
     request = {**TABLE, "position": str(Position(WEST, 7)), "part": "all_1_1_0"}
     answer = ask(servers[0], "block", request)
     assert code(answer) == 232

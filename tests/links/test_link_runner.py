@@ -19,7 +19,7 @@ from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import UncoveredSchema
 from parts.common.errors import PandoError, UnavailableError, UserError
 from tests.links.changes import EAST, NORTH, WEST, make_block, make_change
-from tests.links.link_ends import FakeLinks, KeptTarget, StreamSource
+from tests.links.link_ends import KeptTarget, StreamSource, replace_ends
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 
 _SECONDS = 30.0
@@ -32,9 +32,9 @@ class Pair:
         self.west, self.east = west, east
         self.source, self.target = StreamSource(WEST, newest=10**5), KeptTarget(EAST)
         for server in west:
-            server.table().links = FakeLinks(self.source, KeptTarget(WEST))
+            replace_ends(server.table(), self.source, KeptTarget(WEST))
         for server in east:
-            server.table().links = FakeLinks(StreamSource(EAST), self.target)
+            replace_ends(server.table(), StreamSource(EAST), self.target)
 
     def create(self, *, begins: bool = True, **settings: object) -> None:
         settings = {"replication_timeout": 0.2, **settings}
