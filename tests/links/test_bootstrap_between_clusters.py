@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from parts.common.errors import PandoError
+from parts.common.errors import PandoError, UserError
 from tests.links.linked_clusters import LinkedClusters
 
 pytestmark = pytest.mark.cluster
@@ -74,7 +75,8 @@ def test_the_source_goes_on_while_it_is_copied(clusters: LinkedClusters, table: 
             if number % 20 == 10:
                 client.execute(f"ALTER TABLE {table} DELETE WHERE k = {number} SETTINGS mutations_sync = 0")
             if number % 30 == 20 and not server:
-                client.execute(f"OPTIMIZE TABLE {table} PARTITION 2")
+                with suppress(UserError):  # what is to be merged was not known when the selection began
+                    client.execute(f"OPTIMIZE TABLE {table} PARTITION 2")
 
     writers = [threading.Thread(target=go_on, args=(server,)) for server in (0, 1)]
     for writer in writers:
