@@ -208,7 +208,9 @@ class LinkManager:
         with self._lock:
             found = self._resting.get(client.name)
             if found is None:
-                found = self._resting[client.name] = RestingLinks(client, self._services.monotonic)
+                found = self._resting[client.name] = RestingLinks(
+                    client, self._services.monotonic, self._server.world.max_poll_seconds
+                )
                 assert self._pool is not None
                 self._pool.add(found.task)
         found.rest(name, link)

@@ -46,9 +46,10 @@ class RestingLink:
 class RestingLinks:
     """The resting links of one linked cluster. ``rest`` and ``wake`` may be called from any thread."""
 
-    def __init__(self, client: ClusterClient, monotonic: Callable[[], float]) -> None:
+    def __init__(self, client: ClusterClient, monotonic: Callable[[], float], max_poll_seconds: float) -> None:
         self._client = client
         self._monotonic = monotonic
+        self._max_poll_seconds = max_poll_seconds
         self._rested_at = -math.inf
         self._links: dict[str, RestingLink] = {}
         self._lock = threading.Lock()
@@ -77,9 +78,10 @@ class RestingLinks:
         links = [link for _, link in asked]
         is_quiet = self._monotonic() - self._rested_at > _QUIET_SECONDS
         wait = min(link.timeout_seconds for link in links) if is_quiet else _WAIT_SECONDS
+        there = min(wait, self._max_poll_seconds)
         try:
             found = self._client.find_news(
-                [(link.table, link.mark) for link in links], wait, silence_seconds=max(4 * wait, wait + 1.0)
+                [(link.table, link.mark) for link in links], there, silence_seconds=max(4 * wait, wait + 1.0)
             )
         except PandoError as error:
             logger.info("cluster %s tells no news: %s", self._client.name, error.message)
@@ -90,7 +92,7 @@ class RestingLinks:
         for at, (_, link) in enumerate(asked):
             if at not in news:
                 link.note_heartbeat()
-        return 0.0
+        return 0.0 if there else wait
 
     def _wake(self, links: list[tuple[str, RestingLink]]) -> None:
         with self._lock:
