@@ -152,6 +152,7 @@ class LogPull:
     def pull(self, keeper: Keeper) -> None:
         """Moves everything that is in the log now into the queue. Raises 236 if pulling is stopped."""
         self._state.stopped.refuse(StoppableAction.PULLING, "Log pulling is cancelled")
+        self._state.pull_rest.wait_a_little(self._state.services.wait)
         self._pull(keeper)
 
     def _pull(self, keeper: Keeper) -> None:
