@@ -85,7 +85,7 @@ def make_batch_commit(
     ``sets_ids`` is false where block ids do not travel. It is false for a list too, whose ids are set after its commit
     (``batch_list``).
     """
-    moved: list[Op] = [SetData(table.link_vector, plan.vector.to_bytes(), reads.vector_version)]
+    moved: list[Op] = [SetData(table.linked.vector, plan.vector.to_bytes(), reads.vector_version)]
     if plan.entry is None:
         return BatchCommit((*moved, *along), None)
     ids = _IdChanges.of(plan, reads, sets_ids=sets_ids)

@@ -30,11 +30,11 @@ def definition_ops(keeper: Keeper, table: TablePaths, gate: Gate | None, definit
     """
     if gate is None or not gate.links:
         return []
-    if keeper.exists(table.definitions) is None:
-        create_lists(keeper, table, table.definitions)
+    if keeper.exists(table.linked.definitions) is None:
+        create_lists(keeper, table, table.linked.definitions)
     document = {"version": FORMAT_VERSION, "metadata": definition.metadata, "columns": definition.columns}
     data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-    return [Create(table.definition(definition.version), data)]
+    return [Create(table.linked.definition(definition.version), data)]
 
 
 def decode_definition(version: int, data: bytes) -> Definition:

@@ -27,14 +27,14 @@ def forget_origin(keeper: Keeper, table: TablePaths, cluster_uuid: str, origin: 
     for _ in range(_ATTEMPTS):
         keeper.sync(table.root)
         try:
-            data, stat = keeper.get(table.link_vector)
+            data, stat = keeper.get(table.linked.vector)
             vector = VersionVector.parse(data)
             if origin not in vector.entries:
                 known = ", ".join(map(str, vector.entries)) or "none"
                 raise UserError("BAD_ARGUMENTS", f"The table has no changes of {origin}; it has those of: {known}")
             if vector.entries[origin].is_forgotten:
                 return
-            keeper.set(table.link_vector, vector.forget(origin).to_bytes(), stat.version)
+            keeper.set(table.linked.vector, vector.forget(origin).to_bytes(), stat.version)
             return
         except NoNode:
             raise UserError(
@@ -50,8 +50,8 @@ def _require_gone(keeper: Keeper, table: TablePaths, cluster_uuid: str, origin: 
         each.is_own and each.position.origin == origin for each in read_origin_positions(keeper, table, cluster_uuid)
     ):
         raise UserError("BAD_ARGUMENTS", f"{origin} is the table itself: it cannot be forgotten")
-    names = keeper.children_many([table.incoming_links])[0] or []
-    found = keeper.get_many([table.incoming_link(name) for name in names])
+    names = keeper.children_many([table.linked.incoming])[0] or []
+    found = keeper.get_many([table.linked.incoming_link(name) for name in names])
     for link in (LinkDefinition.parse(answer[0]) for answer in found if answer is not None):
         if link.source_origin == str(origin):
             raise UserError(

@@ -115,11 +115,11 @@ def clean_definitions(keeper: Keeper, table: TablePaths, replicas: Sequence[str]
 
     ``replicas`` are those that are not lost.
     """
-    names = keeper.children_many([table.definitions])[0]
+    names = keeper.children_many([table.linked.definitions])[0]
     if not names:
         return 0
-    stats = keeper.exists_many([f"{table.definitions}/{name}" for name in names])
+    stats = keeper.exists_many([f"{table.linked.definitions}/{name}" for name in names])
     zxids = {name: stat.created_zxid for name, stat in zip(names, stats, strict=True) if stat is not None}
     gone = select_in_journals(keeper, table, zxids, replicas, "definitions")
-    delete_all_present(keeper, [f"{table.definitions}/{name}" for name in gone])
+    delete_all_present(keeper, [f"{table.linked.definitions}/{name}" for name in gone])
     return len(gone)

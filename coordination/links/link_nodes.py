@@ -123,7 +123,7 @@ def _require_free(keeper: Keeper, gate: Gate, table: TablePaths, new: LinkDefini
 
 def _read_definition(keeper: Keeper, table: TablePaths, name: str) -> LinkDefinition | None:
     try:
-        return LinkDefinition.parse(keeper.get(table.incoming_link(name))[0])
+        return LinkDefinition.parse(keeper.get(table.linked.incoming_link(name))[0])
     except NoNode:
         return None
 
@@ -138,11 +138,11 @@ def _creation_ops(keeper: Keeper, table: TablePaths, definition: LinkDefinition)
         definition.source_table,
         definition.database_link,
     )
-    parent = keeper.exists(table.incoming_links)
+    parent = keeper.exists(table.linked.incoming)
     return [
         take_name(keeper, name),
-        *([Create(table.incoming_links)] if parent is None else []),
-        Create(table.incoming_link(definition.name), definition.to_bytes()),
+        *([Create(table.linked.incoming)] if parent is None else []),
+        Create(table.linked.incoming_link(definition.name), definition.to_bytes()),
     ]
 
 
@@ -177,7 +177,7 @@ def find_link(keeper: Keeper, name: str) -> StoredLink | DatabaseLink | None:
         return found
     table = TablePaths(found.path)
     try:
-        data, stat = keeper.get(table.incoming_link(name))
+        data, stat = keeper.get(table.linked.incoming_link(name))
     except NoNode:
         return None
     definition = LinkDefinition.parse(data)
@@ -214,7 +214,7 @@ def change_link(
         new = change(found.definition)
         if new == found.definition:
             return new, new
-        ops: list[Op] = [SetData(found.table.incoming_link(name), new.to_bytes(), found.version)]
+        ops: list[Op] = [SetData(found.table.linked.incoming_link(name), new.to_bytes(), found.version)]
         try:
             gate_data, gate_stat = keeper.get(found.table.gate)
             changed = _change_gate(Gate.parse(gate_data), new)
@@ -282,7 +282,7 @@ def _remove(keeper: Keeper, table: TablePaths, name: TableLinkName) -> None:
         return gate.without_link(name.name).without_bar(bootstrap_bar_owner(name.uuid))
 
     def along(_: Gate) -> Sequence[Op]:
-        path = table.incoming_link(name.name)
+        path = table.linked.incoming_link(name.name)
         return [
             *(Delete(f"{path}/{child}") for child in keeper.children(path)),
             Delete(path),
@@ -291,5 +291,5 @@ def _remove(keeper: Keeper, table: TablePaths, name: TableLinkName) -> None:
 
     move_gate(keeper, table, change, along=along)
     # A gate that did not know the link (its table was made anew) has not moved, and nothing went along.
-    keeper.delete_tree(table.incoming_link(name.name))
+    keeper.delete_tree(table.linked.incoming_link(name.name))
     keeper.delete_tree(name_path(name.name))

@@ -30,7 +30,7 @@ def read_origin_positions(keeper: Keeper, table: TablePaths, cluster_uuid: str) 
     """
     own = Position.parse(read_current_position(keeper, table, cluster_uuid))
     found = [OriginPosition(own, is_own=True)]
-    (answer,) = keeper.get_many([table.link_vector])
+    (answer,) = keeper.get_many([table.linked.vector])
     vector = VersionVector.parse(answer[0]) if answer is not None else VersionVector()
     for position in vector:
         entry = vector.entries[position.origin]

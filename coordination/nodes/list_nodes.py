@@ -62,7 +62,7 @@ def complete_entry(keeper: Keeper, table: TablePaths, entry: LogEntry) -> LogEnt
     name = list_name(entry)
     if name is None or entry.replace_parts:
         return entry
-    answers = keeper.get_many([table.link_list_piece(name, number) for number in range(count_pieces(entry))])
+    answers = keeper.get_many([table.linked.list_piece(name, number) for number in range(count_pieces(entry))])
     pieces = [answer[0] for answer in answers if answer is not None]
     if len(pieces) < len(answers):
         raise ConflictError("KEEPER_EXCEPTION", f"List {name} of {table.root} was removed meanwhile")
@@ -71,28 +71,28 @@ def complete_entry(keeper: Keeper, table: TablePaths, entry: LogEntry) -> LogEnt
 
 def write_list(keeper: Keeper, table: TablePaths, name: str, link: str, pieces: Sequence[bytes]) -> None:
     """Writes the pieces of a list that is not committed yet."""
-    if keeper.exists(table.link_lists) is None:
-        create_lists(keeper, table, table.link_lists)
-    keeper.create(table.link_list(name), _content(link, ListState.WRITING))
-    creates = [Create(table.link_list_piece(name, number), piece) for number, piece in enumerate(pieces)]
+    if keeper.exists(table.linked.lists) is None:
+        create_lists(keeper, table, table.linked.lists)
+    keeper.create(table.linked.list(name), _content(link, ListState.WRITING))
+    creates = [Create(table.linked.list_piece(name, number), piece) for number, piece in enumerate(pieces)]
     for packet in split_into_multis(creates, operation_bytes):
         keeper.multi(packet)
 
 
 def commit_list_op(table: TablePaths, name: str, link: str, state: ListState) -> SetData:
     """Returns the operation of the commit's multi, which fails if the list was removed or committed."""
-    return SetData(table.link_list(name), _content(link, state), 0)
+    return SetData(table.linked.list(name), _content(link, state), 0)
 
 
 def finish_list_op(table: TablePaths, found: EntryList) -> SetData:
     """Returns the operation that notes that the block ids of a committed list are set."""
-    return SetData(table.link_list(found.name), _content(found.link, ListState.DONE), found.version)
+    return SetData(table.linked.list(found.name), _content(found.link, ListState.DONE), found.version)
 
 
 def read_lists(keeper: Keeper, table: TablePaths) -> list[EntryList]:
     """Returns the lists in the order of their names."""
-    names = sorted(keeper.children_many([table.link_lists])[0] or ())
-    answers = keeper.get_many([table.link_list(name) for name in names])
+    names = sorted(keeper.children_many([table.linked.lists])[0] or ())
+    answers = keeper.get_many([table.linked.list(name) for name in names])
     found = []
     for name, answer in zip(names, answers, strict=True):
         if answer is not None:
@@ -136,7 +136,7 @@ def remove_list(keeper: Keeper, table: TablePaths, name: str, version: int) -> b
 
     The node goes last, and its state is moved first: a commit that is under way fails.
     """
-    path = table.link_list(name)
+    path = table.linked.list(name)
     try:
         pieces = sorted(keeper.children(path), key=int)
         keeper.multi([SetData(path, keeper.get(path)[0], version)])

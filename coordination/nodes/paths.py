@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from coordination.nodes.link_paths import LinkPaths
 from parts.common.errors import UserError
 from parts.common.safe_names import check_znode_path, is_znode_name
 
@@ -169,57 +170,9 @@ class TablePaths:
         return f"{self.root}/links"
 
     @property
-    def link_vector(self) -> str:
-        """The last change applied of each origin (``coordination.links.version_vector``)."""
-        return f"{self.root}/links/vector"
-
-    @property
-    def incoming_links(self) -> str:
-        """The parent of the links whose target the table is."""
-        return f"{self.root}/links/in"
-
-    def incoming_link(self, name: str) -> str:
-        """The definition of a link that brings changes here (``coordination.links.link_definition``)."""
-        return f"{self.root}/links/in/{name}"
-
-    def link_leader(self, name: str) -> str:
-        """The server that runs the link; ephemeral."""
-        return f"{self.root}/links/in/{name}/leader"
-
-    def link_status(self, name: str) -> str:
-        """The state of the link, as the server that runs it last told."""
-        return f"{self.root}/links/in/{name}/status"
-
-    @property
-    def outgoing_links(self) -> str:
-        """The parent of the links whose source the table is."""
-        return f"{self.root}/links/out"
-
-    def outgoing_link(self, target_cluster: str, name: str) -> str:
-        """The registration of a link that takes changes from here, and what its target has."""
-        return f"{self.root}/links/out/{target_cluster}.{name}"
-
-    @property
-    def link_lists(self) -> str:
-        """The parent of the lists of large log entries (``list_nodes``)."""
-        return f"{self.root}/links/lists"
-
-    def link_list(self, name: str) -> str:
-        """One list: the link that wrote it, and whether it is committed."""
-        return f"{self.root}/links/lists/{name}"
-
-    def link_list_piece(self, name: str, number: int) -> str:
-        """One piece of a large log entry."""
-        return f"{self.root}/links/lists/{name}/{number}"
-
-    @property
-    def definitions(self) -> str:
-        """The parent of the definitions that ALTERs of a linked table made."""
-        return f"{self.root}/definitions"
-
-    def definition(self, version: int) -> str:
-        """One definition (``coordination.links.definition_nodes``); its zxid is its place among the changes."""
-        return f"{self.root}/definitions/{version}"
+    def linked(self) -> LinkPaths:
+        """The nodes of a table that has links, or had some."""
+        return LinkPaths(self.root)
 
     @property
     def scans(self) -> str:

@@ -77,15 +77,15 @@ class FoundLinks:
             self._wake()
 
         try:
-            names = keeper.children(paths.incoming_links, on_change)
+            names = keeper.children(paths.linked.incoming, on_change)
         except NoNode:
-            if keeper.exists(paths.incoming_links, on_change) is not None:
+            if keeper.exists(paths.linked.incoming, on_change) is not None:
                 known.is_changed = True
             return {}
         found = {}
         for name in names:
             try:
-                found[name] = LinkDefinition.parse(keeper.get(paths.incoming_link(name), on_change)[0])
+                found[name] = LinkDefinition.parse(keeper.get(paths.linked.incoming_link(name), on_change)[0])
             except NoNode:
                 known.is_changed = True
             except PandoError as error:

@@ -33,7 +33,7 @@ def require_fresh(server: OwnerServer, table: OwnedTable, demand: LinkFreshness,
     if replica is None or table.links is None:
         return
     keeper, paths = replica.require_keeper(), replica.paths
-    links = keeper.children_many([paths.incoming_links])[0]
+    links = keeper.children_many([paths.linked.incoming])[0]
     if not links:
         return
     if demand.min_position:
@@ -62,7 +62,7 @@ def measure_staleness(server: OwnerServer, keeper: Keeper, table: TablePaths, li
     own = server.links.find_progress(link)
     if own is not None:
         return own.lag if own.upstream_status in _CURRENT else max(own.lag, own.idle)
-    state, leader = keeper.get_many([table.link_status(link), table.link_leader(link)])
+    state, leader = keeper.get_many([table.linked.status(link), table.linked.leader(link)])
     if state is None:
         return None
     progress = LinkProgress.parse(state[0])

@@ -24,7 +24,7 @@ class LinkLeader:
 
     def __init__(self, paths: TablePaths, link: str, server: str, wake: Callable[[], None]) -> None:
         """``server`` is this server's name, for people. ``wake`` is called when the leader may be gone."""
-        self._path = paths.link_leader(link)
+        self._path = paths.linked.leader(link)
         self._server = server
         self._wake = wake
         self._session = 0

@@ -122,7 +122,7 @@ class LinkRunner:
         self._services = world.services
         self._leader = LinkLeader(self._replica.paths, definition.name, world.server, wake)
         self._report = LinkReport(
-            self._replica.paths.link_status(definition.name), world.server, self._services.monotonic
+            self._replica.paths.linked.status(definition.name), world.server, self._services.monotonic
         )
         self._limit = (0, 1000)
         self._throttle = Throttle(self._get_rate, self._services.monotonic, self._services.wait)

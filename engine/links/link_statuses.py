@@ -39,8 +39,8 @@ def _list_incoming(server: OwnerServer, keeper: Keeper) -> Iterator[LinkStatus]:
     of_tables = [each for each in names if isinstance(each, TableLinkName)]
     of_databases = [each for each in names if isinstance(each, DatabaseLink)]
     paths = [TablePaths(each.path) for each in of_tables]
-    definitions = keeper.get_many([path.incoming_link(each.name) for path, each in zip(paths, of_tables, strict=True)])
-    states = keeper.get_many([path.link_status(each.name) for path, each in zip(paths, of_tables, strict=True)])
+    definitions = keeper.get_many([path.linked.incoming_link(each.name) for path, each in zip(paths, of_tables, strict=True)])
+    states = keeper.get_many([path.linked.status(each.name) for path, each in zip(paths, of_tables, strict=True)])
     for each, found, state in zip(of_tables, definitions, states, strict=True):
         if found is None:  # the table is gone, and its name is left over
             continue
@@ -171,6 +171,6 @@ def list_linked_tables(server: OwnerServer) -> Sequence[OwnedTable]:
         return []
     keeper = server.replication.require_keeper()
     paths = [table.replication.paths for table in tables if table.replication is not None]
-    incoming = keeper.children_many([path.incoming_links for path in paths])
-    outgoing = keeper.children_many([path.outgoing_links for path in paths])
+    incoming = keeper.children_many([path.linked.incoming for path in paths])
+    outgoing = keeper.children_many([path.linked.outgoing for path in paths])
     return [table for table, *found in zip(tables, incoming, outgoing, strict=True) if any(found)]

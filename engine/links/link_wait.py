@@ -93,5 +93,5 @@ def _make_timeout_error(
 
 def _read_progress(server: OwnerServer, link: StoredLink) -> LinkProgress:
     """Returns what the server that runs the link last told."""
-    (found,) = server.replication.require_keeper().get_many([link.table.link_status(link.definition.name)])
+    (found,) = server.replication.require_keeper().get_many([link.table.linked.status(link.definition.name)])
     return LinkProgress.parse(found[0]) if found is not None else LinkProgress()

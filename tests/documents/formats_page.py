@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.documents.blocks import ROOT
 from tests.documents.markdown import GENERATED, convert_docstring, read_docstring, table
 
-_PATHS = "coordination/nodes/paths.py"
+_PATHS = ("coordination/nodes/paths.py", "coordination/nodes/link_paths.py")
 _INTRODUCTION = """# Formats on disk and in ZooKeeper
 
 Written from the docstrings of the modules named in each heading, which make and read these bytes. Formats of data
@@ -50,8 +50,8 @@ _ZOOKEEPER = (
 
 def list_nodes() -> Iterator[tuple[str, str]]:
     """The znodes of a table and of its replicas: path, meaning. As :mod:`coordination.nodes.paths` has them."""
-    tree = ast.parse((ROOT / _PATHS).read_text(encoding="utf-8"))
-    for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+    body = [node for path in _PATHS for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body]
+    for owner in (node for node in body if isinstance(node, ast.ClassDef)):
         for method in (node for node in owner.body if isinstance(node, ast.FunctionDef)):
             result = method.body[-1].value if isinstance(method.body[-1], ast.Return) else None
             path = _path_of(result) if not method.name.endswith("_prefix") else ""

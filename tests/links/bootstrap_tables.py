@@ -85,21 +85,21 @@ class BootstrapTables:
         self.make_link()
 
     def register(self) -> None:
-        self.keeper.create_parents(SOURCE.outgoing_link("east", "l"))
+        self.keeper.create_parents(SOURCE.linked.outgoing_link("east", "l"))
 
     def make_link(self) -> None:
-        path = TARGET.incoming_link(self.link.name)
+        path = TARGET.linked.incoming_link(self.link.name)
         self.keeper.create_parents(path)
         self.keeper.set(path, self.link.to_bytes())
 
     def change_link(self, **changes: object) -> None:
         """Changes the definition, as a statement does."""
-        path = TARGET.incoming_link(self.link.name)
+        path = TARGET.linked.incoming_link(self.link.name)
         self.link = replace(self.read_link(), **changes)  # type: ignore[arg-type]
         self.keeper.set(path, self.link.to_bytes())
 
     def read_link(self) -> LinkDefinition:
-        return LinkDefinition.parse(self.keeper.get(TARGET.incoming_link(self.link.name))[0])
+        return LinkDefinition.parse(self.keeper.get(TARGET.linked.incoming_link(self.link.name))[0])
 
     def source_of(self, server: SimulatedServer) -> ReplicatedTable:
         found = server.engine.catalog.table("default", "source")
@@ -176,7 +176,7 @@ class BootstrapTables:
         self.must_be(self.rows("source"))
 
     def vector(self) -> VersionVector:
-        answer = self.keeper.get_many([TARGET.link_vector])[0]
+        answer = self.keeper.get_many([TARGET.linked.vector])[0]
         return VersionVector.parse(answer[0] if answer is not None else b"")
 
     def gate(self) -> Gate:

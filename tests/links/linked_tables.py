@@ -84,9 +84,9 @@ class LinkedTables:
     def keep_definition(self) -> None:
         """Makes the node of the link's definition, as CREATE REPLICATION LINK does."""
         paths = self.table.table.paths
-        if self.keeper.exists(paths.incoming_links) is None:
-            self.keeper.create(paths.incoming_links)
-        self.keeper.create(paths.incoming_link(self.link.name), self.link.to_bytes())
+        if self.keeper.exists(paths.linked.incoming) is None:
+            self.keeper.create(paths.linked.incoming)
+        self.keeper.create(paths.linked.incoming_link(self.link.name), self.link.to_bytes())
 
     def alter_source(self, command: str) -> None:
         """Changes the source's definition, which is a change of its own."""

@@ -151,7 +151,7 @@ def by_lists(tables: LinkedTables) -> None:
 
 
 def list_names(tables: LinkedTables) -> list[str]:
-    return (tables.keeper.children_many([tables.table.table.paths.link_lists])[0]) or []
+    return (tables.keeper.children_many([tables.table.table.paths.linked.lists])[0]) or []
 
 
 def test_a_large_batch_is_a_list(tables: LinkedTables) -> None:

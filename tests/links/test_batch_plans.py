@@ -114,7 +114,7 @@ def test_a_batch_of_known_changes_moves_the_vector_alone() -> None:
     end = Position(WEST, 30)
     planned = replace(plan([make_change(1)]), entry=None, changes=(), vector=vector.advance(end), end=end)
     commit = make_batch_commit(planned, TABLE, TargetReads(3))
-    assert commit.ops == (SetData(TABLE.link_vector, planned.vector.to_bytes(), 3),)
+    assert commit.ops == (SetData(TABLE.linked.vector, planned.vector.to_bytes(), 3),)
     assert commit.entry is None
 
 
@@ -200,7 +200,7 @@ class Table:
         self.keeper: MemoryKeeper = MemoryEnsemble(lambda: 0.0).connect()
         for path in ("", "log", "blocks", "block_numbers", "mutations", "columns", "links"):
             self.keeper.multi([Create(f"{TABLE.root}/{path}".rstrip("/"))])
-        self.keeper.multi([Create(TABLE.link_vector, VersionVector().to_bytes())])
+        self.keeper.multi([Create(TABLE.linked.vector, VersionVector().to_bytes())])
 
     def insert(self, partition_id: str, block_id: str) -> None:
         lock = allocate_block_number(self.keeper, TABLE, partition_id)
@@ -210,7 +210,7 @@ class Table:
         self.keeper.delete(lock.path)
 
     def read(self, changes: list[Change]) -> tuple[BatchPlan, TargetReads]:
-        versions = [self.keeper.get(path)[1].version for path in (TABLE.link_vector, TABLE.mutations, TABLE.columns)]
+        versions = [self.keeper.get(path)[1].version for path in (TABLE.linked.vector, TABLE.mutations, TABLE.columns)]
         counts = count_numbers(changes)
         locks = [allocate_block_number(self.keeper, TABLE, p, count=count) for p, count in counts.items()]
         first = {lock.partition_id: lock.number for lock in locks}  # type: ignore[union-attr]
@@ -256,7 +256,7 @@ def test_a_block_and_drops_above_it_are_one_multi() -> None:
     assert table.keeper.exists(waiting.path) is None  # type: ignore[union-attr]
     assert table.keeper.get(TABLE.log)[1].version > log_version, "no merge is assigned over a drop"
     assert len(table.keeper.children(TABLE.mutations)) == 1
-    assert VersionVector.parse(table.keeper.get(TABLE.link_vector)[0]).applied(WEST) == 6
+    assert VersionVector.parse(table.keeper.get(TABLE.linked.vector)[0]).applied(WEST) == 6
 
 
 def test_an_id_that_is_there_is_set_to_the_new_part() -> None:
@@ -277,7 +277,7 @@ def test_a_former_leader_cannot_commit() -> None:
     with pytest.raises(MultiFailed) as raised:
         table.keeper.multi(make_batch_commit(planned, TABLE, reads).ops)
     assert isinstance(raised.value.cause, BadVersion)
-    assert raised.value.op.path == TABLE.link_vector
+    assert raised.value.op.path == TABLE.linked.vector
     assert len(table.keeper.children(TABLE.log)) == 1
 
 

@@ -313,7 +313,7 @@ def test_a_hold_keeps_parts_until_its_lease_ends(tables: BootstrapTables) -> Non
 def test_a_hold_ends_with_the_registration(tables: BootstrapTables) -> None:
     tables.insert(1)
     held, giver = hold(tables), tables.source().links.bootstrap.giver
-    tables.keeper.delete(SOURCE.outgoing_link("east", "l"))
+    tables.keeper.delete(SOURCE.linked.outgoing_link("east", "l"))
     tables.table.servers.now += 60
     tables.table.work_until(lambda: not giver._holds)
     with pytest.raises(UserError, match="not held"):
@@ -336,7 +336,7 @@ def test_a_link_that_is_disabled_or_dropped_is_not_copied(tables: BootstrapTable
             if how == "disabled":
                 tables.change_link(is_enabled=False)
             else:
-                tables.keeper.delete(TARGET.incoming_link("l"))
+                tables.keeper.delete(TARGET.linked.incoming_link("l"))
 
     source.before_hold = end
     with pytest.raises((UnavailableError, ConflictError)) as ended:
@@ -378,7 +378,7 @@ def test_another_link_that_moves_the_vector_is_not_undone(tables: BootstrapTable
 
     def move(round_: int) -> None:
         if round_ == 1:
-            tables.keeper.set(TARGET.link_vector, VersionVector().advance(Position(NORTH, 5)).to_bytes())
+            tables.keeper.set(TARGET.linked.vector, VersionVector().advance(Position(NORTH, 5)).to_bytes())
 
     source.before_hold = move
     with pytest.raises(ConflictError, match="not committed"):
@@ -389,8 +389,8 @@ def test_another_link_that_moves_the_vector_is_not_undone(tables: BootstrapTable
 def test_a_source_that_lacks_what_the_target_has_is_refused(tables: BootstrapTables) -> None:
     tables.insert(1)
     tables.settle()
-    tables.keeper.create_parents(TARGET.link_vector)
-    tables.keeper.set(TARGET.link_vector, VersionVector().advance(Position(NORTH, 5)).to_bytes())
+    tables.keeper.create_parents(TARGET.linked.vector)
+    tables.keeper.set(TARGET.linked.vector, VersionVector().advance(Position(NORTH, 5)).to_bytes())
     with pytest.raises(ConflictError, match=f"lacks changes up to {Position(NORTH, 5)}") as refused:
         tables.run()
     assert refused.value.name == "INCORRECT_DATA"

@@ -60,7 +60,7 @@ class Worker:
 
 def register(tables: BootstrapTables) -> None:
     """Registers the link, so that the source keeps its changes."""
-    tables.keeper.delete(SOURCE.outgoing_link("east", "l"))
+    tables.keeper.delete(SOURCE.linked.outgoing_link("east", "l"))
     with tables.servers[0].acting():
         tables.source().links.source.register(OutgoingLink(LINK, tables.link.uuid, CLUSTER, "east"))
 

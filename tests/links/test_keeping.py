@@ -271,13 +271,13 @@ def test_failure_markers_and_definitions_stay_until_all_have_them(asker: Asker) 
     keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.paths
     keeper.create(paths.quorum_failed_part("9_9_9_0"), b"r9")
     clean(asker)
-    assert keeper.children(paths.definitions) == ["1"]
+    assert keeper.children(paths.linked.definitions) == ["1"]
     assert keeper.children(paths.quorum_failed_parts) == ["9_9_9_0"]
     restart(asker, second)
     asker.table.settle()
     asker.table.work_until(lambda: b'"failures":0' not in keeper.get(paths.replica("r1").link_keeping)[0])
     clean(asker)
-    assert keeper.children(paths.definitions) == []
+    assert keeper.children(paths.linked.definitions) == []
     assert keeper.children(paths.quorum_failed_parts) == []
     assert len(asker.take_all(1)) == 1
 

@@ -40,7 +40,7 @@ TWO_WAY = {"two_way": True}
 def is_whole(keeper: Keeper, table: TablePaths, name: str = "orders") -> bool:
     """Whether the link is there; it must not be there in part."""
     places = {
-        keeper.exists(table.incoming_link(name)) is not None,
+        keeper.exists(table.linked.incoming_link(name)) is not None,
         read_gate(keeper, table).find_link(name) is not None,
         find_link_name(keeper, name) is not None,
     }
@@ -76,7 +76,7 @@ def test_a_name_is_taken_once_in_the_cluster() -> None:
     assert "link 'orders' already" in fails(lambda: create_link(keeper, table, make_definition(uuid="u2"), WEST))
     assert "link 'orders' already" in fails(lambda: create_link(keeper, other, make_definition(uuid="u2"), WEST))
     assert not read_gate(keeper, other).links
-    assert keeper.exists(other.incoming_link("orders")) is None
+    assert keeper.exists(other.linked.incoming_link("orders")) is None
 
 
 def test_a_source_is_linked_to_a_table_once() -> None:
@@ -158,8 +158,8 @@ def test_a_drop_takes_what_the_server_of_the_link_wrote() -> None:
     keeper = make_ensemble().connect()
     table = make_table(keeper)
     create_link(keeper, table, make_definition(), WEST)
-    keeper.create(table.link_status("orders"), b"{}")
-    keeper.create(table.link_leader("orders"), b"r1", ephemeral=True)
+    keeper.create(table.linked.status("orders"), b"{}")
+    keeper.create(table.linked.leader("orders"), b"r1", ephemeral=True)
     dropped = drop_link(keeper, "orders")
     assert dropped == TableLinkName("orders", "u1", table.root, "west", "db", "orders")
     assert not is_whole(keeper, table)
@@ -230,7 +230,7 @@ def test_of_two_that_take_a_name_one_gets_it(number: int) -> None:
     holders = [root for root in (table, other) if read_gate(keeper, root).links]
     assert len(holders) == 1
     assert is_whole(keeper, holders[0])
-    assert keeper.exists(({table, other} - set(holders)).pop().incoming_link("orders")) is None
+    assert keeper.exists(({table, other} - set(holders)).pop().linked.incoming_link("orders")) is None
 
 
 def test_names() -> None:

@@ -45,7 +45,7 @@ class Pair:
             server.links.wake()
         if begins:
             self.wait(
-                lambda: LinkDefinition.parse(self.keeper.get(self.paths.incoming_link("l"))[0]).is_begun,
+                lambda: LinkDefinition.parse(self.keeper.get(self.paths.linked.incoming_link("l"))[0]).is_begun,
                 "the beginning",
             )
 
@@ -119,7 +119,7 @@ def test_one_server_leads_and_another_takes_over(pair: Pair) -> None:
     leaders = [server for server in pair.east if server.links._count_running()]
     assert len(leaders) == 1
     ((runner, _),) = leaders[0].links._runners.values()
-    pair.keeper.delete(pair.paths.link_leader("l"))  # as when its session ends; it does not know yet
+    pair.keeper.delete(pair.paths.linked.leader("l"))  # as when its session ends; it does not know yet
     other = next(server for server in pair.east if server is not leaders[0])
     pair.wait(other.links._count_running, "the other leader")
     runner._leader.is_leader = False
@@ -140,7 +140,7 @@ def test_a_link_says_where_it_is_and_acknowledges(pair: Pair) -> None:
     pair.wait_applied(1)
     pair.wait(lambda: pair.source.requests[-1].trim == 10**6, "the acknowledgement")
     pair.wait(
-        lambda: LinkProgress.parse(pair.keeper.get(pair.paths.link_status("l"))[0]).rows_applied == 1, "the status"
+        lambda: LinkProgress.parse(pair.keeper.get(pair.paths.linked.status("l"))[0]).rows_applied == 1, "the status"
     )
 
 
@@ -291,7 +291,7 @@ def test_a_server_that_is_down_is_passed_over(clusters: dict[str, list[LinkedSer
 def test_two_servers_that_begin_a_link_give_it_one_place(pair: Pair) -> None:
     """Its statement and the leader begin a link at the same time, and the source goes on in between."""
     pair.create(start_position="now")
-    path = pair.paths.incoming_link("l")
+    path = pair.paths.linked.incoming_link("l")
     begun = LinkDefinition.parse(pair.keeper.get(path)[0])
     late = replace(begun, is_begun=False, source_origin="", beginning="")
     pair.source.add(make_change(10**6, make_block(1)))

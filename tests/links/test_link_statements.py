@@ -313,7 +313,7 @@ def test_an_origin_is_forgotten_when_it_is_gone(east: LinkedServer) -> None:
     assert "no link ever brought any" in east.fails(f"{text} FORCE")[1]
     table = east.engine.catalog.table("default", "orders")
     assert table.replication is not None
-    keeper, path = table.replication.require_keeper(), table.replication.paths.link_vector
+    keeper, path = table.replication.require_keeper(), table.replication.paths.linked.vector
     keeper.create(path, VersionVector().begin_at(Position(gone, 9)).begin_at(Position(SOURCE, 9)).to_bytes())
     east.sql(f"{text} FORCE")
     east.sql(f"{text} FORCE")
@@ -335,7 +335,7 @@ def test_positions_of_a_table_are_its_own_and_those_of_its_vector(east: LinkedSe
     table = east.engine.catalog.table("default", "orders")
     assert table.replication is not None
     vector = VersionVector().begin_at(Position(SOURCE, 7)).advance(Position(SOURCE, 90))
-    table.replication.require_keeper().create(table.replication.paths.link_vector, vector.to_bytes())
+    table.replication.require_keeper().create(table.replication.paths.linked.vector, vector.to_bytes())
     (own, other) = east.sql("SELECT database, table, origin, position, is_own, begin FROM system.link_positions")
     assert other == ("default", "orders", str(SOURCE), f"{SOURCE}:90", 0, 7)
     assert own[4] == 1

@@ -65,7 +65,7 @@ class LinkModel:
             for op, result in zip(ops, results, strict=True):
                 if isinstance(op, Create) and op.path.startswith(TABLE.root) and op.path not in deleted:
                     self._record(name, zxid, op, str(result))
-                if isinstance(op, Create | SetData) and op.path == TABLE.link_vector:
+                if isinstance(op, Create | SetData) and op.path == TABLE.linked.vector:
                     self._record_vector(name, VersionVector.parse(op.data))
             return results
 

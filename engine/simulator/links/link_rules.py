@@ -35,7 +35,7 @@ def count_link_rules(ensemble: MemoryEnsemble, count: Callable[[str], None]) -> 
 def _stopped_by(op: Op) -> str:
     """Names the rule of links whose check stopped a multi; "" for another one."""
     path = getattr(op, "path", "")
-    if path == TABLE.link_vector:
+    if path == TABLE.linked.vector:
         return "a batch came second"
     if path == TABLE.gate:
         return "a commit met a moved gate"
@@ -48,7 +48,7 @@ def _done(op: Op) -> list[str]:
         entry = LogEntry.parse(op.data)
         if is_batch(entry):
             return _describe(read_carried_changes(entry, 0))
-    if isinstance(op, Create) and op.path.startswith(TABLE.incoming_links) and op.path.endswith("/leader"):
+    if isinstance(op, Create) and op.path.startswith(TABLE.linked.incoming) and op.path.endswith("/leader"):
         return ["a server took the lead of a link"]
     if isinstance(op, SetData) and op.path == TABLE.gate:
         return ["the gate moved"]

@@ -128,14 +128,14 @@ class _Attempt:
         except MultiFailed as error:
             if self._list:
                 self._owner.lists.abandon(keeper, self._list)
-            if error.op.path != table.link_vector:
+            if error.op.path != table.linked.vector:
                 self._judge(error)
             return None
         except KeeperConnectionLoss:
             self._release()
             self._state.services.failpoint("link.unknown_outcome")
-            keeper.sync(table.link_vector)
-            if not VersionVector.parse(keeper.get(table.link_vector)[0]).covers_vector(plan.vector):
+            keeper.sync(table.linked.vector)
+            if not VersionVector.parse(keeper.get(table.linked.vector)[0]).covers_vector(plan.vector):
                 raise
             return plan
         self._locks.clear()

@@ -54,7 +54,7 @@ class BatchProgress:
 
     def _set_mark(self, keeper: Keeper) -> tuple[VersionVector, LogMark]:
         keeper.sync(self._table.root)
-        (answer,) = keeper.get_many([self._table.link_vector])
+        (answer,) = keeper.get_many([self._table.linked.vector])
         vector = VersionVector.parse(answer[0]) if answer is not None else VersionVector()
         self._pending = vector, LogMark(keeper, self._table)
         return self._pending

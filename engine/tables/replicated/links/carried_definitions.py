@@ -139,7 +139,7 @@ class CarriedDefinitions:
         return FollowedDefinition(source.definition_version, source.columns, source.create_query)
 
     def _find(self, keeper: Keeper, link: LinkDefinition) -> tuple[LinkDefinition, int] | None:
-        (answer,) = keeper.get_many([self._state.paths.incoming_link(link.name)])
+        (answer,) = keeper.get_many([self._state.paths.linked.incoming_link(link.name)])
         found = LinkDefinition.parse(answer[0]) if answer is not None else None
         return (found, answer[1].version) if answer is not None and found and found.uuid == link.uuid else None
 
@@ -154,7 +154,7 @@ class CarriedDefinitions:
                 return
             changed = replace(found[0], extra=tuple({**dict(found[0].extra), _KEY: kept}.items()))
             try:
-                keeper.set(self._state.paths.incoming_link(link.name), changed.to_bytes(), found[1])
+                keeper.set(self._state.paths.linked.incoming_link(link.name), changed.to_bytes(), found[1])
             except (BadVersion, NoNode):
                 return
 

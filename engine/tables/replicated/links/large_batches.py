@@ -78,7 +78,7 @@ class LargeBatches:
 
         A commit of such a list that is still under way fails.
         """
-        if keeper.exists(self._table.link_lists) is None:
+        if keeper.exists(self._table.linked.lists) is None:
             return
         for found in read_lists(keeper, self._table):
             if found.state is ListState.COMMITTED:
@@ -91,7 +91,7 @@ class LargeBatches:
 
         Returns whether some are left.
         """
-        if keeper.exists(self._table.link_lists) is None:
+        if keeper.exists(self._table.linked.lists) is None:
             return False
         lists = read_lists(keeper, self._table)
         for found in lists:

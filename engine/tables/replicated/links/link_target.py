@@ -107,7 +107,7 @@ class ReplicaLinkTarget:
     def _read(self, keeper: Keeper) -> TargetState:
         table = self._state.paths
         keeper.sync(table.root)
-        root, gate, vector = keeper.get_many([table.root, table.gate, table.link_vector])
+        root, gate, vector = keeper.get_many([table.root, table.gate, table.linked.vector])
         if root is None:
             raise missing_metadata_error(table)
         if gate is None:
@@ -135,7 +135,7 @@ class ReplicaLinkTarget:
             begun = now.vector.begin_with(others).to_bytes()
             is_new = now.vector_version == NO_VECTOR
             ops: list[Op] = [
-                Create(table.link_vector, begun) if is_new else SetData(table.link_vector, begun, now.vector_version),
+                Create(table.linked.vector, begun) if is_new else SetData(table.linked.vector, begun, now.vector_version),
                 *self._mark_begun(keeper, link),
                 *self._state.gate.checks(keeper, CommitKind.LINK),
             ]
@@ -149,7 +149,7 @@ class ReplicaLinkTarget:
         return True
 
     def _mark_begun(self, keeper: Keeper, link: LinkDefinition) -> list[Op]:
-        path = self._state.paths.incoming_link(link.name)
+        path = self._state.paths.linked.incoming_link(link.name)
         (answer,) = keeper.get_many([path])
         found = LinkDefinition.parse(answer[0]) if answer is not None else None
         if answer is None or found is None or found.uuid != link.uuid:

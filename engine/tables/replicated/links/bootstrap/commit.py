@@ -248,7 +248,7 @@ class BootstrapCommit:
         begun = replace(definition, is_begun=True, wants_copy=False, source_origin=str(ready.held.origin))
         along = [
             SetData(table.gate, gate.without_bar(bar.owner).to_bytes(), closed.gate_version),
-            SetData(table.incoming_link(link.name), begun.to_bytes(), closed.definition_version),
+            SetData(table.linked.incoming_link(link.name), begun.to_bytes(), closed.definition_version),
             *self._drop_ops(keeper, firsts),
         ]
         plan = self._plan(closed, ready, firsts)
@@ -340,10 +340,10 @@ class BootstrapCommit:
 def _read_vector(keeper: Keeper, table: TablePaths) -> tuple[VersionVector, int]:
     """Reads the vector and its version; makes an empty node if there is none."""
     try:
-        data, stat = keeper.get(table.link_vector)
+        data, stat = keeper.get(table.linked.vector)
     except NoNode:
-        keeper.create(table.link_vector)
-        data, stat = keeper.get(table.link_vector)
+        keeper.create(table.linked.vector)
+        data, stat = keeper.get(table.linked.vector)
     return VersionVector.parse(data), stat.version
 
 
@@ -357,7 +357,7 @@ def _require_bar(keeper: Keeper, table: TablePaths, bar: Bar) -> tuple[Gate, int
 
 def _require_link(keeper: Keeper, table: TablePaths, link: LinkDefinition) -> tuple[LinkDefinition, int]:
     """Returns the link's definition now, and its version. Raises 236 (ABORTED) if it is disabled or gone."""
-    answer = keeper.get_many([table.incoming_link(link.name)])[0]
+    answer = keeper.get_many([table.linked.incoming_link(link.name)])[0]
     definition = LinkDefinition.parse(answer[0]) if answer is not None else None
     if answer is None or definition is None or definition.uuid != link.uuid or not definition.is_enabled:
         state = "disabled" if definition is not None and definition.uuid == link.uuid else "dropped"

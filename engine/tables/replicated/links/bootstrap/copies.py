@@ -105,8 +105,8 @@ class BootstrapCopies:
         Call it when the log is pulled.
         """
         table = self._state.paths
-        names = (keeper.children_many([table.incoming_links])[0]) or []
-        answers = keeper.get_many([table.incoming_link(name) for name in names])
+        names = (keeper.children_many([table.linked.incoming])[0]) or []
+        answers = keeper.get_many([table.linked.incoming_link(name) for name in names])
         links = [LinkDefinition.parse(answer[0]) for answer in answers if answer is not None]
         waiting = {link.uuid for link in links if not link.is_begun}
         return [uuid for uuid in link_uuids if uuid not in waiting and uuid not in self._in_use]

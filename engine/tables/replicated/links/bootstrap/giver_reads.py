@@ -96,7 +96,7 @@ class GiverReads:
         state, table = self._state, self._state.paths
         queued = tuple(item.entry for item in state.queue.list_entries())
         index, _ = read_log_pointer(keeper, state.replica)
-        paths = [table.root, table.gate, table.columns, table.metadata, table.link_vector]
+        paths = [table.root, table.gate, table.columns, table.metadata, table.linked.vector]
         root, gate, columns, metadata, vector = keeper.get_many(paths)
         if root is None or columns is None or metadata is None:
             raise missing_metadata_error(table)

@@ -224,7 +224,7 @@ class ChangeKeeping:
         if self._kept is None:
             return
         paths = self._state.paths
-        self._read_list(keeper, RecordKind.DEFINITION, paths.definitions, "definitions")
+        self._read_list(keeper, RecordKind.DEFINITION, paths.linked.definitions, "definitions")
         self.read_failures(keeper)
         self._read_list(keeper, RecordKind.LOSS, paths.lost_blocks, "")
 
@@ -234,7 +234,7 @@ class ChangeKeeping:
 
     def read_definitions(self, keeper: Keeper) -> None:
         """Writes definitions into the journal that it lacks, and tells the others so."""
-        self._read_list(keeper, RecordKind.DEFINITION, self._state.paths.definitions, "definitions")
+        self._read_list(keeper, RecordKind.DEFINITION, self._state.paths.linked.definitions, "definitions")
 
     def _read_list(self, keeper: Keeper, kind: RecordKind, parent: str, told: str) -> None:
         if self._kept is None:

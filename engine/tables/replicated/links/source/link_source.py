@@ -83,7 +83,7 @@ class ReplicaLinkSource:
         find_outgoing_path(state.paths, link.name)
         with state.hold_write_access() as (keeper, _):
             self._description.describe(keeper)
-            create_lists(keeper, state.paths, state.paths.outgoing_links, state.paths.definitions)
+            create_lists(keeper, state.paths, state.paths.linked.outgoing, state.paths.linked.definitions)
             gate = move_gate(
                 keeper,
                 state.paths,

@@ -61,7 +61,7 @@ def find_outgoing_path(table: TablePaths, name: str) -> str:
     cluster, slash, link = name.partition("/")
     if not slash or not is_znode_name(cluster) or not is_znode_name(link):
         raise UserError("BAD_ARGUMENTS", f"A link is named <target cluster>/<name> at its source, not {name[:200]!r}")
-    return table.outgoing_link(cluster, link)
+    return table.linked.outgoing_link(cluster, link)
 
 
 def make_gate_link(link: OutgoingLink) -> GateLink:
@@ -91,8 +91,8 @@ def unregister_ops(keeper: Keeper, table: TablePaths, name: str) -> list[Op]:
 
 def read_outgoing(keeper: Keeper, table: TablePaths) -> list[OutgoingLink]:
     """Reads the outgoing links, sorted by name."""
-    names = keeper.children_many([table.outgoing_links])[0] or []
-    answers = keeper.get_many([f"{table.outgoing_links}/{name}" for name in names])
+    names = keeper.children_many([table.linked.outgoing])[0] or []
+    answers = keeper.get_many([f"{table.linked.outgoing}/{name}" for name in names])
     return sorted((decode_outgoing(answer[0]) for answer in answers if answer is not None), key=lambda link: link.name)
 
 

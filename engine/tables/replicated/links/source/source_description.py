@@ -54,7 +54,7 @@ class SourceDescription:
 
     def read_vector(self, keeper: Keeper) -> tuple[VersionVector, int]:
         """Returns the table's vector, without its own origin, and the zxid that wrote it; 0 for none."""
-        answer = keeper.get_many([self._state.paths.link_vector])[0]
+        answer = keeper.get_many([self._state.paths.linked.vector])[0]
         if answer is None:
             return VersionVector(), 0
         return VersionVector.parse(answer[0]), answer[1].modified_zxid
