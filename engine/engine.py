@@ -19,10 +19,10 @@ from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
 from engine.links.bootstrap.held_source import add_bootstrap_answers
-from engine.links.database_links import DatabaseLinks
+from engine.links.databases.database_links import DatabaseLinks
+from engine.links.exchange.link_service import LinkService
 from engine.links.link_freshness import require_fresh
 from engine.links.link_manager import LinkManager
-from engine.links.link_service import LinkService
 from engine.links.link_statuses import list_link_statuses
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process

@@ -23,7 +23,7 @@ from engine.interpreter import execute_statement
 from engine.interpreter.session_relations import CatalogRelations
 from engine.interpreter.temporary_tables import forget_dropped_tables, resolve_names
 from engine.interserver.replication import Replication
-from engine.links.link_service import LinkAnswers
+from engine.links.exchange.link_service import LinkAnswers
 from engine.queries.context import Context, QueryTotals, Row, SystemTableRows
 from engine.queries.other_processes import OtherProcesses
 from engine.queries.process_list import Process, ProcessList

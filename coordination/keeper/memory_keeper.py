@@ -61,10 +61,7 @@ FaultSource = Callable[[int, str, str], Fault | None]
 
 
 class MemoryEnsemble:
-    """The server side.
-
-    ``clock`` returns seconds and stamps the nodes; sessions are numbered after ``last_session``.
-    """
+    """The server side. ``clock`` (seconds) stamps the nodes; sessions are numbered after ``last_session``."""
 
     def __init__(self, clock: Callable[[], float], last_session: int = 0) -> None:
         self.clock = clock

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from coordination.links.change_stream import LogRecord, MutationRecord, build_changes
-from coordination.links.frontier import Lock
 from coordination.links.positions import Epoch, Origin
+from coordination.links.stream.change_stream import LogRecord, MutationRecord, build_changes
+from coordination.links.stream.frontier import Lock
 from coordination.log.log_entry import LIST_KEY, EntryType, LogEntry
 from parts.common.part_name import PartName
 

@@ -20,8 +20,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from coordination.links.change import Change
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.change import Change
 from coordination.links.version_vector import VersionVector
 from parts.common.part_name import PartName
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from coordination.keeper.interface import Keeper, KeeperConnectionLoss, NodeExists, NoNode
 from coordination.links.cluster_identity import ClusterIdentity
-from coordination.links.gap_check import require_one_name
+from coordination.links.stream.gap_check import require_one_name
 from parts.common.errors import ConflictError
 
 PATH = "/pando/linked_clusters"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordination.links.change import Change
+from coordination.links.stream.change import Change
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,5 +67,5 @@ class LinkPaths:
         return f"{self.root}/definitions"
 
     def definition(self, version: int) -> str:
-        """One definition (``coordination.links.definition_nodes``); its zxid is its place among the changes."""
+        """One definition (``definition_nodes``); its zxid is its place among the changes."""
         return f"{self.root}/definitions/{version}"

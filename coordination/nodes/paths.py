@@ -308,7 +308,7 @@ class ReplicaPaths:
 
     @property
     def link_keeping(self) -> str:
-        """The changes of a linked table that the replica keeps (``coordination.links.kept_changes``)."""
+        """The changes of a linked table that the replica keeps (``coordination.links.stream.kept_changes``)."""
         return f"{self.root}/link_keeping"
 
     @property

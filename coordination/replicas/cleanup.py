@@ -29,7 +29,7 @@ from coordination.keeper.interface import (
     NoNode,
     SetData,
 )
-from coordination.links.kept_changes import clean_definitions, select_in_journals
+from coordination.links.stream.kept_changes import clean_definitions, select_in_journals
 from coordination.log.part_set import PartSet
 from coordination.nodes.deletion import delete_all_present
 from coordination.nodes.list_nodes import parse_entries

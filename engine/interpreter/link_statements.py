@@ -20,8 +20,8 @@ from coordination.links.positions import Origin
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.shared_steps import refuse_system_database
 from engine.interpreter.statement_kind import define_owner_statement
-from engine.links.database_link_changes import change_database_link, create_database_link, drop_database_link
-from engine.links.database_links import list_members
+from engine.links.databases.database_link_changes import change_database_link, create_database_link, drop_database_link
+from engine.links.databases.database_links import list_members
 from engine.links.link_changes import change_table_link
 from engine.links.link_creation import NewLink, create_table_link, drop_outgoing_link, drop_table_link
 from engine.links.link_wait import wait_for_link

@@ -22,11 +22,11 @@ from engine.catalog.catalog import Catalog
 from engine.environment import ServerEnvironment
 from engine.interserver.replication import Replication
 from engine.links.bootstrap.link_copy import copy_table
-from engine.links.cluster_client import ClusterClient, ClusterConfigs
+from engine.links.exchange.cluster_client import ClusterClient, ClusterConfigs
+from engine.links.exchange.link_service import LinkService
 from engine.links.found_links import FoundLinks
 from engine.links.link_beginning import BootstrapLink
 from engine.links.link_runner import LinkRunner, RunnerWorld
-from engine.links.link_service import LinkService
 from engine.links.own_cluster import OwnCluster, OwnTransport
 from engine.links.resting_links import RestingLink, RestingLinks
 from engine.remote.cluster_membership import ClusterMembership

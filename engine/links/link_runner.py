@@ -22,9 +22,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coordination.keeper.interface import Keeper
-from coordination.links.batch_plan import BatchLimits
-from coordination.links.batch_selection import Selection, select_batch
-from coordination.links.gap_check import Gap
+from coordination.links.batches.batch_plan import BatchLimits
+from coordination.links.batches.batch_selection import Selection, select_batch
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import (
     FailureKind,
@@ -38,8 +37,9 @@ from coordination.links.link_lag import LinkLag, measure_lag
 from coordination.links.link_nodes import request_copy
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
+from coordination.links.stream.gap_check import Gap
 from engine.interserver.transfer import Throttle
-from engine.links.cluster_client import ClusterClient
+from engine.links.exchange.cluster_client import ClusterClient
 from engine.links.link_beginning import BootstrapLink, begin_link
 from engine.links.link_leader import LinkLeader
 from engine.links.link_report import LinkReport

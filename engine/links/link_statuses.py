@@ -39,7 +39,9 @@ def _list_incoming(server: OwnerServer, keeper: Keeper) -> Iterator[LinkStatus]:
     of_tables = [each for each in names if isinstance(each, TableLinkName)]
     of_databases = [each for each in names if isinstance(each, DatabaseLink)]
     paths = [TablePaths(each.path) for each in of_tables]
-    definitions = keeper.get_many([path.linked.incoming_link(each.name) for path, each in zip(paths, of_tables, strict=True)])
+    definitions = keeper.get_many(
+        [path.linked.incoming_link(each.name) for path, each in zip(paths, of_tables, strict=True)]
+    )
     states = keeper.get_many([path.linked.status(each.name) for path, each in zip(paths, of_tables, strict=True)])
     for each, found, state in zip(of_tables, definitions, states, strict=True):
         if found is None:  # the table is gone, and its name is left over

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from coordination.links.change import Block, Change
-from coordination.links.gap_check import require_same_source
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import LinkStopped
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Origin
+from coordination.links.stream.change import Block, Change
+from coordination.links.stream.gap_check import require_same_source
 from coordination.links.version_vector import VersionVector
 from engine.interserver.transfer import Throttle
 from engine.links.bootstrap.held_source import RemoteSource
-from engine.links.cluster_client import ClusterClient
+from engine.links.exchange.cluster_client import ClusterClient
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CancelledError, UserError
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engine.http_client.transport import Answer
-from engine.links.fields import parse_document, to_bytes
-from engine.links.file_transfer import send_part
-from engine.links.link_service import ElsewhereFiles, LinkAnswers, OpenedFiles
+from engine.links.exchange.fields import parse_document, to_bytes
+from engine.links.exchange.file_transfer import send_part
+from engine.links.exchange.link_service import ElsewhereFiles, LinkAnswers, OpenedFiles
 from engine.server.links_config import LinkedClusterConfig
 from parts.common.errors import UserError
 from parts.common.query_status import QueryStatus

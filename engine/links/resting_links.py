@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.links.cluster_client import ClusterClient
+from engine.links.exchange.cluster_client import ClusterClient
 from engine.server.background_pool import BackgroundTask
 from parts.common.errors import PandoError
 

@@ -23,7 +23,7 @@ from coordination.inserts.block_views import MissingViews
 from engine.engine import Engine, remove_spill_directories
 from engine.front.http.status_pages import StatusPage, StatusPages
 from engine.front.session_store import SessionStore
-from engine.links.link_service import ElsewhereFiles, OpenedFiles
+from engine.links.exchange.link_service import ElsewhereFiles, OpenedFiles
 from engine.queries.context import OwnerContext, Row
 from engine.queries.process_list import Process
 from engine.queries.server_links import LinkFreshness

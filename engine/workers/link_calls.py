@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.links.link_service import Answer, OpenedFiles
+from engine.links.exchange.link_service import Answer, OpenedFiles
 from parts.common.query_status import QueryStatus
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class HeldFiles:
 
 
 class ReplicaProcessLinks:
-    """The answers of the replica process. Implements ``engine.links.link_service.LinkAnswers``."""
+    """The answers of the replica process. Implements ``engine.links.exchange.link_service.LinkAnswers``."""
 
     def __init__(self, replica: ReplicaProcessClient) -> None:
         self._replica = replica

@@ -35,7 +35,7 @@ _DISK = {
 _ZOOKEEPER = (
     "coordination/log/log_entry.py", "coordination/inserts/block_numbers.py", "coordination/inserts/partition_nodes.py",
     "coordination/inserts/block_ids.py", "coordination/inserts/block_views.py", "coordination/inserts/quorum.py",
-    "coordination/links/kept_changes.py", "coordination/links/definition_nodes.py",
+    "coordination/links/stream/kept_changes.py", "coordination/links/stream/definition_nodes.py",
     "coordination/nodes/part_record.py", "coordination/nodes/replica_activation.py",
     "coordination/merges_mutations/mutation_nodes.py", "coordination/transactions/transaction_nodes.py",
     "coordination/transactions/application_versions.py", "coordination/reads/scan_records.py",

@@ -18,8 +18,8 @@ from coordination.links.bootstrap_place import (
     find_place,
     select_held_parts,
 )
-from coordination.links.change_stream import LogRecord, MutationRecord
-from coordination.links.frontier import Lock, LockKind
+from coordination.links.stream.change_stream import LogRecord, MutationRecord
+from coordination.links.stream.frontier import Lock, LockKind
 from coordination.log.log_entry import EntryType, LogEntry, drop_range_name
 from coordination.merges_mutations.mutation_set import MutationEntry
 from parts.common.part_name import PartName

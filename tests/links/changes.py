@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordination.links.batch_plan import BatchPlan, Target, count_numbers, plan_batch, surviving_blocks
-from coordination.links.change import Block, Change, Drop, Mutation
+from coordination.links.batches.batch_plan import BatchPlan, Target, count_numbers, plan_batch, surviving_blocks
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.change import Block, Change, Drop, Mutation
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import StagedPart
 from parts.common.part_name import PartName

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coordination.links.change import Change
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.change import Change
 from coordination.links.version_vector import VersionVector
 from engine.tables.capabilities.table_links import (
     AppliedBatch,

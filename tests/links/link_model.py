@@ -13,9 +13,9 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from coordination.links import frontier as frontier_module
-from coordination.links.frontier import Frontier, Observation
 from coordination.links.positions import Position
+from coordination.links.stream import frontier as frontier_module
+from coordination.links.stream.frontier import Frontier, Observation
 from tests.links.source_model import Reader, Row, Source, make_origin
 from tests.links.target_model import ModelTarget
 

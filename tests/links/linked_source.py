@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coordination.links.change import Change
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.change import Change
 from coordination.links.version_vector import VersionVector
 from engine.simulator.simulated_servers import SimulatedServer
 from engine.simulator.statement_costs import CountedTable, counted_table

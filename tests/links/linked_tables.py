@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from coordination.links.change import Block, Change, Definition
-from coordination.links.change_stream import DefinitionRecord, LogRecord, MutationRecord, build_changes
-from coordination.links.gap_check import admit_changes
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.change import Block, Change, Definition
+from coordination.links.stream.change_stream import DefinitionRecord, LogRecord, MutationRecord, build_changes
+from coordination.links.stream.gap_check import admit_changes
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from coordination.links.change import Definition
-from coordination.links.change_stream import DefinitionRecord, LogRecord, MutationRecord, Reading
-from coordination.links.frontier import Lock, LockKind, Observation, select_undecided
 from coordination.links.positions import Epoch, Origin
+from coordination.links.stream.change import Definition
+from coordination.links.stream.change_stream import DefinitionRecord, LogRecord, MutationRecord, Reading
+from coordination.links.stream.frontier import Lock, LockKind, Observation, select_undecided
 from coordination.log.log_entry import EntryType, LogEntry, StagedPart, drop_range_name
 from coordination.merges_mutations.mutation_set import MutationEntry
 from parts.common.part_name import PartName

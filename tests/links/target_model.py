@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordination.links.batch_plan import BatchPlan, Target, count_numbers, plan_batch, surviving_blocks
-from coordination.links.change import Change
-from coordination.links.change_stream import LogRecord, MutationRecord, Reading
-from coordination.links.frontier import Observation
-from coordination.links.gap_check import admit_changes
+from coordination.links.batches.batch_plan import BatchPlan, Target, count_numbers, plan_batch, surviving_blocks
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.change import Change
+from coordination.links.stream.change_stream import LogRecord, MutationRecord, Reading
+from coordination.links.stream.frontier import Observation
+from coordination.links.stream.gap_check import admit_changes
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import EntryType, LogEntry, StagedPart
 from coordination.merges_mutations.mutation_set import MutationEntry

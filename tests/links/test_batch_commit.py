@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordination.links.batch_plan import BatchLimits
+from coordination.links.batches.batch_plan import BatchLimits
 from engine.simulator.simulated_node import Crash, SimulatedNode
 from tests.links.linked_tables import LinkedTables, linked_tables
 

@@ -14,9 +14,9 @@ from coordination.inserts.block_numbers import BlockLock, allocate_block_number,
 from coordination.inserts.partition_nodes import PartitionNode, find_partitions
 from coordination.keeper.interface import BadVersion, Create, MultiFailed, SetData
 from coordination.keeper.memory_keeper import MemoryEnsemble, MemoryKeeper
-from coordination.links.batch_list import make_list, must_be_list
-from coordination.links.batch_ops import BatchCommit, TargetReads, make_batch_commit
-from coordination.links.batch_plan import (
+from coordination.links.batches.batch_list import make_list, must_be_list
+from coordination.links.batches.batch_ops import BatchCommit, TargetReads, make_batch_commit
+from coordination.links.batches.batch_plan import (
     BatchLimits,
     BatchPlan,
     count_numbers,
@@ -24,9 +24,9 @@ from coordination.links.batch_plan import (
     net_block_ids,
     select_batch_end,
 )
-from coordination.links.carried_changes import read_carried_changes
-from coordination.links.change import Change, Definition
 from coordination.links.positions import Position
+from coordination.links.stream.carried_changes import read_carried_changes
+from coordination.links.stream.change import Change, Definition
 from coordination.links.version_vector import VersionVector
 from coordination.log.entry_list import list_name, read_list
 from coordination.log.log_entry import EntryType, LogEntry

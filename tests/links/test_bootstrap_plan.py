@@ -23,11 +23,11 @@ from coordination.links.bootstrap_plan import (
     plan_copy,
     rename_block_ids,
 )
-from coordination.links.carried_changes import carried_document, read_carried_changes
-from coordination.links.change_stream import LogRecord, MutationRecord
-from coordination.links.frontier import Lock, LockKind
-from coordination.links.gap_check import Gap, admit_changes
 from coordination.links.positions import Position
+from coordination.links.stream.carried_changes import carried_document, read_carried_changes
+from coordination.links.stream.change_stream import LogRecord, MutationRecord
+from coordination.links.stream.frontier import Lock, LockKind
+from coordination.links.stream.gap_check import Gap, admit_changes
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from coordination.links.batch_plan import BatchLimits
-from coordination.links.batch_selection import select_batch
-from coordination.links.change import Block, Change
+from coordination.links.batches.batch_plan import BatchLimits
+from coordination.links.batches.batch_selection import select_batch
 from coordination.links.positions import Position
+from coordination.links.stream.change import Block, Change
 from engine.tables.capabilities.table_links import ChangesRequest, IncomingBatch, OutgoingLink
 from engine.tables.replicated.links.bootstrap import taker as bootstrap_taker
 from parts.common.errors import PandoError, UserError

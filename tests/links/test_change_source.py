@@ -12,8 +12,8 @@ import pytest
 
 from coordination.inserts.block_numbers import BlockLock, LockKind, allocate_block_number, release_block_number
 from coordination.keeper.interface import Create, Delete
-from coordination.links.change import Change
 from coordination.links.positions import Position
+from coordination.links.stream.change import Change
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry
 from coordination.nodes.table_lists import create_lists

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from coordination.inserts.block_numbers import BlockLock, allocate_block_number
 from coordination.keeper.interface import Answer, Delete, MultiFailed, Read
 from coordination.keeper.memory_keeper import MemoryEnsemble, MemoryKeeper
-from coordination.links.commit_times import CommitTimes, CommitVersion, LargestTime
+from coordination.links.stream.commit_times import CommitTimes, CommitVersion, LargestTime
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.nodes.paths import TablePaths, log_entry_name, parse_sequence_number
 from parts.common.errors import CorruptionError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordination.links.link_names import DatabaseLink, find_link_name
-from engine.links.database_links import STEP_SECONDS, DatabaseLinks, adopt_definition
+from engine.links.databases.database_links import STEP_SECONDS, DatabaseLinks, adopt_definition
 from engine.remote.linked_cluster import LinkableTable
 from parts.common.errors import UnavailableError, UserError
 from sql.definitions.definition_text import render_create

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from coordination.inserts.block_numbers import BlockLock, allocate_block_number, release_block_number
 from coordination.keeper.memory_keeper import MemoryEnsemble
-from coordination.links.commit_times import CommitTimes, LargestTime
+from coordination.links.stream.commit_times import CommitTimes, LargestTime
 from coordination.log.log_entry import LogEntry
 from coordination.nodes.paths import TablePaths
 from engine.simulator.simulated_servers import SimulatedServer

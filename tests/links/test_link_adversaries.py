@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from coordination.links.change import Change
-from coordination.links.change_stream import LogRecord, MutationRecord, Reading, build_changes
-from coordination.links.cuts import find_cuts, is_cut
-from coordination.links.frontier import Frontier, Lock, LockKind, Observation, find_frontier, select_undecided
-from coordination.links.gap_check import (
+from coordination.links.positions import Epoch, Origin, Position
+from coordination.links.stream.change import Change
+from coordination.links.stream.change_stream import LogRecord, MutationRecord, Reading, build_changes
+from coordination.links.stream.cuts import find_cuts, is_cut
+from coordination.links.stream.frontier import Frontier, Lock, LockKind, Observation, find_frontier, select_undecided
+from coordination.links.stream.gap_check import (
     BehindFork,
     Fork,
     Gap,
@@ -18,7 +19,6 @@ from coordination.links.gap_check import (
     require_one_name,
     require_same_source,
 )
-from coordination.links.positions import Epoch, Origin, Position
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import EntryType, LogEntry, StagedPart, drop_range_name
 from coordination.merges_mutations.mutation_set import MutationEntry

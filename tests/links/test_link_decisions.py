@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.links.batch_plan import BatchLimits
-from coordination.links.batch_selection import Selection, select_batch
-from coordination.links.change import Change
-from coordination.links.gap_check import BehindFork, Fork, Gap
+from coordination.links.batches.batch_plan import BatchLimits
+from coordination.links.batches.batch_selection import Selection, select_batch
 from coordination.links.link_begin import find_begin
 from coordination.links.link_failures import (
     MAX_ATTEMPTS,
@@ -19,6 +17,8 @@ from coordination.links.link_failures import (
 )
 from coordination.links.link_lag import measure_lag
 from coordination.links.positions import Position
+from coordination.links.stream.change import Change
+from coordination.links.stream.gap_check import BehindFork, Fork, Gap
 from coordination.links.version_vector import VersionVector
 from parts.common.errors import CorruptionError, UnavailableError, UnknownOutcomeError, UserError
 from tests.links.changes import EAST, NORTH, WEST, make_block, make_change

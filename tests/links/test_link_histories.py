@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordination.links import batch_plan, change_stream, cuts, frontier, gap_check
-from coordination.links.change import Change
+from coordination.links.batches import batch_plan
+from coordination.links.stream import change_stream, cuts, frontier, gap_check
+from coordination.links.stream.change import Change
 from tests.links.link_model import PROGRAMS, Run, find_violation, run_choices
 from tests.links.source_model import Reader
 

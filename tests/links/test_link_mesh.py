@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordination.links import gap_check
-from coordination.links.frontier import Frontier, find_frontier
 from coordination.links.positions import Position
+from coordination.links.stream import gap_check
+from coordination.links.stream.frontier import Frontier, find_frontier
 from coordination.links.version_vector import VersionVector
 from tests.links.source_model import make_origin
 from tests.links.target_model import ModelTarget

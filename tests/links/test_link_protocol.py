@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordination.links.change import Block, Change, Definition, Drop, Mutation
-from coordination.links.gap_check import Fork
 from coordination.links.positions import MAX_ZXID, Epoch, Origin, Position
+from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
+from coordination.links.stream.gap_check import Fork
 from coordination.links.version_vector import VectorEntry, VersionVector
-from engine.links.fields import parse_document, to_bytes
-from engine.links.protocol import (
+from engine.links.exchange.fields import parse_document, to_bytes
+from engine.links.exchange.protocol import (
     agree_on_version,
     decode_answer,
     decode_outgoing,

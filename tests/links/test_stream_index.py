@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordination.links.change import Block, Change
-from coordination.links.cuts import find_cuts
 from coordination.links.positions import Epoch, Origin, Position
-from coordination.links.stream_index import StreamIndex
+from coordination.links.stream.change import Block, Change
+from coordination.links.stream.cuts import find_cuts
+from coordination.links.stream.stream_index import StreamIndex
 from parts.common.part_name import PartName
 
 OWN = Origin("11111111-0000-4000-8000-000000000000", 7, Epoch(1, 1))

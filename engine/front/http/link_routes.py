@@ -1,4 +1,4 @@
-"""Requests of other clusters over HTTP: ``POST /links/…`` (``engine.links.protocol``).
+"""Requests of other clusters over HTTP: ``POST /links/…`` (``engine.links.exchange.protocol``).
 
 JSON comes in; JSON or files go out.
 
@@ -29,9 +29,9 @@ from engine.front.http.query_request import parse_credentials
 from engine.front.http.request_entry import RequestEntry
 from engine.front.http.scan_response import ScanResponse
 from engine.http_client.transport import Transport, make_http_transport
-from engine.links.fields import MAX_REQUEST_BYTES, to_bytes
-from engine.links.file_transfer import send_part
-from engine.links.link_service import ElsewhereFiles, LinkAnswers, OpenedFiles
+from engine.links.exchange.fields import MAX_REQUEST_BYTES, to_bytes
+from engine.links.exchange.file_transfer import send_part
+from engine.links.exchange.link_service import ElsewhereFiles, LinkAnswers, OpenedFiles
 from parts.common.errors import CancelledError, PandoError, UserError
 from parts.common.query_status import QueryStatus
 from sql.settings.session_settings import make_settings

@@ -20,10 +20,10 @@ from coordination.links.bootstrap_plan import HeldPart, HeldTable
 from coordination.links.positions import Origin
 from engine.catalog.databases import Databases
 from engine.interserver.transfer import Throttle
-from engine.links.fields import Document, get_list, get_number, get_object, get_text, is_number
-from engine.links.link_service import LinkService, OpenedFiles
+from engine.links.exchange.fields import Document, get_list, get_number, get_object, get_text, is_number
+from engine.links.exchange.link_service import LinkService, OpenedFiles
+from engine.links.exchange.protocol import decode_vector, get_table_name, parse_part_name
 from engine.links.linkable_tables import require_linkable
-from engine.links.protocol import decode_vector, get_table_name, parse_part_name
 from engine.tables.capabilities.table_links import TableLinks
 from engine.tables.owned_table import OwnedTable
 from parts.common.errors import CorruptionError, UnavailableError, UserError

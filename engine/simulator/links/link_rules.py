@@ -7,8 +7,8 @@ from typing import Any
 
 from coordination.keeper.interface import Create, MultiFailed, Op, SetData
 from coordination.keeper.memory_keeper import MemoryEnsemble
-from coordination.links.carried_changes import is_batch, read_carried_changes
-from coordination.links.change import Change
+from coordination.links.stream.carried_changes import is_batch, read_carried_changes
+from coordination.links.stream.change import Change
 from coordination.log.log_entry import LogEntry
 from engine.simulator.simulated_table import TABLE
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from engine.links.fields import parse_document, to_bytes
-from engine.links.file_transfer import send_part
-from engine.links.link_service import ElsewhereFiles, OpenedFiles
+from engine.links.exchange.fields import parse_document, to_bytes
+from engine.links.exchange.file_transfer import send_part
+from engine.links.exchange.link_service import ElsewhereFiles, OpenedFiles
 from engine.simulator.links.cluster_network import ClusterNetwork
 from engine.simulator.simulated_servers import SimulatedServer
 from parts.common.errors import PandoError, UserError

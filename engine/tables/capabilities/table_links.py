@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from coordination.links.change import Block, Change
-from coordination.links.gap_check import Fork
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.change import Block, Change
+from coordination.links.stream.gap_check import Fork
 from coordination.links.version_vector import VersionVector
 from engine.tables.capabilities.link_status import OutboxStatus
 from engine.tables.capabilities.table_bootstrap import TableBootstrap

@@ -20,7 +20,7 @@ from typing import TypeVar
 from coordination.inserts.insert_commit import InsertRequest
 from coordination.inserts.partition_nodes import PartitionNode
 from coordination.keeper.interface import Keeper, KeeperError, SessionState
-from coordination.links.commit_times import CommitTimes
+from coordination.links.stream.commit_times import CommitTimes
 from coordination.log.replication_queue import ReplicationQueue
 from coordination.merges_mutations.mutation_nodes import KnownMutations
 from coordination.nodes.active_keeper import ActiveKeeper

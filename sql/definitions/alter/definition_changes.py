@@ -48,10 +48,8 @@ from sql.settings.clickhouse_settings import load_clickhouse_settings
 from sql.settings.merge_tree_settings import OWN_TABLE_SETTINGS
 
 _FIXED_SETTINGS = frozenset(
-    {
-        "index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column",
-        "last_writer_wins", "conflict_order",
-    }
+    ("index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column",
+     "last_writer_wins", "conflict_order")
 )  # fmt: skip
 """Settings that all parts of a table, and of its replicas, must share."""
 LOCAL_CHANGE_TYPES = (ModifyComment, ModifySettings, ResetSettings)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordination.links import frontier, gap_check
+from coordination.links.stream import frontier, gap_check
 from engine.simulator.links.linked_scenarios import LinkedScale, simulate_links
 from engine.simulator.links.topology import ONE_WAY, RING, TOPOLOGIES, Topology
 from tests.portions import one_in

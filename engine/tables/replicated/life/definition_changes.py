@@ -27,8 +27,8 @@ from coordination.keeper.interface import (
     SetData,
     Watch,
 )
-from coordination.links.change import Definition
-from coordination.links.definition_nodes import definition_ops
+from coordination.links.stream.change import Definition
+from coordination.links.stream.definition_nodes import definition_ops
 from coordination.merges_mutations.mutation_nodes import read_mutation_pointer
 from coordination.nodes.gate import CommitKind
 from coordination.nodes.replica_activation import (

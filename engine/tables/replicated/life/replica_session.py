@@ -92,7 +92,7 @@ class RestoreSteps(Protocol):
 
 
 class LinkKeeping(Protocol):
-    """What the replica keeps for the links of its table."""
+    """Keeps changes and blocks for the links of the table."""
 
     def begin_session(self, keeper: Keeper) -> None:
         """Goes on as the gate says, before the first pull of a session."""

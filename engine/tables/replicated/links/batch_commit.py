@@ -1,9 +1,9 @@
 """Commits the batch of a link with one multi.
 
 The parts are staged before. Block numbers are taken, then what the plan needs is read, then the multi is sent;
-``coordination.links.batch_ops`` tells what it expects. An attempt that loses against another commit of the table gives
-its numbers up, reads everything anew and tries again. One that loses against another version of the vector ends:
-somebody else has applied changes, and which of the batch are still missing must be asked anew.
+``coordination.links.batches.batch_ops`` tells what it expects. An attempt that loses against another commit of the
+table gives its numbers up, reads everything anew and tries again. One that loses against another version of the vector
+ends: somebody else has applied changes, and which of the batch are still missing must be asked anew.
 
 If the answer to the multi is lost, its locks are deleted first, so that one still on its way fails. Then the vector
 tells whether the batch is applied. A batch without locks only moves the vector, which no repeat does twice.
@@ -23,9 +23,9 @@ from coordination.inserts.insert_commit import release_block_number_if_possible
 from coordination.inserts.partition_nodes import find_partitions
 from coordination.inserts.quorum import forget_dropped_parts_ops
 from coordination.keeper.interface import BadVersion, Keeper, KeeperConnectionLoss, MultiFailed, NodeExists, NoNode, Op
-from coordination.links.batch_list import must_be_list
-from coordination.links.batch_ops import BatchCommit, TargetReads, make_batch_commit
-from coordination.links.batch_plan import BatchLimits, BatchPlan, Target, count_numbers, plan_batch
+from coordination.links.batches.batch_list import must_be_list
+from coordination.links.batches.batch_ops import BatchCommit, TargetReads, make_batch_commit
+from coordination.links.batches.batch_plan import BatchLimits, BatchPlan, Target, count_numbers, plan_batch
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import drop_range_name
 from coordination.nodes.gate import CommitKind

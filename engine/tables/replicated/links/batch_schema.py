@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from coordination.links.repartition import find_command
+from coordination.links.batches.repartition import find_command
 from coordination.links.table_fingerprint import make_table_fingerprint
 from engine.tables.capabilities.table_links import IncomingBatch, SourceTable, UncoveredSchema
 from engine.tables.replicated.life.shared_definition import make_shared_definition

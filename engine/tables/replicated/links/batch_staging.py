@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Protocol
 
 from coordination.keeper.interface import Keeper
-from coordination.links.batch_plan import surviving_blocks
-from coordination.links.change import Block, Change
+from coordination.links.batches.batch_plan import surviving_blocks
 from coordination.links.positions import Position
+from coordination.links.stream.change import Block, Change
 from coordination.log.log_entry import StagedPart
 from engine.tables.capabilities.table_links import IncomingBatch
 from engine.tables.replicated.links.row_versions import keep_row_version, read_row_version

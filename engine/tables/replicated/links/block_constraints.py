@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from coordination.links.change import Block
+from coordination.links.stream.change import Block
 from engine.tables.capabilities.table_links import UncoveredSchema
 from engine.tables.replicated.links.batch_staging import BlockWriter, StagedFile
 from parts.common.errors import UserError

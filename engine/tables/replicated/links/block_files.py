@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordination.links.change import Block
+from coordination.links.stream.change import Block
 from engine.tables.replicated.links.batch_staging import StagedFile, require_content
 from parts.common.errors import UnavailableError
 from parts.read.part_reader import open_part

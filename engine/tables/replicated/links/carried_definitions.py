@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coordination.keeper.interface import BadVersion, Keeper, NoNode
-from coordination.links.change import Definition
 from coordination.links.link_definition import LinkDefinition
+from coordination.links.stream.change import Definition
 from engine.tables.capabilities.table_links import IncomingBatch, UncoveredSchema
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.life.shared_definition import (

@@ -21,10 +21,10 @@ from coordination.keeper.interface import (
     SetData,
 )
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
-from coordination.links.batch_list import MAX_PIECE_BYTES, make_list
-from coordination.links.batch_ops import BatchCommit, TargetReads, make_batch_commit
-from coordination.links.batch_plan import BatchPlan, net_block_ids
-from coordination.links.carried_changes import read_carried_changes
+from coordination.links.batches.batch_list import MAX_PIECE_BYTES, make_list
+from coordination.links.batches.batch_ops import BatchCommit, TargetReads, make_batch_commit
+from coordination.links.batches.batch_plan import BatchPlan, net_block_ids
+from coordination.links.stream.carried_changes import read_carried_changes
 from coordination.log.log_entry import LogEntry
 from coordination.nodes.list_nodes import (
     EntryList,

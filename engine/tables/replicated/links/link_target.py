@@ -25,13 +25,13 @@ from typing import Protocol
 
 from coordination.drops.drop_partition import LastBlocks
 from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFailed, NodeExists, NoNode, Op, SetData
-from coordination.links.batch_plan import BatchPlan, Target
-from coordination.links.carried_changes import read_carried_changes
-from coordination.links.change import Block, Change
-from coordination.links.definition_split import split_before_definitions
+from coordination.links.batches.batch_plan import BatchPlan, Target
+from coordination.links.batches.repartition import find_command, is_aligned, repartition
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
-from coordination.links.repartition import find_command, is_aligned, repartition
+from coordination.links.stream.carried_changes import read_carried_changes
+from coordination.links.stream.change import Block, Change
+from coordination.links.stream.definition_split import split_before_definitions
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.nodes.gate import CommitKind, Gate
@@ -135,7 +135,9 @@ class ReplicaLinkTarget:
             begun = now.vector.begin_with(others).to_bytes()
             is_new = now.vector_version == NO_VECTOR
             ops: list[Op] = [
-                Create(table.linked.vector, begun) if is_new else SetData(table.linked.vector, begun, now.vector_version),
+                Create(table.linked.vector, begun)
+                if is_new
+                else SetData(table.linked.vector, begun, now.vector_version),
                 *self._mark_begun(keeper, link),
                 *self._state.gate.checks(keeper, CommitKind.LINK),
             ]

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from coordination.links.change import Block
+from coordination.links.stream.change import Block
 from engine.tables.capabilities.table_links import SourceTable
 from engine.tables.replicated.links.batch_staging import StagedFile, require_content
 from engine.tables.replicated.links.source_definition import SourceDefinition

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from coordination.links.change import Change
+from coordination.links.stream.change import Change
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.read.part_reader import open_part
 from parts.table.row_version import NO_ROW_VERSION, RowVersion

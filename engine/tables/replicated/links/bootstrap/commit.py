@@ -27,8 +27,8 @@ from coordination.keeper.interface import (
     SetData,
 )
 from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_bytes, require_log_entry_fits
-from coordination.links.batch_ops import TargetReads, make_batch_commit
-from coordination.links.batch_plan import BatchPlan
+from coordination.links.batches.batch_ops import TargetReads, make_batch_commit
+from coordination.links.batches.batch_plan import BatchPlan
 from coordination.links.bootstrap_plan import (
     HeldTable,
     bootstrap_vector,
@@ -37,9 +37,9 @@ from coordination.links.bootstrap_plan import (
     number_pieces,
     rename_block_ids,
 )
-from coordination.links.carried_changes import carried_document
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.carried_changes import carried_document
 from coordination.links.table_fingerprint import make_table_fingerprint
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LINK_KEY, EntryType, LogEntry, StagedPart, drop_range_name

@@ -11,10 +11,10 @@ from coordination.inserts.block_views import BlockNode
 from coordination.inserts.quorum import read_failed_parts, read_pending_quorums
 from coordination.keeper.interface import Keeper, Stat
 from coordination.links.bootstrap_place import ROWS_STAY, RestingReplica
-from coordination.links.change_stream import LogRecord, MutationRecord
-from coordination.links.frontier import select_undecided
-from coordination.links.kept_changes import read_kept_changes
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.change_stream import LogRecord, MutationRecord
+from coordination.links.stream.frontier import select_undecided
+from coordination.links.stream.kept_changes import read_kept_changes
 from coordination.links.table_fingerprint import make_table_fingerprint
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordination.keeper.interface import Keeper
 from coordination.keeper.request_limits import split_into_chunks
-from coordination.links.carried_changes import is_batch
+from coordination.links.stream.carried_changes import is_batch
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.nodes.paths import TablePaths
 

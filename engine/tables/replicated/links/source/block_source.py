@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
-from coordination.links.change import Block, Change
 from coordination.links.positions import Position
+from coordination.links.stream.change import Block, Change
 from coordination.nodes.replica_activation import read_addresses, read_replica_activity
 from coordination.reads.dropped_blocks import read_lost_parts
 from engine.link_store.outbox import OUTBOX_FOLDER, Outbox

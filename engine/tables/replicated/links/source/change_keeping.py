@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from coordination.keeper.interface import Keeper, Stat
-from coordination.links.kept_changes import KeptChanges
+from coordination.links.stream.kept_changes import KeptChanges
 from coordination.log.log_entry import LogEntry
 from coordination.nodes.deletion import delete_if_present
 from coordination.nodes.paths import parse_sequence_number

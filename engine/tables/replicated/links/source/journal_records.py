@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from coordination.keeper.interface import Stat
-from coordination.links.change_stream import DefinitionRecord, LogRecord, MutationRecord, Reading
-from coordination.links.definition_nodes import decode_definition
+from coordination.links.stream.change_stream import DefinitionRecord, LogRecord, MutationRecord, Reading
+from coordination.links.stream.definition_nodes import decode_definition
 from coordination.log.log_entry import TTL_DROP, EntryType, LogEntry
 from coordination.merges_mutations.mutation_nodes import parse_mutation_id
 from coordination.merges_mutations.mutation_set import MutationEntry

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
-from coordination.links.kept_changes import list_not_keeping, read_kept_changes
 from coordination.links.positions import Position
+from coordination.links.stream.kept_changes import list_not_keeping, read_kept_changes
 from coordination.nodes.gate import Gate
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import FEATURE_LINKS, read_replica_activity

@@ -1,8 +1,8 @@
 """Reads a table's change stream: what is decided by now, and the next page of it.
 
-The reads have the order of :class:`coordination.links.frontier.Observation`. The journal takes part in them: a pull
-puts the log into it, a load of the mutations these. What lies at or below a frontier is decided for ever. So only what
-lies behind the last frontier is looked at anew; an index remembers where the rest is.
+The reads have the order of :class:`coordination.links.stream.frontier.Observation`. The journal takes part in them: a
+pull puts the log into it, a load of the mutations these. What lies at or below a frontier is decided for ever. So only
+what lies behind the last frontier is looked at anew; an index remembers where the rest is.
 
 Invariants: one reading runs at a time; the index is of the journal's present beginning.
 """
@@ -16,11 +16,11 @@ from coordination.inserts.block_numbers import read_committing_numbers, read_loc
 from coordination.inserts.partition_nodes import read_partition_nodes
 from coordination.inserts.quorum import read_failed_parts, read_pending_quorums
 from coordination.keeper.interface import Keeper
-from coordination.links.change import Change
-from coordination.links.change_stream import build_changes
-from coordination.links.frontier import Observation, find_frontier, select_undecided
 from coordination.links.positions import Origin
-from coordination.links.stream_index import StreamIndex
+from coordination.links.stream.change import Change
+from coordination.links.stream.change_stream import build_changes
+from coordination.links.stream.frontier import Observation, find_frontier, select_undecided
+from coordination.links.stream.stream_index import StreamIndex
 from engine.link_store.journal import Journal, PositionTrimmedError
 from engine.link_store.journal_segment import JournalRecord
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable

@@ -1,4 +1,4 @@
-"""What this server answers to other clusters: the requests of :mod:`engine.links.protocol`.
+"""What this server answers to other clusters: the requests of :mod:`engine.links.exchange.protocol`.
 
 Runs in the process that owns the tables, on threads of the HTTP interface. Each answer is about this cluster as a
 whole, so any server may be asked; a block that is not here is offered by the servers that have it.
@@ -21,9 +21,8 @@ from coordination.links.known_clusters import check_known_cluster, remember_clus
 from coordination.links.positions import Position
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
-from engine.links.fields import Document, get_flag, get_numbers, get_object, get_objects, get_seconds, get_text
-from engine.links.linkable_tables import describe_tables, never_had_rows, require_linkable
-from engine.links.protocol import (
+from engine.links.exchange.fields import Document, get_flag, get_numbers, get_object, get_objects, get_seconds, get_text
+from engine.links.exchange.protocol import (
     LEAST_VERSION,
     MAX_WAIT_SECONDS,
     VERSION,
@@ -35,7 +34,8 @@ from engine.links.protocol import (
     get_table_name,
     parse_part_name,
 )
-from engine.links.server_addresses import list_http_urls
+from engine.links.exchange.server_addresses import list_http_urls
+from engine.links.linkable_tables import describe_tables, never_had_rows, require_linkable
 from engine.remote.cluster_membership import ClusterMembership
 from engine.tables.capabilities.table_links import LinkSource
 from engine.tables.owned_table import OwnedTable

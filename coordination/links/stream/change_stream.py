@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 
-from coordination.links.carried_changes import is_batch, read_carried_changes
-from coordination.links.change import Block, Change, Definition, Drop, Mutation
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.carried_changes import is_batch, read_carried_changes
+from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry
 from parts.common.errors import UserError

@@ -22,7 +22,7 @@ from coordination.links.known_clusters import check_known_cluster, remember_clus
 from coordination.links.positions import Position
 from engine.http_client.response_file import ResponseFile
 from engine.http_client.transport import Answer, MakeTransport, Transport
-from engine.links.fields import (
+from engine.links.exchange.fields import (
     MAX_ANSWER_BYTES,
     Document,
     get_numbers,
@@ -32,8 +32,8 @@ from engine.links.fields import (
     parse_document,
     to_bytes,
 )
-from engine.links.file_transfer import receive_part
-from engine.links.protocol import (
+from engine.links.exchange.file_transfer import receive_part
+from engine.links.exchange.protocol import (
     LEAST_VERSION,
     VERSION,
     agree_on_version,
@@ -42,7 +42,7 @@ from engine.links.protocol import (
     encode_outgoing,
     encode_request,
 )
-from engine.links.server_ring import ServerRing
+from engine.links.exchange.server_ring import ServerRing
 from engine.remote.linked_cluster import LinkableTable
 from engine.server.links_config import LinkedClusterConfig
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable

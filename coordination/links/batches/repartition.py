@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from coordination.links.change import Block, Change
 from coordination.links.positions import Position
+from coordination.links.stream.change import Block, Change
 from coordination.log.log_entry import StagedPart
 from parts.common.part_name import PartName
 

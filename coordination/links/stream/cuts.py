@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from coordination.links.change import Change
+from coordination.links.stream.change import Change
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordination.inserts.block_numbers import LockKind
-from coordination.links.change import Change
-from coordination.links.change_stream import Reading, build_changes
-from coordination.links.cuts import find_cuts
 from coordination.links.positions import Origin
+from coordination.links.stream.change import Change
+from coordination.links.stream.change_stream import Reading, build_changes
+from coordination.links.stream.cuts import find_cuts
 from parts.common.part_name import PartName
 
 

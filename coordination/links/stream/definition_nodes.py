@@ -6,7 +6,7 @@
 
 ``<version>`` counts the table's ALTERs, as parts name it. The texts are those of the nodes ``metadata`` and
 ``columns``. A node is made in the multi that changes ``columns``, while the table has links. It goes when every replica
-has it in its journal (:mod:`coordination.links.kept_changes`).
+has it in its journal (:mod:`coordination.links.stream.kept_changes`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 
 from coordination.keeper.interface import Create, Keeper, Op
-from coordination.links.change import Definition
+from coordination.links.stream.change import Definition
 from coordination.nodes.gate import Gate
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.table_lists import create_lists

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from coordination.keeper.request_limits import MAX_MULTI_BYTES, operation_bytes
-from coordination.links.batch_ops import BatchCommit
-from coordination.links.batch_plan import BatchLimits, BatchPlan
+from coordination.links.batches.batch_ops import BatchCommit
+from coordination.links.batches.batch_plan import BatchLimits, BatchPlan
 from coordination.log.entry_list import describe_list
 from coordination.log.log_entry import LIST_KEY
 

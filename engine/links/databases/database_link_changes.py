@@ -18,7 +18,7 @@ from coordination.links.link_names import (
 )
 from coordination.links.link_nodes import is_left_over, make_taken_error, make_unknown_error, take_name
 from coordination.links.link_settings import LinkSettings
-from engine.links.database_links import follow_database, list_members
+from engine.links.databases.database_links import follow_database, list_members
 from engine.links.link_changes import change_table_link
 from engine.links.link_creation import drop_table_link, split_enabled
 from engine.queries.context import OwnerServer

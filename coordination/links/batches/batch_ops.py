@@ -28,7 +28,7 @@ from coordination.inserts.block_views import BlockNode
 from coordination.inserts.partition_nodes import PartitionNode
 from coordination.keeper.interface import Check, Create, Delete, Op, SetData
 from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_bytes
-from coordination.links.batch_plan import BatchPlan
+from coordination.links.batches.batch_plan import BatchPlan
 from coordination.log.log_entry import LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry
 from coordination.nodes.paths import TablePaths

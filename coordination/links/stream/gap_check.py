@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from coordination.links.change import Change
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.change import Change
 from coordination.links.version_vector import VersionVector
 from parts.common.errors import UserError
 

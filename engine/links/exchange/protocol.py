@@ -26,11 +26,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from coordination.links.change import Block, Change, Definition, Drop, Mutation
-from coordination.links.gap_check import Fork
 from coordination.links.positions import Origin, Position
+from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
+from coordination.links.stream.gap_check import Fork
 from coordination.links.version_vector import VersionVector
-from engine.links.fields import (
+from engine.links.exchange.fields import (
     Document,
     get_flag,
     get_list,

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from coordination.keeper.request_limits import MAX_MULTI_BYTES, MAX_REQUEST_BYTES
-from coordination.links.carried_changes import carried_document
-from coordination.links.change import Block, Change, Definition, Drop, Mutation
 from coordination.links.positions import Position
+from coordination.links.stream.carried_changes import carried_document
+from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LINK_KEY, EntryType, LogEntry, StagedPart, drop_range_name
 from parts.common.part_name import PartName

@@ -16,8 +16,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from coordination.links.change import Change
 from coordination.links.positions import Origin
+from coordination.links.stream.change import Change
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coordination.links.change import Block, Change, Definition, Drop, Mutation
 from coordination.links.positions import MAX_ZXID, Origin, Position
+from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
 from coordination.log.log_entry import LINK_KEY, LogEntry, StagedPart
 from parts.common.errors import CorruptionError, UserError
 from parts.common.part_name import PartName

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from coordination.links.batch_plan import BatchLimits, select_batch_end
-from coordination.links.change import Change
-from coordination.links.gap_check import BehindFork, Fork, Gap, admit_changes, is_known
+from coordination.links.batches.batch_plan import BatchLimits, select_batch_end
 from coordination.links.positions import Origin
+from coordination.links.stream.change import Change
+from coordination.links.stream.gap_check import BehindFork, Fork, Gap, admit_changes, is_known
 from coordination.links.version_vector import VersionVector
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordination.links.change import Change
-from coordination.links.cuts import find_cuts
+from coordination.links.stream.change import Change
+from coordination.links.stream.cuts import find_cuts
 
 
 def split_before_definitions(changes: Sequence[Change], after: int, end: int) -> list[tuple[tuple[Change, ...], int]]:

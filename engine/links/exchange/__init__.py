@@ -1,0 +1,1 @@
+"""What clusters say to each other: the protocol, its client and its answers."""
