@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import bigtable, embedded, http_load, replicated, spark
+from benchmarks import bigtable, embedded, http_load, links, replicated, spark
 from benchmarks.measure import Figure, report
 
 OUT = Path(__file__).parent / "out" / "latest.json"
@@ -18,7 +18,9 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale of lineitem (1: six million rows)")
     parser.add_argument("--rows", type=int, default=bigtable.ROWS, help="of the big table")
     parser.add_argument(
-        "--only", choices=("embedded", "bigtable", "replicated", "http", "spark"), help="one of the comparisons"
+        "--only",
+        choices=("embedded", "bigtable", "replicated", "http", "spark", "links"),
+        help="one of the comparisons",
     )
     options = parser.parse_args()
     figures: list[Figure] = []
@@ -28,6 +30,7 @@ def main() -> int:
             "embedded": lambda: embedded.compare(directory / "embedded", options.scale),
             "bigtable": lambda: bigtable.compare(directory / "bigtable", options.rows),
             "replicated": lambda: replicated.compare(directory / "replicated"),
+            "links": lambda: links.compare(directory / "links"),
             "spark": lambda: spark.compare(directory / "spark", options.scale),
             "http": lambda: http_load.compare(directory / "http", OUT.with_name("http.json")),
         }
