@@ -33,6 +33,7 @@ import re
 import shutil
 import threading
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
@@ -80,7 +81,7 @@ class Outbox:
         self._free_bytes = free_bytes
         self._sync = SharedSync(folder)
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         """Guards the fields below, and that a block in them has its folder. No file is read or written under it."""
         self._trimming = threading.Lock()
         """Held while blocks are removed."""
@@ -88,12 +89,21 @@ class Outbox:
         self._by_part: dict[PartName, OutboxBlock] = {}
         self._order: list[OutboxBlock] = []
         self._size_bytes = 0
+        self._held: Counter[Path] = Counter()
+        """How often folders are held."""
+        self._waiting: list[OutboxBlock] = []
+        """Blocks that were given up while they were held."""
         self._released = 0
         self._trimmed = 0
         self._lost: BlockRange | None = None
 
     def load(self) -> None:
-        """Counts what is on the disk, and removes what a crash left. To be called once, before anything else."""
+        """Counts what is on the disk, and removes what a crash left. To be called before anything else.
+
+        May be repeated after an error.
+        """
+        with self._lock:
+            self._blocks, self._by_part, self._order, self._size_bytes = {}, {}, [], 0
         if not self._folder.exists():
             return
         for entry in sorted(self._folder.iterdir()):
@@ -157,9 +167,26 @@ class Outbox:
             return self._blocks.get((zxid, part))
 
     def find_part(self, part: PartName) -> OutboxBlock | None:
-        """Returns the newest block of this name, or ``None``. Its files may go while they are read."""
+        """Returns the newest block of this name, or ``None``. Its files may go while they are read: :meth:`hold`."""
         with self._lock:
             return self._by_part.get(part)
+
+    def hold(self, part: PartName) -> tuple[OutboxBlock, Callable[[], None]] | None:
+        """Returns the newest block of this name, and a function that lets its files go; ``None`` for none.
+
+        Files of a held block stay. If it is given up meanwhile, they go with the first :meth:`trim` after the hold.
+        """
+        with self._lock:
+            block = self._by_part.get(part)
+            if block is None:
+                return None
+            self._held[block.folder] += 1
+        return block, lambda: self._let_go(block.folder)
+
+    def _let_go(self, folder: Path) -> None:
+        with self._lock:
+            self._held[folder] -= 1
+            self._held += Counter()  # without zeros
 
     def list_blocks(self, after: int = 0) -> Sequence[OutboxBlock]:
         """Returns the blocks behind a position, in the order of their positions."""
@@ -204,6 +231,7 @@ class Outbox:
         before, whose removal failed or which was kept again, is not told twice.
         """
         with self._trimming:
+            self._remove_let_go()
             gone, released = self._select_expired(limits)
             if not gone:
                 return None
@@ -241,15 +269,25 @@ class Outbox:
             for block in blocks:
                 place = self._folder / f"{_GONE}{next(self._numbers)}_{block.part}"
                 with self._lock:
-                    with suppress(FileNotFoundError):
-                        os.rename(block.folder, place)
-                        places.append(place)
+                    if self._held[block.folder]:
+                        self._waiting.append(block)
+                    else:
+                        with suppress(FileNotFoundError):
+                            os.rename(block.folder, place)
+                            places.append(place)
                     self._forget(block)
         finally:
             if places:
                 self._sync()  # before the first file goes: a power cut must not leave half a block under its name
                 for place in places:
                     shutil.rmtree(place, ignore_errors=True)
+
+    def _remove_let_go(self) -> None:
+        """Removes blocks that were given up while they were held, and are not held or kept again."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            waiting = [block for block in waiting if block.key not in self._blocks]
+        self._remove_blocks(waiting)
 
     def _forget(self, block: OutboxBlock) -> None:
         if self._by_part.get(block.part) == block:
@@ -276,7 +314,7 @@ class Outbox:
         with self._trimming:
             with self._lock:
                 self._blocks, self._by_part, self._order, self._size_bytes = {}, {}, [], 0
-                self._trimmed, self._lost = 0, None
+                self._trimmed, self._lost, self._waiting = 0, None, []
             if self._folder.exists():
                 shutil.rmtree(self._folder)
                 sync_directory(self._folder.parent)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coordination.nodes.paths import TablePaths
+from engine.link_store.journal import JOURNAL_FOLDER
+from engine.link_store.outbox_retention import RetentionLimits
 from engine.simulator.simulated_disk import Tree
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer
@@ -464,3 +468,74 @@ def test_a_full_disk_goes_before_a_block(asker: Asker, monkeypatch: pytest.Monke
         asker.table.table.delete_outdated(asker.table.table.store.list_deletable())
     assert [str(part.name) for part in asker.table.table.store.list_active()] == ["1_0_2_1"]
     assert asker.table.table.store.list_deletable() == []
+
+
+def test_the_blocks_outlive_a_damaged_journal(asker: Asker) -> None:
+    asker.begin()
+    second = asker.table.servers.servers[1]
+    asker.table.first.sql(INSERT.format(1, 1))
+    asker.table.settle()
+    keep_all(asker, 1)
+    since = tables(asker)[1].links.keeping.since
+    second.stop()
+    journal = find_folder(second.found, JOURNAL_FOLDER)[JOURNAL_FOLDER]
+    assert isinstance(journal, dict)
+    for name, data in journal.items():
+        journal[name] = b"PANDOLJ1" + bytes(len(data) - 8)
+    restart(asker, second)
+    asker.table.work_until(lambda: tables(asker)[1].links.keeping.is_keeping)
+    assert tables(asker)[1].links.keeping.since > since
+    assert kept(tables(asker)[1]) == ["1_1_1_0"]
+
+
+def test_a_late_look_at_the_gate_does_not_end_what_a_later_gate_began(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread has read the gate without links; another has followed the one with links before it goes on."""
+    asker.begin()
+    table = tables(asker)[0]
+    gate, keeping = table.state.gate, table.links.keeping
+    now, resting = gate._known, keeping._log.resting
+    assert now is not None
+    assert now.gate is not None
+    stale = replace(now, gate=replace(now.gate, links=()))
+
+    @contextmanager
+    def rest() -> Iterator[None]:
+        gate._known = now
+        with resting():
+            yield
+
+    monkeypatch.setattr(keeping._log, "resting", rest)
+    with asker.table.first.acting(), table.state.hold_write_access() as (keeper, _):
+        gate._known = stale
+        keeping.follow_gate(keeper)
+    assert keeping.is_keeping
+    assert keeping.journal.is_begun
+
+
+def test_waiting_in_vain_leaves_nothing_behind(asker: Asker) -> None:
+    asker.begin()
+    keeping = tables(asker)[0].links.keeping
+    with asker.table.first.acting():
+        for _ in range(5):
+            keeping.wait_for_news(keeping.appended, 0.01)
+    assert not keeping._waiting
+
+
+def test_a_block_that_is_open_outlives_the_trimming(asker: Asker) -> None:
+    asker.begin()
+    for key in (1, 2):
+        asker.table.first.sql(INSERT.format(1, key))
+    asker.table.settle()
+    keep_all(asker, 2)
+    change = asker.take_all()[0]
+    outbox = tables(asker)[0].links.blocks.outbox
+    snapshot, path = asker.source().open_block(change.position, change.blocks[0].part)
+    outbox.release(asker.applied(change.position.origin))
+    outbox.trim(RetentionLimits(min_seconds=0))
+    assert len(kept(tables(asker)[0])) == 1
+    assert path.exists()
+    snapshot.release()
+    outbox.trim(RetentionLimits(min_seconds=0))
+    assert not path.exists()

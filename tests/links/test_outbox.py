@@ -303,3 +303,49 @@ def test_blocks_come_and_go_in_several_threads(table: Path, world: Surroundings)
     outbox.release(again.get_statistics().last_position)
     assert again.get_statistics() == outbox.get_statistics()
     assert again.get_statistics().last_position == 119
+
+
+def test_a_load_that_is_repeated_keeps_the_blocks(table: Path, world: Surroundings) -> None:
+    """A start whose journal cannot be read yet is tried again."""
+    outbox = world.outbox(table / OUTBOX_FOLDER)
+    fill(outbox, table, world, 3)
+    outbox.load()
+    assert positions(outbox) == positions(world.outbox(table / OUTBOX_FOLDER)) == [10, 20, 30]
+    assert outbox.get_statistics().blocks == 3
+
+
+def test_a_block_that_is_sent_stays_until_it_is_sent(table: Path, world: Surroundings) -> None:
+    outbox = world.outbox(table / OUTBOX_FOLDER)
+    fill(outbox, table, world, 3)
+    first, second = outbox.hold(name("p_1_1_0")), outbox.hold(name("p_1_1_0"))
+    assert first is not None
+    assert second is not None
+    block, let_go = first
+    outbox.release(30)
+    outbox.trim(NO_WAIT)
+    assert positions(outbox) == [30]
+    assert outbox.hold(block.part) is None
+    verify(block.folder, block.part)
+    let_go()
+    outbox.trim(NO_WAIT)
+    verify(block.folder, block.part)
+    second[1]()
+    outbox.trim(NO_WAIT)
+    assert not block.folder.exists()
+    assert positions(world.outbox(table / OUTBOX_FOLDER)) == [30]
+
+
+def test_a_block_that_is_kept_again_while_it_is_sent_stays(table: Path, world: Surroundings) -> None:
+    outbox = world.outbox(table / OUTBOX_FOLDER)
+    fill(outbox, table, world, 2)
+    held = outbox.hold(name("p_1_1_0"))
+    assert held is not None
+    block, let_go = held
+    outbox.release(10)
+    outbox.trim(NO_WAIT)
+    assert positions(outbox) == [20]
+    outbox.keep(table / "p_1_1_0", block.part, block.zxid, block.commit_time_ms)
+    let_go()
+    outbox.trim(RetentionLimits())
+    assert positions(outbox) == [10, 20]
+    verify(block.folder, block.part)

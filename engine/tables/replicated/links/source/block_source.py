@@ -39,9 +39,11 @@ class BlockSource:
 
     def open_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
         """Returns the files of a block that this replica has; ``None`` if it has none."""
-        block = self.outbox.find_part(part)
-        if block is not None and block.folder.exists():
-            return Snapshot([], lambda _: None), block.folder
+        if (kept := self.outbox.hold(part)) is not None:
+            block, let_go = kept
+            if block.folder.exists():
+                return Snapshot([], lambda _: let_go()), block.folder
+            let_go()
         if self._state.store.get(part) is None:
             return None
         try:

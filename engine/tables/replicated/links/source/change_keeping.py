@@ -66,7 +66,7 @@ class ChangeKeeping:
         """Names of nodes that have no pointer and are in the journal."""
         self.appended = 0
         """How often the journal has grown."""
-        self._waiting: list[threading.Event] = []
+        self._waiting: set[threading.Event] = set()
         """Set when it has, and forgotten."""
 
     @property
@@ -103,6 +103,9 @@ class ChangeKeeping:
         if gate is None or not gate.periods or (gate.links and self.period == gate.periods):
             return
         with self._log.resting(), self._lock:
+            gate = self._state.gate.gate or gate  # another thread may have followed a later one meanwhile
+            if gate.links and self.period == gate.periods:
+                return
             if not gate.links:
                 self._end(keeper)
                 return
@@ -128,9 +131,9 @@ class ChangeKeeping:
         if self._is_loaded:
             return
         try:
+            self._blocks.load()  # first: they stay if the journal is damaged
             if torn := self.journal.load():
                 logger.info("the journal of %s ended with %s bytes of a crash", self._state.definition.full_name, torn)
-            self._blocks.load()
             self._scan()
         except CorruptionError as error:
             logger.exception("the journal of %s begins anew: %s", self._state.definition.full_name, error)
@@ -263,7 +266,7 @@ class ChangeKeeping:
         self.journal.append(records)
         self._note(records, entries)
         self.appended += 1
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, set()
         for event in waiting:
             event.set()
 
@@ -288,5 +291,9 @@ class ChangeKeeping:
         with self._lock:
             if self.appended != seen:
                 return
-            self._waiting.append(event)
-        self._state.services.wait(event, seconds)
+            self._waiting.add(event)
+        try:
+            self._state.services.wait(event, seconds)
+        finally:
+            with self._lock:
+                self._waiting.discard(event)
