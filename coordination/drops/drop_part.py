@@ -40,16 +40,17 @@ def log_drop_part(
     part: PartName,
     log_version: int,
     *,
-    gate: TableGate | None,
+    gate: TableGate,
     detach: bool = False,
+    is_expiry: bool = False,
     clock: Callable[[], float],
 ) -> bool:
     """Logs the drop.
 
     Returns ``False`` if others changed the log, or the gate moved: build a new predicate.
 
-    ``gate`` is ``None`` for the drop of a part whose rows have expired: TTL is no change that a gate keeps out. Raises
-    48 beside replicas of an older version, and for a client's drop in a table with links.
+    ``is_expiry``: all rows of the part have expired, which is each cluster's own matter. Raises 48 beside replicas of
+    an older version, and for a client's drop in a table with links; ``GateBarred``.
     """
     require_feature(keeper, table, FEATURE_DROP_PART, "Dropping one part")
     ids = select_block_ids(keeper, table, part.partition_id, part.covers)
@@ -61,15 +62,18 @@ def log_drop_part(
     ]
     drop = DropPlan((part,), tuple(must), tuple([op] for op in ids.deletes))
     ops, has_leftovers = drop.ops(MAX_MULTI_BYTES)
-    kind = TTL_DROP if gate is None else ""
+    kind = TTL_DROP if is_expiry else ""
     entry = LogEntry(EntryType.DROP_PART, part, clock(), replica_name, detach=detach, merge_type=kind)
     logged = Create(table.log_prefix, replace(entry, has_leftovers=has_leftovers).to_bytes(), sequential=True)
     what = "DETACH PART" if detach else "DROP PART"
-    checks = gate.checks(keeper, CommitKind.OTHER, unlinked_for=what) if gate is not None else ()
+    if is_expiry:
+        checks = gate.checks(keeper, CommitKind.UPKEEP)
+    else:
+        checks = gate.checks(keeper, CommitKind.OTHER, unlinked_for=what)
     try:
         keeper.multi([logged, *ops, *checks])
     except MultiFailed as error:
-        if gate is not None and gate.has_moved(keeper, error):
+        if gate.has_moved(keeper, error):
             return False
         if not isinstance(error.cause, NoNode | NodeExists | BadVersion):
             raise error.cause from error

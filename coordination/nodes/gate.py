@@ -35,6 +35,8 @@ class CommitKind(Enum):
     """Anything else that this cluster commits: a drop, a mutation."""
     DEFINITION = "definition"
     """An ALTER. The target of a link takes it, and nothing else of its own clients."""
+    UPKEEP = "upkeep"
+    """What a cluster does by itself, at a link's target too: expired rows go, lost parts are given up."""
     LINK = "link"
     """A batch of a link: what another cluster committed."""
 

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.nodes.gate import Bar, KeptOut
 from coordination.nodes.replica_activation import ReplicaAddress
+from coordination.nodes.table_gate import move_gate
 from engine.simulator.simulated_disk import (
     SimulatedDisk,
     record_syncs,
@@ -345,3 +348,49 @@ def test_ttl_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault 
     step = 1 if "PANDO_SIMULATION_SEEDS" in os.environ else max(1, total // 12)
     for number in range(1 + FAULTS.index(fault) % step, total + 1, step):
         hit(make_servers(), number, fault)
+
+
+def logged_types(servers: SimulatedServers) -> set[EntryType]:
+    keeper, paths = servers.ensemble.connect(), servers.servers[0].table.paths
+    entries = [LogEntry.parse(keeper.get(f"{paths.log}/{name}")[0]) for name in keeper.children(paths.log)]
+    keeper.close()
+    return {entry.type for entry in entries}
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_closed_table_drops_no_expired_part(make_servers: MakeServers, is_closed: bool) -> None:
+    servers = make_servers()
+    one = servers.servers[0]
+    one.insert(1, [in_(servers, 3000)])
+    servers.settle()
+    if is_closed:
+        close(servers)
+    servers.now += 4000
+    servers.settle()
+    assert (EntryType.DROP_PART in logged_types(servers)) != is_closed
+
+
+def test_a_table_that_is_closed_at_the_last_moment_drops_no_expired_part(make_servers: MakeServers) -> None:
+    servers = make_servers()
+    one, path = servers.servers[0], servers.servers[0].table.paths.log_prefix
+    one.insert(1, [in_(servers, 3000)])
+    servers.settle()
+    tried: list[str] = []
+
+    def on_request(node: SimulatedNode, kind: str, asked: str) -> None:
+        if kind == "multi" and asked == path and not tried:
+            tried.append(asked)
+            close(servers)
+
+    servers.on_request = on_request
+    servers.now += 4000
+    servers.settle()
+    assert tried
+    assert EntryType.DROP_PART not in logged_types(servers)
+
+
+def close(servers: SimulatedServers) -> None:
+    keeper = servers.ensemble.connect()
+    bar = Bar("a test", KeptOut.ALL, reason="closed by a test")
+    move_gate(keeper, servers.servers[0].table.paths, lambda gate: gate.with_bar(bar))
+    keeper.close()

@@ -13,7 +13,7 @@ from coordination.keeper.interface import Keeper, Op
 from coordination.log.log_entry import EntryType
 from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
 from coordination.merges_mutations.merge_predicate import MergePredicate, guess_predicate, read_merge_predicate
-from coordination.nodes.gate import CommitKind
+from coordination.nodes.gate import CommitKind, GateBarred
 from coordination.nodes.replica_activation import FEATURE_OPTIMIZE_CLEANUP, require_feature
 from engine.tables.disk_reservations import FREE_TO_SOURCE_RATIO
 from engine.tables.merges.ttl_merges import TTL_MERGE_TYPES, TtlMergeSelector
@@ -185,10 +185,10 @@ class MergeSelector:
         if name is None:
             return False
         state = self._state
-        where = (keeper, state.paths, state.replica.name)
+        where = (keeper, state.paths, state.replica.name, name, predicate.log_version)
         try:
-            is_logged = log_drop_part(*where, name, predicate.log_version, gate=None, clock=state.services.clock)
-        except UserError as refused:
+            is_logged = log_drop_part(*where, gate=state.gate, is_expiry=True, clock=state.services.clock)
+        except (UserError, GateBarred) as refused:
             logger.info("part %s of %s is kept: %s", name, state.definition.full_name, refused)
             return False
         if is_logged:

@@ -37,6 +37,7 @@ from coordination.keeper.interface import (
 from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.part_set import PartSet
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.list_nodes import parse_entries
 from coordination.nodes.paths import TablePaths, parse_sequence_number
 from coordination.nodes.replica_activation import list_registered_replicas
@@ -123,6 +124,7 @@ class LostParts:
         is_lost: list[Op] = []
         for replica in list_registered_replicas(keeper, state.paths):
             is_lost += check_not_exists(state.paths.replica(replica).part(str(part)))
+        is_lost += state.gate.checks(keeper, CommitKind.UPKEEP)
         held = [Check(state.paths.log, log_version), *is_lost]
         try:
             delete_block_ids(
@@ -139,6 +141,7 @@ class LostParts:
                 keeper.multi([*held, *packet])
             self._remove_entry(keeper, name, part, [SetData(state.paths.log, b"", log_version), *is_lost, *last])
         except MultiFailed as conflict:
+            state.gate.has_moved(keeper, conflict)
             logger.info("part %s is not given up: %s", part, conflict)
             return False
         logger.error("part %s of %s is lost: no replica has it", part, state.definition.full_name)

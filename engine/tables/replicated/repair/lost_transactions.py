@@ -22,6 +22,7 @@ from coordination.keeper.interface import Delete, Keeper, MultiFailed, Op, SetDa
 from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.log.part_set import PartSet
 from coordination.log.queue_rules import Action
+from coordination.nodes.gate import CommitKind
 from coordination.nodes.replica_activation import list_registered_replicas, read_replica_activity
 from coordination.reads.dropped_blocks import record_lost_part_ops
 from coordination.transactions.transaction_nodes import (
@@ -136,7 +137,11 @@ class LostTransactions:
         if found is not None and found.state is TransactionState.COMMITTED:
             told = transaction_content(found.id, TransactionState.COMMITTED, reason=reason, rows=found.rows)
             all_ops.append(SetData(state.paths.transaction(found.name), told, found.version))
-        keeper.multi(all_ops)
+        try:
+            keeper.multi([*all_ops, *state.gate.checks(keeper, CommitKind.UPKEEP)])
+        except MultiFailed as conflict:
+            state.gate.has_moved(keeper, conflict)
+            raise
         name = found.id if found is not None else entry.transaction
         logger.error("transaction %r of %s: %s", name, state.definition.full_name, reason)
 

@@ -8,7 +8,9 @@ import pytest
 
 from coordination.keeper.interface import Create, Delete
 from coordination.keeper.memory_keeper import Fault
+from coordination.nodes.gate import Bar, KeptOut
 from coordination.nodes.part_record import PartRecord
+from coordination.nodes.table_gate import move_gate
 from coordination.replicas.table_nodes import drop_dead_replica
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
@@ -203,3 +205,23 @@ def test_a_part_that_is_dropped_while_it_is_looked_for_is_not_lost(make_colony: 
     colony.check_equal()
     assert one.keeper.get(one.table.paths.lost_part_count)[0] in (b"", b"0")
     assert one.insert(1, [0]) == 1
+
+
+def test_a_closed_table_gives_up_no_part(make_colony: MakeColony) -> None:
+    """A bar keeps out what the cluster does by itself, too."""
+    colony = make_colony(2)
+    one, two = colony
+    lose_merged_part(colony)
+    colony.now += 1.0
+    one.step_all()
+    keeper, paths = colony.ensemble.connect(), two.table.paths
+    move_gate(keeper, paths, lambda gate: gate.with_bar(Bar("a test", KeptOut.ALL, reason="closed by a test")))
+    for _ in range(30):
+        colony.now += 30.0
+        for node in colony:
+            node.step_all()
+    assert keeper.get(paths.lost_part_count)[0] in (b"", b"0")
+    move_gate(keeper, paths, lambda gate: gate.without_bar("a test"))
+    colony.settle(300)
+    assert one.keys() == two.keys() == [0, 1]
+    colony.check_equal()
