@@ -29,8 +29,10 @@ def streams(draw: st.DrawFn) -> tuple[list[Change], list[int]]:
     return changes, [*ends, place + 2]
 
 
-@given(streams(), st.integers(0, 20), st.integers(1, 12), st.integers(1, 100))
-def test_pages(stream: tuple[list[Change], list[int]], after: int, max_rows: int, max_bytes: int) -> None:
+@given(streams(), st.integers(0, 20), st.integers(1, 12), st.integers(1, 100), st.integers(0, 20))
+def test_pages(
+    stream: tuple[list[Change], list[int]], after: int, max_rows: int, max_bytes: int, forgotten: int
+) -> None:
     changes, ends = stream
     cuts = find_cuts(changes, 0, is_ordered=True)
     index, known = StreamIndex(0), 0
@@ -40,6 +42,7 @@ def test_pages(stream: tuple[list[Change], list[int]], after: int, max_rows: int
         fresh = [change for change in changes if known < change.place <= end]
         index.extend(OWN, fresh, [cut for cut in cuts if known < cut <= end], end)
         known = max(known, end)
+        index.forget_before(min(after, forgotten), at_least=0)
     page = index.find_page(after, max_rows, max_bytes)
     behind = [change for change in changes if change.place > after]
     assert page.rows_behind == sum(change.rows for change in behind)
@@ -60,3 +63,14 @@ def test_pages(stream: tuple[list[Change], list[int]], after: int, max_rows: int
     assert index.find_previous_own(after) == max(own, default=0)
     last = max((change.place for change in changes if change.place <= after), default=0)
     assert index.is_cut(after) == (last == 0 or last in cuts)
+
+
+def test_what_the_journal_gave_up_takes_no_memory() -> None:
+    index = StreamIndex(0)
+    for place in range(1, 10_001):
+        change = Change(Position(OWN, place), place, 0, place - 1, (Block(PartName("p", place, place, 0), rows=1),))
+        index.extend(OWN, [change], [place], place)
+        index.forget_before(place - 100)
+    assert len(index) < 2200
+    assert index.find_previous_own(9_900) == 9_900
+    assert index.find_page(9_950, 1000, 1000).rows_behind == 50

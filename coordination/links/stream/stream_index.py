@@ -4,7 +4,7 @@ It also has the rows and bytes between them.
 
 A target asks for what follows its place. The index finds the end of the next page in the logarithm of the stream's
 length, and the changes themselves are read from the journal. What is at or below a frontier never changes any more, so
-the index only grows at its end. It takes 40 bytes for a change.
+the index only grows at its end. It takes 40 bytes for a change. What the journal has given up is forgotten.
 
 Invariants: all lists ascend; no change lies behind ``end``, and the next one comes behind it.
 """
@@ -61,6 +61,20 @@ class StreamIndex:
         self._cuts.extend(cuts)
         assert end >= self.end
         self.end = end
+
+    def forget_before(self, place: int, at_least: int = 1000) -> None:
+        """Forgets changes before the last one at or below ``place``: nobody asks for them any more.
+
+        Does nothing unless they are ``at_least`` so many and half of the index, so it may be called often.
+        """
+        count = bisect_right(self._places, place)
+        count = bisect_left(self._places, self._places[count - 1]) if count else 0
+        if not count or count < at_least or 2 * count < len(self._places):
+            return
+        for each in (self._places, self._rows, self._bytes):
+            del each[:count]
+        del self._cuts[: bisect_left(self._cuts, self._places[0])]
+        del self._own[: max(0, bisect_right(self._own, self._places[0]) - 1)]
 
     def find_previous_own(self, place: int) -> int:
         """Returns the place of the last own change at or below ``place``; 0 if the index knows of none."""

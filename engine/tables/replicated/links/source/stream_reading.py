@@ -153,6 +153,7 @@ class StreamReading:
         if self._index is None or self._index_of != of:
             self._index, self._index_of = StreamIndex(journal.first_position), of
             self._failed, self._waits, self._seen = set(), (), 0
+        self._index.forget_before(journal.first_position)
         return self._index
 
     def _observe(self, keeper: Keeper, journal: Journal, index: StreamIndex, first: ParsedRecords) -> Observation:
