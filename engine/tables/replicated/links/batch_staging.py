@@ -34,6 +34,7 @@ from parts.blocks.partition_ids import compute_partition_id
 from parts.common.errors import CorruptionError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
+from parts.common.thread_pool import make_executor
 from parts.read.part_reader import Part, open_part
 
 logger = logging.getLogger(__name__)
@@ -117,14 +118,15 @@ class BatchStaging:
         """Stages the blocks that the batch leaves. Raises what fetching raises."""
         blocks = list(enumerate(surviving_blocks(batch.changes)))
         staged: StagedBlocks = {}
-        for start in range(0, len(blocks), _AT_A_TIME):
-            status.check()
-            run = blocks[start : start + _AT_A_TIME]
-            futures = [
-                self._state.services.writers.submit(self._stage_block, batch, name, number, change, block, writer)
-                for number, (change, block) in run
-            ]
-            self._collect(run, futures, staged)
+        with make_executor(_AT_A_TIME, "link") as executor:  # they wait for the network: INSERTs have other threads
+            for start in range(0, len(blocks), _AT_A_TIME):
+                status.check()
+                run = blocks[start : start + _AT_A_TIME]
+                futures = [
+                    executor.submit(self._stage_block, batch, name, number, change, block, writer)
+                    for number, (change, block) in run
+                ]
+                self._collect(run, futures, staged)
         return staged
 
     def _collect(
