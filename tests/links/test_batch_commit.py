@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 
 import pytest
 
+from coordination.keeper.memory_keeper import Fault
 from coordination.links.batches.batch_plan import BatchLimits
 from engine.simulator.simulated_node import Crash, SimulatedNode
+from parts.common.errors import PandoError
 from tests.links.linked_tables import LinkedTables, linked_tables
 
 
@@ -155,7 +158,7 @@ def list_names(tables: LinkedTables) -> list[str]:
 
 
 def test_a_large_batch_is_a_list(tables: LinkedTables) -> None:
-    """Its commit names the list; its block ids are set after it, before the next batch."""
+    """Its commit names the list; its block ids are set right after it."""
     by_lists(tables)
     tables.first.sql("INSERT INTO source VALUES (1, 1, 0), (2, 2, 0), (3, 3, 0)")
     tables.first.sql("ALTER TABLE source DROP PARTITION 3")
@@ -165,13 +168,70 @@ def test_a_large_batch_is_a_list(tables: LinkedTables) -> None:
     paths = tables.table.table.paths
     assert all(len(tables.keeper.get(f"{paths.log}/{name}")[0]) < 1000 for name in tables.keeper.children(paths.log))
     tables.must_be_equal()
-    assert tables.keeper.children(paths.blocks) == []
-    tables.first.sql("INSERT INTO source VALUES (1, 9, 0)")
-    tables.apply()
     assert len(tables.keeper.children(paths.blocks)) == 2
+    tables.first.sql("INSERT INTO source VALUES (1, 9, 0)")
     tables.apply()
     assert len(tables.keeper.children(paths.blocks)) == 3
     tables.must_be_equal()
+
+
+def interrupt_ids(tables: LinkedTables) -> None:
+    """Commits a batch of two blocks as a list, and loses ZooKeeper before the ids of the blocks are set."""
+    by_lists(tables)
+    commits, log = [], tables.table.table.paths.log_prefix
+
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
+        if name == "link.after_list":
+            commits.append(name)
+
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
+        return Fault.LOSE_REQUEST if commits and kind == "multi" and path != log else None
+
+    tables.table.servers.on_failpoint = on_failpoint
+    tables.table.servers.on_request = on_request
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0), (2, 2, 0)")
+    with pytest.raises(PandoError):
+        tables.apply()
+    tables.table.servers.on_request = lambda node, kind, path: None
+    tables.heal()
+
+
+def clean_up(tables: LinkedTables) -> None:
+    with tables.first.acting(), tables.table.table.state.hold_write_access() as (keeper, _):
+        tables.target().clean_up(keeper)
+
+
+def test_the_cleaning_sets_the_ids_of_an_interrupted_list(tables: LinkedTables) -> None:
+    interrupt_ids(tables)
+    paths = tables.table.table.paths
+    clean_up(tables)
+    assert len(tables.keeper.children(paths.blocks)) == 2
+    tables.must_be_equal()
+
+
+def test_ids_of_an_interrupted_list_do_not_come_back_with_dropped_blocks(tables: LinkedTables) -> None:
+    """Otherwise an INSERT of the same rows would be taken for a duplicate."""
+    interrupt_ids(tables)
+    paths = tables.table.table.paths
+    tables.settle()
+    tables.first.sql("ALTER TABLE costs DROP PARTITION 1")
+    clean_up(tables)
+    assert [name.partition("_")[0] for name in tables.keeper.children(paths.blocks)] == ["2"]
+
+
+def test_blocks_are_not_fetched_by_the_threads_of_inserts(tables: LinkedTables) -> None:
+    """A link that waits for the network would keep INSERTs waiting."""
+
+    class Refusing(Executor):
+        pass
+
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0), (2, 2, 0)")
+    services = tables.table.table.services
+    former, services.writers = services.writers, Refusing()
+    try:
+        assert tables.apply().rows == 2
+    finally:
+        services.writers = former
 
 
 def test_a_replica_that_was_away_reads_the_list(tables: LinkedTables) -> None:

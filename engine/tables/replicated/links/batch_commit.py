@@ -79,6 +79,8 @@ class BatchCommitter:
             attempt = _Attempt(self, number, keeper, staged, version)
             plan = attempt.run()
             if attempt.is_over:
+                if plan is not None and attempt.has_list:
+                    self.lists.settle(keeper, staged.batch.link.uuid)
                 return plan
         raise ConflictError("KEEPER_EXCEPTION", f"Could not commit a batch in {_ATTEMPTS} attempts: others get ahead")
 
@@ -102,6 +104,11 @@ class _Attempt:
         """The name of the batch's list, if it has one."""
         self.is_over = True
         """Whether another attempt is of no use."""
+
+    @property
+    def has_list(self) -> bool:
+        """Whether the batch was written as a list."""
+        return bool(self._list)
 
     def run(self) -> BatchPlan | None:
         """Makes the attempt; returns the plan that was committed."""

@@ -1,6 +1,7 @@
 """Commits batches that no request holds by lists (``coordination.nodes.list_nodes``).
 
 The block ids of such a batch are set after its commit, in the order of its blocks, before the next batch of any link.
+If that is interrupted, the next batch or the table's cleaning sets those whose blocks were not dropped meanwhile.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from coordination.nodes.list_nodes import (
     write_list,
 )
 from coordination.nodes.paths import TablePaths
+from coordination.reads.dropped_blocks import read_dropped_blocks
 from parts.common.errors import ConflictError
 from parts.common.part_name import PartName
 
@@ -95,7 +97,9 @@ class LargeBatches:
             return False
         lists = read_lists(keeper, self._table)
         for found in lists:
-            if found.state is ListState.WRITING and found.link not in links:
+            if found.state is ListState.COMMITTED:
+                self._finish(keeper, found)
+            elif found.state is ListState.WRITING and found.link not in links:
                 remove_list(keeper, self._table, found.name, found.version)
         done = [found for found in lists if found.state is ListState.DONE]
         return remove_unneeded_lists(keeper, self._table, done) > 0
@@ -124,13 +128,16 @@ class LargeBatches:
         """Sets the ids, with their partitions' guards, so that whoever looked at them before deletes none."""
         table = self._table
         guards = find_partitions(keeper, table, sorted({part.partition_id for part in ids.values()}))
+        dropped = read_dropped_blocks(keeper, table)  # whoever drops moves the guards
         answers = keeper.get_many([table.block(id_) for id_ in ids])
         ops: list[Op] = []
         for (id_, part), answer in zip(ids.items(), answers, strict=True):
             data = BlockNode(str(part)).to_bytes()
+            if part.max_block <= dropped.get(part.partition_id, -1):
+                continue
             if answer is None:
                 ops.append(Create(table.block(id_), data))
-            elif BlockNode.parse_part_name(answer[0]) != str(part):
+            elif not _is_later(PartName.try_parse(BlockNode.parse_part_name(answer[0])), part):
                 ops.append(SetData(table.block(id_), data, answer[1].version))
         moves = [SetData(node.path, b"", stat.version) for node, stat in guards.values()]
         try:
@@ -143,3 +150,8 @@ class LargeBatches:
                 raise error.cause from error
             return False
         return True
+
+
+def _is_later(known: PartName | None, part: PartName) -> bool:
+    """Tells whether an id has the part already, or that of a later block of its partition."""
+    return known is not None and known.partition_id == part.partition_id and known.max_block >= part.max_block
