@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from coordination.keeper.memory_keeper import Fault
+from coordination.links.stream.kept_changes import KeptChanges
 from coordination.nodes.paths import TablePaths
 from engine.link_store.journal import JOURNAL_FOLDER
 from engine.link_store.outbox_retention import RetentionLimits
@@ -18,7 +20,7 @@ from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from parts.common.errors import PandoError
-from tests.links.linked_source import Asker, linked_table, restart
+from tests.links.linked_source import Asker, linked_table, name_cluster, restart
 
 INSERT = "INSERT INTO costs (p, k, v) VALUES ({}, {}, 0)"
 
@@ -539,3 +541,40 @@ def test_a_block_that_is_open_outlives_the_trimming(asker: Asker) -> None:
     snapshot.release()
     outbox.trim(RetentionLimits(min_seconds=0))
     assert not path.exists()
+
+
+def test_what_the_journal_has_is_told_after_a_lost_request(asker: Asker) -> None:
+    """Else the definition would stay in ZooKeeper for ever: the others wait until this replica has it."""
+    asker.begin()
+    servers = asker.table.servers
+    second, path = servers.servers[1], asker.table.table.paths.replica("r2").link_keeping
+    refused: list[str] = []
+
+    def on_request(node: SimulatedNode, kind: str, asked: str) -> Fault | None:
+        if node is second and kind == "multi" and asked == path and not refused:
+            refused.append(asked)
+            return Fault.LOSE_REQUEST
+        return None
+
+    servers.on_request = on_request
+    asker.table.first.sql("ALTER TABLE costs ADD COLUMN w UInt8")
+    asker.table.work_until(lambda: bool(refused))
+    servers.on_request = lambda node, kind, asked: None
+    servers.calm()
+    for server in servers.servers:
+        name_cluster(server)
+    keeper = servers.ensemble.connect()
+    asker.table.work_until(lambda: KeptChanges.parse(keeper.get(path)[0]).definitions > 0)
+
+
+def test_a_table_that_is_only_a_target_warns_of_no_link(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
+    asker.begin()
+    for key in (1, 2):
+        asker.table.first.sql(INSERT.format(1, key))
+    asker.table.settle()
+    keep_all(asker, 2)
+    for table in tables(asker):
+        table.links.blocks.find_released = lambda: None
+    asker.table.servers.now += 100_000
+    asker.table.work_until(lambda: all(len(kept(table)) == 1 for table in tables(asker)))
+    assert "a link still needs" not in caplog.text

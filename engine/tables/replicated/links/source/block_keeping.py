@@ -181,7 +181,7 @@ class BlockKeeping:
         if released is not None:
             self.outbox.release(released)
         lost = self.outbox.trim(self._limits())
-        if lost is not None:
+        if lost is not None and released is not None:
             logger.warning(
                 "table %s gave up %s blocks (zxid %s to %s) that a link still needs: the settings link_log_… say so",
                 self._state.definition.full_name, lost.blocks, lost.first, lost.last,

@@ -176,7 +176,7 @@ class ChangeKeeping:
         )
         self._log.keep, state.mutations.keep = self.keep_entries, self.keep_mutations
         if is_whole:
-            self._kept = kept
+            self._kept, self._known = kept, set()  # a crash may have come before the others were told
             return
         beginning = KeptChanges(period)
         if answer is None:
@@ -259,7 +259,11 @@ class ChangeKeeping:
             newest = max(record.zxid for record in records)
             if told and newest > max(self._kept.since, getattr(self._kept, told)):
                 kept = self._kept.having(told, newest)
-                keeper.set(self._state.replica.link_keeping, kept.to_bytes())
+                try:
+                    keeper.set(self._state.replica.link_keeping, kept.to_bytes())
+                except BaseException:
+                    self._known.difference_update(record.name for record in records)  # they are told next time
+                    raise
                 self._kept = kept
 
     def _append(self, records: Sequence[JournalRecord], entries: Sequence[LogEntry] | None = None) -> None:
