@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from coordination.keeper.memory_keeper import Fault
 from coordination.links.batches.batch_plan import BatchLimits
 from engine.simulator.simulated_node import Crash, SimulatedNode
 from parts.common.errors import PandoError
@@ -176,24 +175,19 @@ def test_a_large_batch_is_a_list(tables: LinkedTables) -> None:
 
 
 def interrupt_ids(tables: LinkedTables) -> None:
-    """Commits a batch of two blocks as a list, and loses ZooKeeper before the ids of the blocks are set."""
+    """Commits a batch of two blocks as a list; the ids of the blocks are not set."""
     by_lists(tables)
-    commits, log = [], tables.table.table.paths.log_prefix
-
-    def on_failpoint(node: SimulatedNode, name: str) -> None:
-        if name == "link.after_list":
-            commits.append(name)
-
-    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
-        return Fault.LOSE_REQUEST if commits and kind == "multi" and path != log else None
-
-    tables.table.servers.on_failpoint = on_failpoint
-    tables.table.servers.on_request = on_request
+    for server in tables.servers:
+        server.sql("SYSTEM STOP CLEANUP costs")
+    lists = tables.target().committer.lists
+    former = lists._try_to_set
+    lists._try_to_set = lambda keeper, ids: False  # type: ignore[method-assign]
     tables.first.sql("INSERT INTO source VALUES (1, 1, 0), (2, 2, 0)")
-    with pytest.raises(PandoError):
+    with pytest.raises(PandoError, match="block ids"):
         tables.apply()
-    tables.table.servers.on_request = lambda node, kind, path: None
-    tables.heal()
+    lists._try_to_set = former  # type: ignore[method-assign]
+    tables.settle()
+    assert tables.keeper.children(tables.table.table.paths.blocks) == []
 
 
 def clean_up(tables: LinkedTables) -> None:
@@ -213,7 +207,6 @@ def test_ids_of_an_interrupted_list_do_not_come_back_with_dropped_blocks(tables:
     """Otherwise an INSERT of the same rows would be taken for a duplicate."""
     interrupt_ids(tables)
     paths = tables.table.table.paths
-    tables.settle()
     tables.first.sql("ALTER TABLE costs DROP PARTITION 1")
     clean_up(tables)
     assert [name.partition("_")[0] for name in tables.keeper.children(paths.blocks)] == ["2"]
