@@ -16,6 +16,7 @@ from coordination.links.positions import Position
 from coordination.links.stream.change import Change
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry
+from coordination.nodes.part_record import PartRecord
 from coordination.nodes.table_lists import create_lists
 from engine.simulator.simulated_servers import SimulatedServer
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
@@ -201,6 +202,33 @@ def test_a_block_that_is_nowhere_is_sent_as_lost_if_its_loss_was_recorded(asker:
         keeper.delete(paths.replica(f"r{number + 1}").part(str(part)))
     (block,) = asker.ask().changes[0].blocks
     assert (block.is_lost, block.rows) == (True, 1)
+
+
+def test_a_block_whose_rows_a_replica_lists_is_not_lost(asker: Asker) -> None:
+    """A merged part was given up, and one of its sources is on a replica that is away: the table will show its rows."""
+    asker.begin()
+    for key in (5, 6):
+        asker.table.first.sql(INSERT.format(1, key))
+    asker.table.settle()
+    parts = [change.blocks[0].part for change in asker.ask().changes]
+    for server in asker.table.servers.servers:
+        table = asker.table.of(server)
+        table.links.blocks.outbox.remove()
+        for part in parts:
+            table.store.detach(part, "test")
+    asker.table.servers.servers[1].crash()
+    asker.table.servers.end_zombies()
+    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.paths
+    create_lists(keeper, paths, paths.lost_blocks)
+    keeper.create(paths.lost_block("1_1_2_1"))
+    keeper.delete(paths.replica("r1").part(str(parts[0])))
+    keeper.delete(paths.replica("r1").part(str(parts[1])))
+    keeper.delete(paths.replica("r2").part(str(parts[1])))
+    assert [change.blocks[0].is_lost for change in asker.ask().changes] == [False, True]
+    keeper.create(paths.replica("r1").part("1_0_3_2"), PartRecord("", 1, 1).to_bytes())
+    assert [change.blocks[0].is_lost for change in asker.ask().changes] == [False, False]
+    keeper.create(paths.lost_block(str(parts[1])))  # a block that was given up itself is in no merged part
+    assert [change.blocks[0].is_lost for change in asker.ask().changes] == [False, True]
 
 
 @pytest.mark.parametrize("seed", one_in(4, range(12)))

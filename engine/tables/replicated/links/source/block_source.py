@@ -1,7 +1,7 @@
 """Finds the files of a block: in this replica's outbox, among its parts, or at another replica.
 
-A block that is nowhere is *lost* if the table has recorded the loss of a part that held it; its place is then sent
-without its rows.
+A block that is nowhere is *lost* if the table has recorded the loss of a part that held it, and no replica lists a
+part with its rows; its place is then sent without its rows.
 """
 
 from __future__ import annotations
@@ -86,8 +86,21 @@ class BlockSource:
             return found
         lost = read_lost_parts(keeper, self._state.paths)
         suspects = [part for part in missing if any(given_up.covers(part) for given_up in lost)]
+        if parts := [part for part in suspects if part not in lost]:  # of those the source of a merge may be left
+            listed = self._select_listed(keeper, parts)
+            suspects = [part for part in suspects if part not in listed]
         gone = {part for part in suspects if self._is_nowhere(keeper, part)}
         return [replace(c, blocks=tuple(_mark(block, gone) for block in c.blocks)) for c in found] if gone else found
+
+    def _select_listed(self, keeper: Keeper, parts: Sequence[PartName]) -> set[PartName]:
+        """Selects the parts that a replica lists, even one that is away, or of which it lists a part that covers them.
+
+        Their rows may be left.
+        """
+        paths = self._state.paths
+        listings = keeper.children_many([paths.replica(name).parts for name in keeper.children(paths.replicas)])
+        listed = {PartName.try_parse(name) for names in listings for name in names or ()}
+        return {part for part in parts if any(other is not None and other.covers(part) for other in listed)}
 
     def _is_here(self, part: PartName) -> bool:
         return self.outbox.find_part(part) is not None or self._state.store.get(part) is not None
