@@ -6,17 +6,13 @@ Its work is done by the modules of this folder, which share ``replica_state`` an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 from coordination.keeper.interface import Keeper
-from coordination.log.replication_queue import ReplicationQueue
-from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.reads.scan_records import KeeperScanRecords
 from engine.interserver.replication import Replication
-from engine.link_store.outbox import OUTBOX_FOLDER
 from engine.tables.capabilities.block_memory import BlockMemory
 from engine.tables.capabilities.scan_records import ScanRecords
 from engine.tables.insert_delay import delay_insert
@@ -43,20 +39,17 @@ from engine.tables.replicated.repair.part_checks import PartChecks
 from engine.tables.replicated.repair.restore_replica import ReplicaRestore
 from engine.tables.replicated.replica_control import ReplicaControl
 from engine.tables.replicated.replica_state import ReplicaState
-from engine.tables.replicated.served_parts import ServedParts
 from engine.tables.replicated.sequential_snapshot import FilteredSnapshot, take_sequential_snapshot
+from engine.tables.replicated.served_parts import ServedParts
 from engine.tables.replicated.write.fetch_partition import PartitionFetcher
 from engine.tables.replicated.write.missing_block_views import ReplicatedBlockViews
 from engine.tables.replicated.write.replicated_insert import ReplicatedInsert
 from engine.tables.replicated.write.replicated_transactions import ReplicatedTransactions
 from engine.tables.services import TableServices
-from engine.tables.statement_options import AlterOptions, InsertOptions, OptimizeOptions, SyncMode
-from engine.tables.stopped_actions import StoppableAction
+from engine.tables.statement_options import InsertOptions, OptimizeOptions
 from engine.tables.table_definition import TableDefinition
-from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
-from parts.common.part_name import PartName
+from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.query_status import QueryStatus
-from parts.common.safe_names import is_plain_file_name
 from parts.read.part_reader import Part
 from parts.store.part_states import Snapshot
 from sql.definitions.engines.replica_location import expand_table_macros
