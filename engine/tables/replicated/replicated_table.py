@@ -65,7 +65,7 @@ _WOKEN_SECONDS = 60.0
 
 
 class ReplicatedTable(PartsTable):
-    """One replica. Statements control it by ``replication``, other servers fetch its parts from ``served_parts``."""
+    """One replica: ``replication`` controls it, and other servers fetch from ``served_parts``."""
 
     replication: ReplicaControl
     partitions: ReplicatedPartitions
