@@ -167,7 +167,7 @@ class Outbox:
             return self._blocks.get((zxid, part))
 
     def find_part(self, part: PartName) -> OutboxBlock | None:
-        """Returns the newest block of this name, or ``None``. Its files may go while they are read: :meth:`hold`."""
+        """Returns the newest block of this name, or ``None``. Its files may go: :meth:`hold` it to read them."""
         with self._lock:
             return self._by_part.get(part)
 

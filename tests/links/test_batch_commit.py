@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from coordination.links.batches.batch_plan import BatchLimits
+from coordination.nodes.gate_link import GateLink, LinkDirection
+from coordination.nodes.table_gate import move_gate
 from engine.simulator.simulated_node import Crash, SimulatedNode
 from parts.common.errors import PandoError
 from tests.links.linked_tables import LinkedTables, linked_tables
@@ -187,17 +189,22 @@ def interrupt_ids(tables: LinkedTables) -> None:
         tables.apply()
     lists._try_to_set = former  # type: ignore[method-assign]
     tables.settle()
-    assert tables.keeper.children(tables.table.table.paths.blocks) == []
+    assert tables.keeper.children(tables.table.table.replication.paths.blocks) == []
 
 
 def clean_up(tables: LinkedTables) -> None:
-    with tables.first.acting(), tables.table.table.state.hold_write_access() as (keeper, _):
+    """Cleans up once, as a table does whose gate names the link."""
+    link = GateLink(tables.link.name, LinkDirection.IN, tables.link.uuid, "peer", is_two_way=True)
+    state = tables.table.table.state
+    with tables.first.acting(), state.hold_write_access() as (keeper, _):
+        move_gate(keeper, state.paths, lambda gate: gate.with_link(link))
+        state.gate.load(keeper)
         tables.target().clean_up(keeper)
 
 
 def test_the_cleaning_sets_the_ids_of_an_interrupted_list(tables: LinkedTables) -> None:
     interrupt_ids(tables)
-    paths = tables.table.table.paths
+    paths = tables.table.table.replication.paths
     clean_up(tables)
     assert len(tables.keeper.children(paths.blocks)) == 2
     tables.must_be_equal()
@@ -206,7 +213,7 @@ def test_the_cleaning_sets_the_ids_of_an_interrupted_list(tables: LinkedTables) 
 def test_ids_of_an_interrupted_list_do_not_come_back_with_dropped_blocks(tables: LinkedTables) -> None:
     """Otherwise an INSERT of the same rows would be taken for a duplicate."""
     interrupt_ids(tables)
-    paths = tables.table.table.paths
+    paths = tables.table.table.replication.paths
     tables.first.sql("ALTER TABLE costs DROP PARTITION 1")
     clean_up(tables)
     assert [name.partition("_")[0] for name in tables.keeper.children(paths.blocks)] == ["2"]
@@ -245,13 +252,12 @@ def test_lists_go_with_their_entries(tables: LinkedTables) -> None:
     tables.settle()
     tables.apply()
     assert len(list_names(tables)) == 1
-    server = tables.table.table
-    with tables.first.acting(), server.state.hold_write_access() as (keeper, _):
-        tables.target().clean_up(keeper)
-        assert len(list_names(tables)) == 1, "the log still has its entry"
-        for name in keeper.children(server.replication.paths.log):
-            keeper.delete(f"{server.replication.paths.log}/{name}")
-        tables.target().clean_up(keeper)
+    clean_up(tables)
+    assert len(list_names(tables)) == 1, "the log still has its entry"
+    log = tables.table.table.replication.paths.log
+    for name in tables.keeper.children(log):
+        tables.keeper.delete(f"{log}/{name}")
+    clean_up(tables)
     assert list_names(tables) == []
 
 

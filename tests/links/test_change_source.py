@@ -218,7 +218,7 @@ def test_a_block_whose_rows_a_replica_lists_is_not_lost(asker: Asker) -> None:
             table.store.detach(part, "test")
     asker.table.servers.servers[1].crash()
     asker.table.servers.end_zombies()
-    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.paths
+    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.replication.paths
     create_lists(keeper, paths, paths.lost_blocks)
     keeper.create(paths.lost_block("1_1_2_1"))
     keeper.delete(paths.replica("r1").part(str(parts[0])))

@@ -547,7 +547,7 @@ def test_what_the_journal_has_is_told_after_a_lost_request(asker: Asker) -> None
     """Else the definition would stay in ZooKeeper for ever: the others wait until this replica has it."""
     asker.begin()
     servers = asker.table.servers
-    second, path = servers.servers[1], asker.table.table.paths.replica("r2").link_keeping
+    second, path = servers.servers[1], asker.table.table.replication.paths.replica("r2").link_keeping
     refused: list[str] = []
 
     def on_request(node: SimulatedNode, kind: str, asked: str) -> Fault | None:

@@ -351,7 +351,7 @@ def test_ttl_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault 
 
 
 def logged_types(servers: SimulatedServers) -> set[EntryType]:
-    keeper, paths = servers.ensemble.connect(), servers.servers[0].table.paths
+    keeper, paths = servers.ensemble.connect(), servers.servers[0].table.replication.paths
     entries = [LogEntry.parse(keeper.get(f"{paths.log}/{name}")[0]) for name in keeper.children(paths.log)]
     keeper.close()
     return {entry.type for entry in entries}
@@ -372,7 +372,7 @@ def test_a_closed_table_drops_no_expired_part(make_servers: MakeServers, is_clos
 
 def test_a_table_that_is_closed_at_the_last_moment_drops_no_expired_part(make_servers: MakeServers) -> None:
     servers = make_servers()
-    one, path = servers.servers[0], servers.servers[0].table.paths.log_prefix
+    one, path = servers.servers[0], servers.servers[0].table.replication.paths.log_prefix
     one.insert(1, [in_(servers, 3000)])
     servers.settle()
     tried: list[str] = []
@@ -392,5 +392,5 @@ def test_a_table_that_is_closed_at_the_last_moment_drops_no_expired_part(make_se
 def close(servers: SimulatedServers) -> None:
     keeper = servers.ensemble.connect()
     bar = Bar("a test", KeptOut.ALL, reason="closed by a test")
-    move_gate(keeper, servers.servers[0].table.paths, lambda gate: gate.with_bar(bar))
+    move_gate(keeper, servers.servers[0].table.replication.paths, lambda gate: gate.with_bar(bar))
     keeper.close()

@@ -218,7 +218,7 @@ def test_a_closed_table_gives_up_no_part(make_colony: MakeColony) -> None:
     lose_merged_part(colony)
     colony.now += 1.0
     one.step_all()
-    keeper, paths = colony.ensemble.connect(), two.table.paths
+    keeper, paths = colony.ensemble.connect(), two.table.replication.paths
     move_gate(keeper, paths, lambda gate: gate.with_bar(Bar("a test", KeptOut.ALL, reason="closed by a test")))
     for _ in range(30):
         colony.now += 30.0
