@@ -36,7 +36,7 @@ def test_what_cannot_be_read(data: bytes) -> None:
     ("keeps_out", "kinds"),
     [
         (KeptOut.INSERTS, [ROWS]),
-        (KeptOut.COMMITS, [ROWS, OTHER, CommitKind.DEFINITION]),
+        (KeptOut.COMMITS, [ROWS, OTHER, CommitKind.DEFINITION, CommitKind.UPKEEP]),
         (KeptOut.ALL, list(CommitKind)),
     ],
 )
@@ -62,3 +62,8 @@ def test_links_of_a_gate() -> None:
     assert gate.with_link(out) == gate == Gate.parse(gate.to_bytes())
     gate = gate.without_link("l").without_link("west/l")
     assert gate.with_link(back).periods == 2
+
+
+def test_a_target_keeps_up_its_table_by_itself() -> None:
+    gate = Gate("1-0").with_link(GateLink("l", LinkDirection.IN, "v", "p", "west"))
+    assert [kind for kind in CommitKind if gate.find_bar(kind) is not None] == [ROWS, OTHER]
