@@ -194,7 +194,7 @@ class LinkRunner:
         if delay:
             self._disconnect()
             return delay
-        if not definition.is_begun:  # a server that died may have left the table closed
+        if not definition.is_begun or definition.wants_copy:  # a server that died may have left the table closed
             self._bootstrap.taker.clean_up(definition.uuid)
         if not definition.is_enabled:
             self._pause_disabled()

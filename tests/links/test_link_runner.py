@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from coordination.links.bootstrap_plan import bootstrap_bar_owner
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_nodes import change_link, create_link, drop_link
 from coordination.links.positions import Position
 from coordination.links.version_vector import VersionVector
+from coordination.nodes.gate import Bar, Gate, KeptOut
+from coordination.nodes.table_gate import move_gate
 from engine.links.link_beginning import begin_at_registration
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import UncoveredSchema
@@ -311,3 +314,15 @@ def test_a_leader_that_keeps_failing_lets_another_server_try(pair: Pair) -> None
     pair.source.add(make_change(10**6, make_block(1)))
     pair.wait_applied(1)
     assert not leader.links._count_running()
+
+
+def test_a_table_that_was_left_closed_opens_though_its_link_is_disabled(pair: Pair) -> None:
+    """A server died during SYSTEM BOOTSTRAP, and the link was disabled then."""
+    pair.create(start_position="now")
+    enable(pair, is_enabled=False)
+    pair.wait_status(UpstreamStatus.PAUSED)
+    link = LinkDefinition.parse(pair.keeper.get(pair.paths.linked.incoming_link("l"))[0])
+    bar = Bar(bootstrap_bar_owner(link.uuid), KeptOut.ALL)
+    move_gate(pair.keeper, pair.paths, lambda gate: gate.with_bar(bar))
+    change_link(pair.keeper, "l", lambda link: replace(link, wants_copy=True))
+    pair.wait(lambda: not Gate.parse(pair.keeper.get(pair.paths.gate)[0]).bars, "the open table")
