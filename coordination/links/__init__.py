@@ -1,4 +1,4 @@
-"""Links between clusters: what they are called, how they begin, and what their source and target decide.
+"""Links between clusters: their names and settings, how they begin, what their two ends decide.
 
 ``stream`` and ``batches`` decide what is sent and what is committed. The modules here are settings, names and nodes of
 links, identities, positions and vectors, places of bootstraps, failures and lag. Those that name a keeper read and

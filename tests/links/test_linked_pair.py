@@ -1,4 +1,4 @@
-"""Two clusters of real engines in one process: writers on both sides, what system tables show, renamed tables."""
+"""Two clusters of real engines in one process: copies, writers on both sides, system tables, renamed tables."""
 
 from __future__ import annotations
 
@@ -85,6 +85,25 @@ def test_two_clusters_agree_on_the_last_writer(west: HttpClient, east: HttpClien
         client.execute("OPTIMIZE TABLE lww FINAL")
         assert client.rows("SELECT k, v FROM lww ORDER BY k") == rows
         client.execute("DROP REPLICATION LINK lww")
+
+
+def test_a_table_with_rows_is_copied_and_followed(
+    servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
+) -> None:
+    """Parts that were merged and mutated, and then what comes after the place of the copy."""
+    name, rows = make_table(servers), "SELECT * FROM {} ORDER BY k, v"
+    for number in range(4):
+        west.execute(f"INSERT INTO {name} SELECT number, 'of {number}' FROM numbers({number * 10}, 10)")
+    west.execute(f"OPTIMIZE TABLE {name} FINAL")
+    west.execute(f"ALTER TABLE {name} UPDATE v = 'updated' WHERE k % 7 = 0 SETTINGS mutations_sync = 1")
+    east.execute(f"CREATE REPLICATION LINK c ON {name} FROM CLUSTER west")
+    west.execute(f"INSERT INTO {name} VALUES (100, 'later')")
+    east.execute("SYSTEM WAIT REPLICATION LINK c TIMEOUT 30")
+    assert east.rows(rows.format(name)) == west.rows(rows.format(name))
+    west.execute(f"ALTER TABLE {name} DELETE WHERE k < 50 SETTINGS mutations_sync = 1")
+    east.execute("SYSTEM WAIT REPLICATION LINK c TIMEOUT 30")
+    wait(lambda: east.rows(rows.format(name)) == [[100, "later"]], "the deletion")
+    east.execute("DROP REPLICATION LINK c")
 
 
 def test_every_field_is_shown_at_both_ends(
