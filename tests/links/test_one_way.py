@@ -9,7 +9,7 @@ import pytest
 from parts.common.errors import PandoError
 from tests.links.linked_clusters import LinkedClusters
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 _numbers = iter(range(1, 1000))
 
 
@@ -83,7 +83,6 @@ def test_a_repeat_at_the_source_is_brought_once(clusters: LinkedClusters, table:
     assert clusters.rows("east", f"SELECT count() FROM {table}") == [[1]]
 
 
-@pytest.mark.long
 def test_the_leader_is_killed_and_the_other_server_goes_on(clusters: LinkedClusters, table: str) -> None:
     name = link(clusters, table)
     clusters["west"].execute(f"INSERT INTO {table} VALUES (0, 1, 'a')")
@@ -101,7 +100,6 @@ def test_the_leader_is_killed_and_the_other_server_goes_on(clusters: LinkedClust
     clusters.wait(lambda: servers[leader].value(f"SELECT count() FROM {table}") == 2, "the row at the killed server")
 
 
-@pytest.mark.long
 def test_the_source_is_away_and_comes_back(clusters: LinkedClusters, table: str) -> None:
     name = link(clusters, table, replication_timeout=0.3)
     clusters["west"].execute(f"INSERT INTO {table} VALUES (0, 1, 'a')")
@@ -127,7 +125,6 @@ def test_writes_at_the_target_are_refused_by_the_links_name(clusters: LinkedClus
         clusters["east"].execute(f"INSERT INTO {table} VALUES (0, 1, 'a')")
 
 
-@pytest.mark.long
 def test_a_link_inside_one_cluster(clusters: LinkedClusters, table: str) -> None:
     clusters.create_table_at("west", f"{table}_copy", "p UInt8, k UInt64, v String", "PARTITION BY p ORDER BY k")
     west = clusters["west"]
