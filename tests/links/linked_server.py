@@ -105,8 +105,9 @@ class ChosenTable:
     visible: PandoError | None = None
 
     def __getattr__(self, name: str) -> object:
-        ends = (self.real.target, self.real.source, self.real)
-        return getattr(next((end for end in ends if hasattr(end, name)), self.real), name)
+        if name == "bootstrap":
+            return self.real.bootstrap
+        return getattr(self.real.target if hasattr(self.real.target, name) else self.real.source, name)
 
     @property
     def source(self) -> ChosenTable:
