@@ -1,5 +1,6 @@
-"""Links between clusters, being built: cuts, plans of batches, identities and positions.
+"""Links between clusters: their names and settings, how they begin, what their two ends decide.
 
-``cluster_identity`` claims a cluster's name in ZooKeeper when a server starts. ``table_position`` reads a table's
-position. The other modules decide without I/O, and no server calls them yet.
+``stream`` and ``batches`` decide what is sent and what is committed. The modules here are settings, names and nodes of
+links, identities, positions and vectors, places of bootstraps, failures and lag. Those that name a keeper read and
+write nodes; the others decide without I/O.
 """

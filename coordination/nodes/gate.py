@@ -99,11 +99,14 @@ class Gate:
     def find_bar(self, kind: CommitKind) -> Bar | None:
         """Returns the first bar that keeps out commits of this kind.
 
-        A link whose only writer is its source is a bar, too: against rows, drops and mutations.
+        A link whose only writer is its source is a bar, too: against rows, drops and mutations. A two-way link is one
+        against drops and mutations.
         """
         bar = next((bar for bar in self.bars if bar.keeps_out.concerns(kind)), None)
         if bar is None and kind in (CommitKind.ROWS, CommitKind.OTHER):
             bar = next(self._link_bars(), None)
+        if bar is None and kind is CommitKind.OTHER:
+            bar = next(self._two_way_bars(), None)
         return bar
 
     def _link_bars(self) -> Iterator[Bar]:
@@ -115,6 +118,18 @@ class Gate:
                     reason=f"The table is the target of replication link {link.name} from cluster "
                     f"{link.peer_name or link.peer}, so it is written there alone. ALTER REPLICATION LINK {link.name} "
                     "MODIFY SETTING two_way = 1 allows writes at both ends",
+                )
+
+    def _two_way_bars(self) -> Iterator[Bar]:
+        """Bars against commands: they cover rows by number, and each cluster numbers the rows of others anew."""
+        for link in self.links_of(LinkDirection.OUT):
+            if link.is_two_way:
+                yield Bar(
+                    f"link {link.name}",
+                    KeptOut.COMMITS,
+                    reason=f"The table is written at both ends of replication link {link.name} (two_way = 1), so it "
+                    "takes no mutations and no drops of rows: each cluster would apply them to other rows. Give the "
+                    "table last_writer_wins = 1, where DELETE and UPDATE are INSERTs, or DROP REPLICATION LINK first",
                 )
 
     def with_bar(self, bar: Bar) -> Gate:

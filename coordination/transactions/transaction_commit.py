@@ -230,6 +230,8 @@ class _Attempt:
             request, read_staged_parts(self._keeper, table, transaction.name, transaction.keys)
         )
         partition_ids = sorted({record.partition_id for record in staged.values()})
+        if request.overwrite is not Overwrite.NOTHING:  # rows go, too
+            self._gate.require_open(self._keeper, CommitKind.OTHER)
         drops = self._take_drops(partition_ids)
         parts = self._name_parts(staged)
         partitions_version = self._partitions_version() if request.overwrite is Overwrite.TABLE else None

@@ -29,11 +29,12 @@ _DISK = {
         "parts/store/drop_markers.py", "parts/store/detached_parts.py", "parts/store/attaching_parts.py",
         "parts/store/staged_parts.py", "parts/store/exchange_record.py", "parts/store/frozen_parts.py",
         "engine/tables/merge_tree/kept_mutations.py", "engine/tables/merge_tree/local_transactions.py",
-        "engine/link_store/journal_segment.py", "engine/link_store/outbox.py",
+        "parts/table/row_version.py", "engine/link_store/journal_segment.py", "engine/link_store/outbox.py",
     ),
 }  # fmt: skip
 _ZOOKEEPER = (
-    "coordination/log/log_entry.py", "coordination/inserts/block_numbers.py", "coordination/inserts/partition_nodes.py",
+    "coordination/log/log_entry.py", "coordination/log/entry_list.py",
+    "coordination/inserts/block_numbers.py", "coordination/inserts/partition_nodes.py",
     "coordination/inserts/block_ids.py", "coordination/inserts/block_views.py", "coordination/inserts/quorum.py",
     "coordination/links/stream/kept_changes.py", "coordination/links/stream/definition_nodes.py",
     "coordination/nodes/part_record.py", "coordination/nodes/replica_activation.py",
@@ -43,7 +44,9 @@ _ZOOKEEPER = (
     "coordination/ddl/ddl_entry.py", "coordination/nodes/gate.py", "coordination/nodes/gate_link.py",
     "coordination/links/cluster_identity.py", "coordination/links/known_clusters.py",
     "coordination/links/link_names.py", "coordination/links/link_nodes.py", "coordination/links/link_definition.py",
-    "coordination/links/version_vector.py", "engine/tables/capabilities/link_status.py",
+    "coordination/links/positions.py", "coordination/links/version_vector.py",
+    "coordination/links/stream/carried_changes.py", "coordination/links/stream/commit_times.py",
+    "coordination/nodes/list_nodes.py", "engine/tables/capabilities/link_status.py",
     "engine/tables/replicated/links/source/outgoing_nodes.py",
 )  # fmt: skip
 

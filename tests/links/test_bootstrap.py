@@ -596,6 +596,7 @@ def test_a_commit_without_an_answer_is_settled(tables: BootstrapTables, fault: F
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_newest_ids_travel_when_the_request_has_no_room_for_all(tables: BootstrapTables) -> None:
     tables.insert(1)
     tables.settle()

@@ -11,7 +11,7 @@ import pytest
 from parts.common.errors import PandoError, UserError
 from tests.links.linked_clusters import LinkedClusters
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 _numbers = iter(range(1, 1000))
 
 

@@ -13,7 +13,7 @@ from engine.cluster.cluster import Cluster
 from engine.http_client.http_client import HttpClient
 from tests.sql.oracle import Oracle
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 CREATE = (
     "CREATE TABLE {} (k UInt64, v UInt64, s String) ENGINE = ReplicatedReplacingMergeTree('/tables/{}', '{{replica}}') "
     "ORDER BY k SETTINGS last_writer_wins = 1"

@@ -242,6 +242,18 @@ def test_a_hole_is_a_gap_and_names_what_is_missing() -> None:
     assert "changes 4 to 5" in str(Gap(WEST, 4, 5))
 
 
+def test_a_hole_is_closed_by_another_source_that_has_it() -> None:
+    """West no longer has 5 and 6; another cluster sends them on, and the link from west finds its place again."""
+    ours, *_, last = _chain(3, 5, 6, 9)
+    hole = _chain(3, 5, 6)[1:]
+    stopped = admit_changes(_at(west=ours.position.zxid), EAST, [last])
+    assert stopped.stop == Gap(WEST, 4, 6)
+    closed = admit_changes(stopped.vector, EAST, [replace(change, place=100 + change.place) for change in hole])
+    assert (closed.vector.applied(WEST), closed.stop) == (6, None)
+    again = admit_changes(closed.vector, EAST, [last])
+    assert (again.vector.applied(WEST), again.stop) == (9, None)
+
+
 def test_a_neighbour_that_began_now_has_a_gap_for_who_did_not() -> None:
     """N began at 9 and passes on 10: who has 6 must not take it, who has 9 may."""
     change = make_change(10, origin=WEST, previous=9)

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from engine.commands.link import command
 from tests.links.linked_clusters import LinkedClusters
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -202,6 +202,7 @@ def test_a_query_says_how_fresh_a_target_must_be(clusters: TwoClusters) -> None:
     assert one.value(f"SELECT count() FROM {t} SETTINGS max_link_lag_seconds = 1") == 5
 
 
+@pytest.mark.long
 def test_a_link_inside_one_cluster(clusters: TwoClusters) -> None:
     first, second, (one, other) = clusters.make_tables(), clusters.make_tables(), clusters.targets
     assert "cannot be linked to itself" in fails(one, f"CREATE REPLICATION LINK r ON {first} FROM CLUSTER east").message

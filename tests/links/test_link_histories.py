@@ -50,6 +50,7 @@ def _without(*reads: str) -> tuple[str, ...]:
     return tuple(read for read in _ORDER if read not in reads)
 
 
+@pytest.mark.long
 def test_a_cut_between_a_command_and_a_block_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "_inversions", lambda items, is_ordered: [])
     assert _found("IM")
@@ -60,11 +61,13 @@ def test_a_cut_between_blocks_is_noticed_where_their_order_counts() -> None:
     assert _found("II", is_ordered=True, knows_order=False)
 
 
+@pytest.mark.long
 def test_an_undecided_command_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frontier.Lock, "may_be_command", property(lambda lock: False))
     assert _found("IIM")
 
 
+@pytest.mark.long
 def test_an_undecided_block_below_a_mutation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     real = frontier._Undecided.of
 
@@ -75,11 +78,13 @@ def test_an_undecided_block_below_a_mutation_is_noticed(monkeypatch: pytest.Monk
     assert _found("IIM")
 
 
+@pytest.mark.long
 def test_a_lock_without_a_kind_that_is_taken_for_a_block_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frontier.Lock, "may_be_command", property(lambda lock: lock.kind is frontier.LockKind.COMMAND))
     assert _found("IIM", says_kinds=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("order", "programs"),
     [
@@ -95,6 +100,7 @@ def test_another_order_of_reads_is_noticed(order: tuple[str, ...], programs: Seq
     assert _found(*programs, order=order)
 
 
+@pytest.mark.long
 def test_numbers_in_the_order_of_the_stream_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def by_stream(changes: Sequence[Change], firsts: dict[str, int]) -> dict[tuple[str, int], int]:
         given_, next_number = {}, dict(firsts)
@@ -108,6 +114,7 @@ def test_numbers_in_the_order_of_the_stream_are_noticed(monkeypatch: pytest.Monk
     assert _found("IM")
 
 
+@pytest.mark.long
 def test_the_first_drop_instead_of_the_last_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         batch_plan, "last_drops", lambda changes: dict(reversed([d for c in changes for d in c.drop_numbers()]))
@@ -115,11 +122,13 @@ def test_the_first_drop_instead_of_the_last_is_noticed(monkeypatch: pytest.Monke
     assert _found("DID")
 
 
+@pytest.mark.long
 def test_a_change_that_came_by_another_path_and_is_applied_again_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gap_check, "is_known", lambda vector, own, position: False)
     assert _found("I")
 
 
+@pytest.mark.long
 def test_a_relay_that_sends_a_batch_as_its_own_change_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_stream, "is_batch", lambda entry: False)
     assert _found("II")

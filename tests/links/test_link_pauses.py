@@ -8,7 +8,7 @@ import pytest
 
 from tests.links.linked_clusters import LinkedClusters
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,8 +20,9 @@ from coordination.nodes.gate import Bar, Gate, KeptOut
 from coordination.nodes.table_gate import move_gate
 from engine.links.link_beginning import begin_at_registration
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
-from engine.tables.capabilities.table_links import UncoveredSchema
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, UncoveredSchema
 from parts.common.errors import PandoError, UnavailableError, UserError
+from parts.common.query_status import QueryStatus
 from tests.links.changes import EAST, NORTH, WEST, make_block, make_change
 from tests.links.link_ends import KeptTarget, StreamSource, replace_ends
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
@@ -326,3 +328,44 @@ def test_a_table_that_was_left_closed_opens_though_its_link_is_disabled(pair: Pa
     move_gate(pair.keeper, pair.paths, lambda gate: gate.with_bar(bar))
     change_link(pair.keeper, "l", lambda link: replace(link, wants_copy=True))
     pair.wait(lambda: not Gate.parse(pair.keeper.get(pair.paths.gate)[0]).bars, "the open table")
+
+
+def test_answers_name_more_servers(clusters: dict[str, list[LinkedServer]]) -> None:
+    """Only one server is configured; when it fails, the ones that it named are asked."""
+    east, west = clusters["east"][1], clusters["west"]
+    former = east.engine.linked_clusters._clusters
+    config = former["west"].model_copy(update={"urls": [west[1].url]})
+    east.engine.linked_clusters._clusters = {**former, "west": config}
+    try:
+        cluster = east.links.connect("west")
+        cluster.describe("default", "t")
+        assert {west[0].url, west[1].url} <= set(cluster._ring.order())
+    finally:
+        east.engine.linked_clusters._clusters = former
+
+
+class SilentSource(StreamSource):
+    """A source that answers nothing about changes before ``is_over``."""
+
+    is_over = threading.Event()
+
+    def read_changes(self, request: ChangesRequest, status: QueryStatus) -> ChangesAnswer:
+        self.requests.append(request)
+        self.is_over.wait(_SECONDS)
+        return super().read_changes(request, status)
+
+
+def test_a_silent_server_is_given_up_for_another(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    leader = next(server for server in pair.east if server.links._count_running())
+    silent = SilentSource(WEST, newest=10**5)
+    asked = leader.links.connect("west")._ring.order()[0]
+    replace_ends(next(server for server in pair.west if server.url == asked).table(), silent, KeptTarget(WEST))
+    try:
+        pair.wait(lambda: silent.requests, "a request to the silent server")
+        pair.source.add(make_change(10**6, make_block(1)))
+        pair.wait_applied(1)
+        pair.wait_status(UpstreamStatus.FOLLOW)
+    finally:
+        silent.is_over.set()

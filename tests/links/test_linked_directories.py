@@ -21,7 +21,7 @@ from engine.http_client.http_client import HttpClient
 from engine.server.config import Config, ConfigError
 from parts.common.errors import PandoError
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 NAMES = ("east", "west", "north")
 
 

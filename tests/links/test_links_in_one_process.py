@@ -120,6 +120,7 @@ def test_any_server_of_the_source_answers_for_it(servers: dict[str, list[LinkedS
         east.engine.linked_clusters._clusters = former
 
 
+@pytest.mark.long
 def test_a_link_of_a_cluster_that_is_not_configured_any_more_says_so(servers: dict[str, list[LinkedServer]]) -> None:
     create_table([*servers["west"], *servers["east"]], "lost")
     east = servers["east"][0]

@@ -10,7 +10,7 @@ from engine.cluster.cluster import Cluster
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

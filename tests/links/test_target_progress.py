@@ -80,6 +80,7 @@ def test_a_merge_in_the_queue_does_not_hold_it_back(tables: LinkedTables) -> Non
     assert trim(tables) == last
 
 
+@pytest.mark.long
 def test_its_cost_does_not_grow(tables: LinkedTables) -> None:
     for key in range(30):
         insert(tables, key)

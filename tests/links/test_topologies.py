@@ -97,6 +97,7 @@ def test_chain(topology: Topology) -> None:
     topology.wait_keys([0, 1, 2, 4, 9], "east", "south")
 
 
+@pytest.mark.long
 def test_ring(topology: Topology) -> None:
     for source, target in zip(CLUSTERS, [*CLUSTERS[1:], CLUSTERS[0]], strict=True):
         topology.link(source, target, **TWO_WAY)
@@ -133,6 +134,7 @@ def test_consolidation(topology: Topology) -> None:
     topology.wait_keys([1, 2, 3, 4], "south")
 
 
+@pytest.mark.long
 def test_equal_rows_of_two_clusters_are_no_duplicates(topology: Topology) -> None:
     topology.link("north", "south", preserve_timestamps=0)
     topology.link("east", "south", preserve_timestamps=0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from coordination.nodes.gate import Bar, KeptOut
 from engine.simulator.statement_costs import CountedTable
 from parts.common.errors import PandoError
 from tests.links.gated_table import STATEMENTS, at_the_commit, move, prepare, state
+from tests.portions import one_in
 
 BAR = Bar("a test", KeptOut.COMMITS, waits=True, reason="closed by a test")
 
@@ -32,8 +35,7 @@ def open_after(table: CountedTable, seconds: float) -> list[float]:
     return opened
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize(("name", "is_late"), one_in(3, product(STATEMENTS, [False, True])))
 def test_a_statement_goes_on_when_the_bar_goes(table: CountedTable, name: str, is_late: bool) -> None:
     """The bar is there before, or it comes between look and commit."""
     prepare(table, name)
