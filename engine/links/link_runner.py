@@ -149,8 +149,13 @@ class LinkRunner:
         return self._report.progress if self._leader.is_leader else None
 
     def redefine(self, definition: LinkDefinition) -> None:
-        """Takes a changed definition: the next step begins with it."""
+        """Takes a changed definition: the next step begins with it.
+
+        A link that is disabled ends its step: a copy may take hours.
+        """
         self.definition = definition
+        if not definition.is_enabled:
+            self._status.stop(CancelledError("The link was disabled"))
 
     def stop(self) -> None:
         """Ends the step under way at its next cancellation point."""
@@ -168,6 +173,8 @@ class LinkRunner:
             delay = self._run(keeper)
         except CancelledError:
             self._state = None
+            if not self._is_stopping.is_set():
+                self._status = QueryStatus()
             return _CANCELLED_SECONDS
         except Exception as problem:
             error = convert_resource_error(problem) if isinstance(problem, OSError | MemoryError) else problem
@@ -239,6 +246,7 @@ class LinkRunner:
         settings = upstream.settings
         self._find_trim(source, state, settings)
         wait = min(settings.replication_timeout, self._world.max_wait_seconds())
+        asked_at = self._services.monotonic()
         answer = upstream.read_changes(state.vector, self._trim, wait)
         self._source = answer.source
         limits = BatchLimits(settings.link_max_batch_rows, settings.link_max_batch_bytes)
@@ -249,7 +257,10 @@ class LinkRunner:
             if selection.stop is not None:
                 raise LinkStopped(f"{selection.stop}. {self._say_copy()}", is_late=isinstance(selection.stop, Gap))
             self._failure = None
-            return 0.0 if wait else self._rest(answer, settings)
+            if not wait:
+                return self._rest(answer, settings)
+            # A source at which many wait already answers at once.
+            return max(0.0, min(_HELD_BACK_SECONDS, wait - (self._services.monotonic() - asked_at)))
         if not selection.changes and not self._is_move_due(settings):
             return min(_SMALL_MOVE_SECONDS, settings.replication_timeout)
         batch = IncomingBatch(
