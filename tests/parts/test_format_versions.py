@@ -169,7 +169,7 @@ def test_the_table_of_files_is_whole(tmp_path: pathlib.Path) -> None:
     description = replace(description_of([("k", "Int64"), ("count", "String")], ("k",), **WIDE), metadata_version=3)
     write_part(tmp_path / NAME, block_of(description, ROWS), description, ())
     names = {file.name for file in (tmp_path / NAME).iterdir()}
-    assert names == {file.name for file in SMALL_FILES} - {"ttl"} | {CHECKSUMS, "k.bin", "count.bin"}
+    assert names == {file.name for file in SMALL_FILES} - {"ttl", "row_version"} | {CHECKSUMS, "k.bin", "count.bin"}
     assert {name for name in names if not is_small_file(name)} == {"k.bin", "count.bin"}
     assert find_data_file("k.bin") is DATA_FILES[0]
     assert find_data_file("skp_idx_k.idx") is None

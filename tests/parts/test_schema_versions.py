@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,7 @@ from sql.definitions.engines.table_engine import ServerDefaults
 from sql.definitions.table_description import build_description
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import CreateTable
+from sql.settings.merge_tree_settings import MergeTreeSettings
 from tests.parts.generated import ALL_TYPES, KINDS, block_of, description_of, plain
 from tests.parts.test_part_merge import NO_SYNC, merged, read
 
@@ -47,7 +48,8 @@ def altered(old: TableDescription, columns: str) -> TableDescription:
         f"CREATE TABLE t (k Int64, s String, {columns}) ENGINE = MergeTree ORDER BY k"
     ).statement
     assert isinstance(statement, CreateTable)
-    return replace(build_description(statement, ServerDefaults(old.settings)), metadata_version=1)
+    settings = MergeTreeSettings(**asdict(old.settings))
+    return replace(build_description(statement, ServerDefaults(settings)), metadata_version=1)
 
 
 ADDED = [

@@ -256,7 +256,7 @@ class ReplicatedTable(PartsTable):
 
     def _clean_staged(self, keeper: Keeper) -> bool:
         """Tells whether there may be more to do soon."""
-        return self.links.target.clean_up(keeper) | self.transactions.clean_up(keeper)
+        return self.transactions.clean_up(keeper) | self.links.target.clean_up(keeper)
 
     def _note_logged(self, entries: int) -> None:
         """A pull has brought so many."""

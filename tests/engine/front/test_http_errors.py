@@ -16,9 +16,10 @@ from engine.front.http.error_responses import (
     make_exception_trailer,
 )
 from engine.front.session_store import SessionStore
-from engine.http_client.connections import Connections, ResponseFile
+from engine.http_client.connections import Connections
 from engine.http_client.errors import RefusedError, make_response_error, parse_error
 from engine.http_client.http_client import HttpClient
+from engine.http_client.response_file import ResponseFile
 from engine.http_client.retry import try_servers
 from engine.queries.session import Session
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError

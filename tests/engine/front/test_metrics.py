@@ -23,7 +23,8 @@ class Clock:
 def _engine(clock: Clock) -> Any:
     status = SimpleNamespace(table="db.t", delay_seconds=3, problem=None)
     checks = SimpleNamespace(parts=0, read_bytes=0, broken_parts=0)
-    return SimpleNamespace(services=SimpleNamespace(monotonic=clock, checks=checks), replicas_status=lambda: [status])
+    services = SimpleNamespace(monotonic=clock, checks=checks)
+    return SimpleNamespace(services=services, replicas_status=lambda: [status], link_statuses=list)
 
 
 def _samples(metrics: Metrics) -> dict[tuple[str, ...], float]:

@@ -217,7 +217,7 @@ class ReplicaLinkTarget:
     def clean_up(self, keeper: Keeper) -> bool:
         """Removes staged parts and lists that no batch needs. Returns whether there may be more to do soon."""
         gate = self._state.gate.gate
-        if gate is None:
+        if gate is None or not gate.periods:  # it never had links, and costs no request
             return self._staging.clean_up(keeper)
         links = [link.uuid for link in gate.links_of(LinkDirection.IN)]
         return self._staging.clean_up(keeper, links) | self.committer.lists.clean_up(keeper, links)

@@ -31,8 +31,8 @@ class PlainServer(SimulatedServer):
     def create(self) -> None:
         return
 
-    def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
-        replication = super()._connect(config, path, failpoint)
+    def connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
+        replication = super().connect(config, path, failpoint)
         replication.default_path = "/clickhouse/tables/{database}/{table}"
         replication.connect_auxiliary = self._connect_auxiliary
         return replication
