@@ -26,6 +26,7 @@ from coordination.keeper.interface import BadVersion, Keeper, KeeperConnectionLo
 from coordination.links.batches.batch_list import must_be_list
 from coordination.links.batches.batch_ops import BatchCommit, TargetReads, make_batch_commit
 from coordination.links.batches.batch_plan import BatchLimits, BatchPlan, Target, count_numbers, plan_batch
+from coordination.links.link_definition import LinkDefinition
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import drop_range_name
 from coordination.nodes.gate import CommitKind
@@ -33,7 +34,7 @@ from coordination.reads.dropped_blocks import record_drop_ops
 from engine.tables.capabilities.table_links import IncomingBatch
 from engine.tables.replicated.links.large_batches import LargeBatches
 from engine.tables.replicated.replica_state import ReplicaState
-from parts.common.errors import ConflictError, UnavailableError
+from parts.common.errors import CancelledError, ConflictError, UnavailableError
 from parts.common.part_name import PartName
 
 logger = logging.getLogger(__name__)
@@ -81,6 +82,19 @@ class BatchCommitter:
             if attempt.is_over:
                 return plan
         raise ConflictError("KEEPER_EXCEPTION", f"Could not commit a batch in {_ATTEMPTS} attempts: others get ahead")
+
+
+def require_linked(state: ReplicaState, link: LinkDefinition) -> None:
+    """Raises ``CancelledError`` if the link was dropped: nothing of it is committed behind its DROP.
+
+    Called when the gate's check is in the multi, which fails if the gate here is not the newest.
+    """
+    gate = state.gate.gate
+    if gate is None or not gate.periods:  # a table that no statement linked
+        return
+    known = gate.find_link(link.name)
+    if known is None or known.uuid != link.uuid:
+        raise CancelledError(f"Link {link.name!r} was dropped; nothing of it is committed any more")
 
 
 class _Attempt:
@@ -217,6 +231,7 @@ class _Attempt:
         """Returns what the multi has besides the batch: the gate's checks, and what drops do to quorums and records."""
         keeper, table = self._keeper, self._state.paths
         ops: list[Op] = [*self._state.gate.checks(keeper, CommitKind.LINK)]
+        require_linked(self._state, self._batch.link)
         ranges = [drop_range_name(p, number) for p, number in sorted(plan.drops.items()) if number > 0]
         if not ranges:
             return ops
