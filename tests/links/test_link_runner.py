@@ -286,7 +286,7 @@ def test_a_source_that_answers_at_once_is_not_asked_all_the_time(pair: Pair) -> 
     assert len(pair.source.requests) - asked < 25
 
 
-def test_a_link_that_is_disabled_ends_its_copy(pair: Pair) -> None:
+def test_a_copy_waits_for_its_turn_and_ends_when_the_link_is_disabled(pair: Pair) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def copy(link: object, table: object, upstream: object, status: QueryStatus, tell: object) -> None:
@@ -300,9 +300,14 @@ def test_a_link_that_is_disabled_ends_its_copy(pair: Pair) -> None:
 
     for server in pair.east:
         server.links.bootstrap = copy
+        server.links._copies = threading.BoundedSemaphore(1)
+        server.links._copies.acquire()
     try:
         pair.create(begins=False)
         change_link(pair.keeper, "l", lambda link: replace(link, wants_copy=True, is_begun=False))
+        assert not pair.wait_status(UpstreamStatus.BOOTSTRAP, "this one waits").errors
+        for server in pair.east:
+            server.links._copies.release()
         assert begun.wait(_SECONDS)
         enable(pair, False)
         assert ended.wait(_SECONDS)
