@@ -55,5 +55,5 @@ def _holds_lock(table: ReplicatedTable) -> bool:
     Another thread would wait for it now.
     """
     locks = (table.log_pull._pull_lock, table.state.mutations._lock)
-    queue_lock = table.queue._lock
+    queue_lock = table.replication.queue._lock
     return any(lock.locked() for lock in locks) or table.store.lock._depth > 0 or queue_lock._is_owned()  # type: ignore[attr-defined]

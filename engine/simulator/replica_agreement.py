@@ -16,7 +16,7 @@ def get_active_parts(table: ReplicatedTable) -> dict[str, str]:
 
 def get_listed_parts(keeper: Keeper, table: ReplicatedTable) -> set[str]:
     """Returns the parts that ZooKeeper lists, without those that others cover."""
-    names = [PartName.parse(name) for name in keeper.children(table.replica.parts)]
+    names = [PartName.parse(name) for name in keeper.children(table.replication.replica.parts)]
     return {str(n) for n in names if not any(o != n and o.covers(n) for o in names)}
 
 
@@ -24,19 +24,19 @@ def check_replicas_agree(keeper: Keeper, tables: Iterable[ReplicatedTable]) -> N
     """Checks all tables; those with one path in ZooKeeper are replicas of each other."""
     replicas: dict[str, list[ReplicatedTable]] = {}
     for table in tables:
-        replicas.setdefault(table.paths.root, []).append(table)
+        replicas.setdefault(table.replication.paths.root, []).append(table)
     for same in replicas.values():
         _check_replicas(keeper, same)
 
 
 def _check_replicas(keeper: Keeper, replicas: list[ReplicatedTable]) -> None:
-    contents = {table.replica.name: get_active_parts(table) for table in replicas}
-    first, paths = get_active_parts(replicas[0]), replicas[0].paths
+    contents = {table.replication.replica.name: get_active_parts(table) for table in replicas}
+    first, paths = get_active_parts(replicas[0]), replicas[0].replication.paths
     assert all(content == first for content in contents.values()), contents
     for table in replicas:
         listed = get_listed_parts(keeper, table)
-        assert listed == set(first), (table.replica.name, listed, first)
-        assert not table.store.list_preactive(), table.replica.name
+        assert listed == set(first), (table.replication.replica.name, listed, first)
+        assert not table.store.list_preactive(), table.replication.replica.name
     locks = [
         f"{partition}/{name}"
         for partition in keeper.children(paths.block_numbers)

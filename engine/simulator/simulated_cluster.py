@@ -189,7 +189,7 @@ class SimulatedCluster:
         """Tells whether nothing is left to do for any table."""
         return all(
             table.state.activation is not None
-            and not table.queue.list_entries()
+            and not table.replication.queue.list_entries()
             and not len(table.part_checks)
             and not table.session.restart_requested.is_set()
             and all(mutation.is_done or mutation.failure.part for mutation in table.mutations.shown())

@@ -237,7 +237,7 @@ class SimulatedNode:
         if not self.is_up:
             return (self.name, "down")
         entries = [(i.entry.type.value, str(i.entry.new_part), i.last_exception, i.postpone_reason)
-                   for table in self.tables for i in table.queue.list_entries()]  # fmt: skip
+                   for table in self.tables for i in table.replication.queue.list_entries()]  # fmt: skip
         return (self.name, self.table.state.readonly_reason, entries, sorted(self.parts()))
 
     # -- the part transport -------------------------------------------------------------------------------------

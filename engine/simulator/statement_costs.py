@@ -105,7 +105,7 @@ class CountedTable:
             self.servers.now += _TICK_SECONDS
             self.servers.step_others()
         raise AssertionError(
-            f"it does not end: {[self.of(server).queue.list_entries() for server in self.servers.servers]}"
+            f"it does not end: {[self.of(server).replication.queue.list_entries() for server in self.servers.servers]}"
         )
 
     def settle(self) -> None:

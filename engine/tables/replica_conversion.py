@@ -100,15 +100,15 @@ class Conversion:
 
         The first replica also writes the table's transactions.
         """
-        services, paths = self._services, table.paths
+        services, paths = self._services, table.replication.paths
         keeper = table.state.replication.require_keeper()
-        table.state.replication.require_free(table.replica.root)
+        table.state.replication.require_free(table.replication.replica.root)
         keeper.sync(paths.root)
         clear_retired(keeper, paths)
         create_table_or_replica(
             keeper,
             paths,
-            table.replica.name,
+            table.replication.replica.name,
             make_shared_definition(table.description),
             epoch=table.state.make_first_epoch(),
             wait=services.wait,
@@ -116,7 +116,7 @@ class Conversion:
             restoring="",
         )
         services.failpoint("conversion.after_nodes")
-        if keeper.children(paths.replicas) == [table.replica.name]:
+        if keeper.children(paths.replicas) == [table.replication.replica.name]:
             with suppress(NoNode):  # it is a new table, so restored replicas add nothing to it
                 keeper.delete(paths.restored)
             write_decisions_to(keeper, paths, decided, read_application_files(table.definition.data_path))
@@ -125,9 +125,9 @@ class Conversion:
     def _to_plain(self, definition: TableDefinition, define: Define) -> TableDefinition:
         new = define(as_not_replicated(definition.create))
         table = ReplicatedTable(definition, self._services, self._replication)
-        keeper = table.keeper
+        keeper = table.replication.keeper
         load_parts(table.store, definition)
-        replica, identity = table.replica, table.state.identity().split(" ")[0]
+        replica, identity = table.replication.replica, table.state.identity().split(" ")[0]
         decided: list[Transaction] = []
         if keeper is not None:
             if keeper.state is not SessionState.CONNECTED:

@@ -71,7 +71,7 @@ def _unfinished(server: SimulatedServer) -> object:
 
 def _partitions(server: SimulatedServer) -> object:
     """Those that ZooKeeper knows."""
-    return list_partition_ids(server.keeper, server.table.paths)
+    return list_partition_ids(server.keeper, server.table.replication.paths)
 
 
 def _ttl(server: SimulatedServer) -> object:

@@ -101,7 +101,7 @@ def test_nobody_shows_a_part_of_a_definition_that_he_does_not_have(make_servers:
             if other is not task:
                 two.step(other)
     assert rows(two) == [(1, 1, "value 1")]
-    (waiting,) = two.table.queue.list_entries()
+    (waiting,) = two.table.replication.queue.list_entries()
     assert "of the table's definition" in waiting.last_exception
     servers.settle()
     assert rows(two) == [(1, 1, "value 1", 2), (1, 2, "new", 7)]
@@ -227,7 +227,7 @@ def test_what_not_all_replicas_know_is_refused(make_servers: MakeServers) -> Non
     servers = make_servers()
     one, two = servers.servers
     host = servers.ensemble.connect()
-    path = two.table.replica.host
+    path = two.table.replication.replica.host
     address = ReplicaAddress.parse(host.get(path)[0])
     host.set(path, ReplicaAddress(address.host, address.interserver_port, features=("exchange",)).to_bytes())
     before = defined(one)
@@ -326,7 +326,7 @@ def test_another_alter_comes_before_a_lost_answer_is_looked_for(
     lost: list[str] = []
 
     def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
-        if node is one and kind == "multi" and path == two.table.paths.columns and not lost:
+        if node is one and kind == "multi" and path == two.table.replication.paths.columns and not lost:
             lost.append(path)
             return fault
         return None

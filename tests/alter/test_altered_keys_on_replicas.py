@@ -95,7 +95,7 @@ def test_what_not_all_replicas_know_is_refused(make_servers: MakeServers) -> Non
     servers = make_servers()
     one, two = servers.servers
     host = servers.ensemble.connect()
-    path = two.table.replica.host
+    path = two.table.replication.replica.host
     address = ReplicaAddress.parse(host.get(path)[0])
     features = tuple(feature for feature in address.features if feature != "keys")
     host.set(path, ReplicaAddress(address.host, address.interserver_port, features=features).to_bytes())

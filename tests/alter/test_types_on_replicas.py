@@ -140,7 +140,7 @@ def test_a_mutation_between_the_look_and_the_change(make_servers: MakeServers) -
     done: list[str] = []
 
     def on_request(node: object, kind: str, path: str) -> None:
-        if node is one and kind == "multi" and path == one.table.paths.columns and not done:
+        if node is one and kind == "multi" and path == one.table.replication.paths.columns and not done:
             done.append(path)
             two.sql("ALTER TABLE t UPDATE c = '1' WHERE 1 SETTINGS mutations_sync = 0")
 
@@ -150,7 +150,7 @@ def test_a_mutation_between_the_look_and_the_change(make_servers: MakeServers) -
     done.clear()
 
     def before_mutation(node: object, kind: str, path: str) -> None:
-        if node is one and kind == "multi" and path == one.table.paths.mutation_prefix and not done:
+        if node is one and kind == "multi" and path == one.table.replication.paths.mutation_prefix and not done:
             done.append(path)
             two.sql("ALTER TABLE t DROP COLUMN v")
 
@@ -173,7 +173,7 @@ def test_a_replica_that_has_not_taken_the_definition_waits(make_servers: MakeSer
             if other is not task:
                 two.step(other)
     assert rows(two, "c") == [("5",)]
-    (waiting,) = two.table.queue.list_entries()
+    (waiting,) = two.table.replication.queue.list_entries()
     assert "of the table's definition, which is not here yet" in waiting.postpone_reason
     servers.settle()
     servers.check_equal()

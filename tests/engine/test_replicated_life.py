@@ -61,15 +61,15 @@ def test_create_is_repeated_when_zookeeper_is_back(server: Server) -> None:
 def test_renamed_table_keeps_its_place_in_zookeeper(server: Server, engine: str) -> None:
     server.run(create("t", engine))
     server.run("INSERT INTO t VALUES (1)")
-    place = server.table("t").replica.root
+    place = server.table("t").replication.replica.root
     server.run("RENAME TABLE t TO u")
     server.run("INSERT INTO u VALUES (2)")
     assert server.value("SELECT sum(k) FROM u") == 3
-    assert server.table("u").replica.root == place
+    assert server.table("u").replication.replica.root == place
     server.run("DETACH TABLE u")
     server.run("ATTACH TABLE u")
     server.run("INSERT INTO u VALUES (3)")
-    assert server.table("u").replica.root == place
+    assert server.table("u").replication.replica.root == place
     server.run(create("t", "'/t/other', 'r1'"))
     server.run("DROP TABLE u")
     assert server.keeper.exists(place) is None
@@ -100,7 +100,7 @@ def test_a_table_goes_on_whose_drop_failed(server: Server, monkeypatch: pytest.M
     assert refused.value.code == 999
     server.run("INSERT INTO t VALUES (2)")
     assert server.value("SELECT count() FROM t") == 2
-    place = server.table("t").replica.root
+    place = server.table("t").replication.replica.root
     server.run("DROP TABLE t")
     assert server.keeper.exists(place) is None
     assert server.value("EXISTS TABLE t") == 0

@@ -151,7 +151,9 @@ class BootstrapTables:
     def _is_source_idle(self) -> bool:
         tables = [self.source_of(server) for server in self.servers]
         parts = [{part.name for part in table.store.list_active()} for table in tables]
-        return all(found == parts[0] for found in parts) and not any(table.queue.list_entries() for table in tables)
+        return all(found == parts[0] for found in parts) and not any(
+            table.replication.queue.list_entries() for table in tables
+        )
 
     def must_be(self, rows: list[tuple[object, ...]]) -> None:
         """All replicas of the target show these rows."""

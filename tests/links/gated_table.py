@@ -40,7 +40,7 @@ BRING_ROWS.append("move_partition_here")
 
 def at_the_commit(table: CountedTable, action: Callable[[], object]) -> list[str]:
     """Runs ``action`` before each request that would commit a change of the table."""
-    paths, seen = table.table.paths, []
+    paths, seen = table.table.replication.paths, []
     other = TablePaths("/tables/other")
     commits = {paths.log_prefix, paths.mutation_prefix, paths.columns, other.log_prefix, paths.mutation("0000000000")}
 
@@ -55,7 +55,7 @@ def at_the_commit(table: CountedTable, action: Callable[[], object]) -> list[str
 
 def move(table: CountedTable, change: Callable[[Gate], Gate]) -> None:
     keeper = table.servers.ensemble.connect()
-    move_gate(keeper, table.table.paths, change)
+    move_gate(keeper, table.table.replication.paths, change)
     keeper.close()
 
 

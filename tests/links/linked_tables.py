@@ -83,7 +83,7 @@ class LinkedTables:
 
     def keep_definition(self) -> None:
         """Makes the node of the link's definition, as CREATE REPLICATION LINK does."""
-        paths = self.table.table.paths
+        paths = self.table.table.replication.paths
         if self.keeper.exists(paths.linked.incoming) is None:
             self.keeper.create(paths.linked.incoming)
         self.keeper.create(paths.linked.incoming_link(self.link.name), self.link.to_bytes())
@@ -136,7 +136,7 @@ class LinkedTables:
 
     def fetch(self, change: Change, block: Block, directory: Path) -> None:
         self.fetched[block.part] = self.fetched.get(block.part, 0) + 1
-        snapshot, path = self.source.pin_part(block.part)
+        snapshot, path = self.source.served_parts.pin_part(block.part)
         with snapshot:
             shutil.copytree(path, directory, dirs_exist_ok=True)
         server = next(server for server in self.servers if directory.is_relative_to(server.path))

@@ -86,7 +86,7 @@ def test_two_leaders_apply_a_batch_once(tables: LinkedTables) -> None:
 def test_an_end_without_changes_moves_the_vector_alone(tables: LinkedTables) -> None:
     tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
     tables.apply()
-    log = tables.table.table.paths.log
+    log = tables.table.table.replication.paths.log
     before = len(tables.keeper.children(log))
     assert tables.apply().is_applied
     assert len(tables.keeper.children(log)) == before
@@ -122,8 +122,8 @@ def test_an_id_that_is_there_is_set_to_the_new_part(tables: LinkedTables) -> Non
     tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
     tables.apply()
     tables.must_be_equal()
-    (id_,) = tables.keeper.children(tables.table.table.paths.blocks)
-    assert b"1_1_1_0" in tables.keeper.get(tables.table.table.paths.block(id_))[0]
+    (id_,) = tables.keeper.children(tables.table.table.replication.paths.blocks)
+    assert b"1_1_1_0" in tables.keeper.get(tables.table.table.replication.paths.block(id_))[0]
 
 
 def test_own_rows_and_those_of_the_link(tables: LinkedTables) -> None:
@@ -156,7 +156,7 @@ def by_lists(tables: LinkedTables) -> None:
 
 
 def list_names(tables: LinkedTables) -> list[str]:
-    return (tables.keeper.children_many([tables.table.table.paths.linked.lists])[0]) or []
+    return (tables.keeper.children_many([tables.table.table.replication.paths.linked.lists])[0]) or []
 
 
 def test_a_large_batch_is_a_list(tables: LinkedTables) -> None:
@@ -167,7 +167,7 @@ def test_a_large_batch_is_a_list(tables: LinkedTables) -> None:
     tables.first.sql("ALTER TABLE source UPDATE v = 7 WHERE k = 1", mutations_sync=0)
     assert tables.apply().rows == 2
     assert len(list_names(tables)) == 1
-    paths = tables.table.table.paths
+    paths = tables.table.table.replication.paths
     assert all(len(tables.keeper.get(f"{paths.log}/{name}")[0]) < 1000 for name in tables.keeper.children(paths.log))
     tables.must_be_equal()
     assert tables.keeper.children(paths.blocks) == []
@@ -201,8 +201,8 @@ def test_lists_go_with_their_entries(tables: LinkedTables) -> None:
     with tables.first.acting(), server.state.hold_write_access() as (keeper, _):
         tables.target().clean_up(keeper)
         assert len(list_names(tables)) == 1, "the log still has its entry"
-        for name in keeper.children(server.paths.log):
-            keeper.delete(f"{server.paths.log}/{name}")
+        for name in keeper.children(server.replication.paths.log):
+            keeper.delete(f"{server.replication.paths.log}/{name}")
         tables.target().clean_up(keeper)
     assert list_names(tables) == []
 

@@ -76,7 +76,7 @@ def must_end_well(tables: LinkedTables) -> None:
     assert tables.apply(replica=1).rows == 0
     tables.table.work_until(lambda: nothing_is_left(tables))
     for partition in ("1", "2"):
-        locks = tables.keeper.children(f"{tables.table.table.paths.block_numbers}/{partition}")
+        locks = tables.keeper.children(f"{tables.table.table.replication.paths.block_numbers}/{partition}")
         assert locks == []
 
 

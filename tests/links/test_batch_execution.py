@@ -39,7 +39,7 @@ class HeldFetches:
 
 
 def tries(tables: LinkedTables, replica: int) -> int:
-    queue = tables.table.of(tables.servers[replica]).queue
+    queue = tables.table.of(tables.servers[replica]).replication.queue
     return max((item.num_tries for item in queue.list_entries()), default=0)
 
 

@@ -576,7 +576,7 @@ def test_a_commit_without_an_answer_is_settled(tables: BootstrapTables, fault: F
     if not server.keeper.session_id or fault in (Fault.EXPIRE, Fault.EXPIRE_AFTER):
         former = tables.target().state.activation
         tables.table.work_until(lambda: tables.target().state.activation not in (None, former))
-    tables.table.work_until(lambda: tables.target().problem() is None)
+    tables.table.work_until(lambda: tables.target().replication.problem() is None)
     is_done = fault in (Fault.LOSE_ANSWER, Fault.EXPIRE_AFTER)
     assert tables.read_link().is_begun is is_done
     tables.settle()

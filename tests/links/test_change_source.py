@@ -110,7 +110,7 @@ def test_a_command_waits_for_a_lower_block_and_a_block_does_not(asker: Asker) ->
     """An INSERT holds number 1 of partition 1 while others commit."""
     asker.begin()
     first, second = asker.table.servers.servers
-    paths = asker.table.table.paths
+    paths = asker.table.table.replication.paths
     keeper = asker.table.servers.ensemble.connect()
     lock = allocate_block_number(keeper, paths, "1", owner="r9", kind=LockKind.BLOCK)
     assert isinstance(lock, BlockLock)
@@ -133,7 +133,7 @@ def test_where_the_order_of_blocks_counts_a_block_waits_too(tmp_path: Path) -> N
         asker.table.first.sql(INSERT.format(1, 0))
         asker.begin()
         keeper = asker.table.servers.ensemble.connect()
-        lock = allocate_block_number(keeper, asker.table.table.paths, "1", owner="r9", kind=LockKind.BLOCK)
+        lock = allocate_block_number(keeper, asker.table.table.replication.paths, "1", owner="r9", kind=LockKind.BLOCK)
         assert isinstance(lock, BlockLock)
         asker.table.first.sql(INSERT.format(1, 5))
         assert asker.ask().changes == ()
@@ -148,7 +148,7 @@ def test_a_mutation_takes_back_the_numbers_of_inserts_that_last(asker: Asker) ->
     left = [1]
 
     def on_request(node: object, kind: str, path: str) -> None:
-        if node is second and kind == "multi" and path == asker.table.table.paths.log_prefix and left[0]:
+        if node is second and kind == "multi" and path == asker.table.table.replication.paths.log_prefix and left[0]:
             left[0] = 0
             first.sql("ALTER TABLE costs UPDATE v = 7 WHERE 1 SETTINGS mutations_sync = 0")
 
@@ -166,7 +166,7 @@ def test_a_place_between_a_command_and_its_block_is_refused(asker: Asker) -> Non
     """A drop that committed before a lower block of another session: no batch ends between them."""
     asker.begin()
     first = asker.table.first
-    paths, keeper = asker.table.table.paths, asker.table.servers.ensemble.connect()
+    paths, keeper = asker.table.table.replication.paths, asker.table.servers.ensemble.connect()
     lower = allocate_block_number(keeper, paths, "1", owner="r9", kind=LockKind.BLOCK)
     assert isinstance(lower, BlockLock)
     number = lower.number
@@ -194,7 +194,7 @@ def test_a_block_that_is_nowhere_is_sent_as_lost_if_its_loss_was_recorded(asker:
         table.links.blocks.outbox.remove()
         table.store.detach(part, "test")
     assert not asker.ask().changes[0].blocks[0].is_lost
-    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.paths
+    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.replication.paths
     create_lists(keeper, paths, paths.lost_blocks)
     keeper.create(paths.lost_block(str(part)))
     for number in (0, 1):

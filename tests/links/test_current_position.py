@@ -49,7 +49,7 @@ def test_every_commit_moves_it(table: CountedTable) -> None:
     """Whichever replica is asked."""
     cluster, identity, epoch, zxid = parsed(table)
     keeper = table.servers.ensemble.connect()
-    root = keeper.get(table.table.paths.root)[1]
+    root = keeper.get(table.table.replication.paths.root)[1]
     assert int(identity) == root.created_zxid
     assert cluster == claim_cluster_identity(keeper, "west", table.first.engine.services.new_uuid).uuid
     for statement in CHANGES:
@@ -83,7 +83,11 @@ def test_a_table_made_anew_has_another_identity(table: CountedTable) -> None:
 
 def test_the_log_is_trimmed_between_two_requests(table: CountedTable) -> None:
     table.first.sql(CHANGES[0])
-    keeper, other, paths = table.servers.ensemble.connect(), table.servers.ensemble.connect(), table.table.paths
+    keeper, other, paths = (
+        table.servers.ensemble.connect(),
+        table.servers.ensemble.connect(),
+        table.table.replication.paths,
+    )
     session, left = keeper.session_id, [1]
 
     def faults(asking: int, kind: str, path: str) -> None:
@@ -122,7 +126,7 @@ def test_a_cluster_without_a_name_has_none(table: CountedTable) -> None:
 
 
 def test_a_table_without_a_gate_has_none(table: CountedTable) -> None:
-    table.servers.ensemble.connect().delete(table.table.paths.gate)
+    table.servers.ensemble.connect().delete(table.table.replication.paths.gate)
     with pytest.raises(PandoError, match="has no positions yet"):
         table.first.sql("SELECT currentPosition('costs')")
 

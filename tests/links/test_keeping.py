@@ -182,7 +182,7 @@ def test_a_clone_begins_its_journal_anew(asker: Asker) -> None:
     second.crash()
     asker.table.servers.end_zombies()
     asker.table.first.sql(INSERT.format(1, 2))
-    asker.table.servers.ensemble.connect().set(asker.table.table.paths.replica("r2").is_lost, b"1")
+    asker.table.servers.ensemble.connect().set(asker.table.table.replication.paths.replica("r2").is_lost, b"1")
     restart(asker, second)
     asker.table.settle()
     begun = tables(asker)[1].links.keeping.since
@@ -247,7 +247,7 @@ def test_a_failed_quorum_is_never_sent(asker: Asker) -> None:
     asker.table.servers.end_zombies()
     second.is_frozen = False
     asker.table.servers.on_wait = asker.table.servers.step_others
-    paths: TablePaths = tables(asker)[1].paths
+    paths: TablePaths = tables(asker)[1].replication.paths
     keeper = asker.table.servers.ensemble.connect()
     asker.table.servers.now += 100
     for _ in range(500):
@@ -268,7 +268,7 @@ def test_failure_markers_and_definitions_stay_until_all_have_them(asker: Asker) 
     second = asker.table.servers.servers[1]
     second.stop()
     asker.table.first.sql("ALTER TABLE costs ADD COLUMN w UInt8 SETTINGS alter_sync = 0")
-    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.paths
+    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.replication.paths
     keeper.create(paths.quorum_failed_part("9_9_9_0"), b"r9")
     clean(asker)
     assert keeper.children(paths.linked.definitions) == ["1"]
@@ -303,7 +303,7 @@ def test_a_link_that_never_asks_costs_zookeeper_a_constant(asker: Asker) -> None
             for server in asker.table.servers.servers:
                 server.step_all()
             clean(asker)
-        return count_nodes(keeper, asker.table.table.paths)
+        return count_nodes(keeper, asker.table.table.replication.paths)
 
     work(range(1, 21))
     before = work(range(21, 41))
@@ -413,7 +413,7 @@ def test_a_clone_keeps_the_blocks_that_it_had(asker: Asker) -> None:
     keep_all(asker, 1)
     second.crash()
     asker.table.servers.end_zombies()
-    asker.table.servers.ensemble.connect().set(asker.table.table.paths.replica("r2").is_lost, b"1")
+    asker.table.servers.ensemble.connect().set(asker.table.table.replication.paths.replica("r2").is_lost, b"1")
     restart(asker, second)
     asker.table.settle()
     assert kept(tables(asker)[1]) == ["1_1_1_0"]

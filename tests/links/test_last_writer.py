@@ -370,9 +370,12 @@ def test_tables_without_the_setting_pay_nothing(cluster: Cluster) -> None:
     assert part.checksums.version == (2, 0)
     assert "row_version" not in part.checksums.files
     keeper = cluster.ensemble.connect()
-    entries = [json.loads(keeper.get(f"{table.paths.log}/{name}")[0]) for name in keeper.children(table.paths.log)]
+    entries = [
+        json.loads(keeper.get(f"{table.replication.paths.log}/{name}")[0])
+        for name in keeper.children(table.replication.paths.log)
+    ]
     assert all("commit_time" not in entry for entry in entries)
-    assert keeper.exists(table.paths.commit_time) is None
+    assert keeper.exists(table.replication.paths.commit_time) is None
     one.sql("INSERT INTO lww VALUES (1, 1)")
     one.sql("INSERT INTO costs VALUES (2)")
     seen: list[str] = []

@@ -29,7 +29,7 @@ def colony(tmp_path: Path) -> SimulatedCluster:
     colony.settle()
     become(colony.nodes["r2"], OLD_FEATURES)
     keeper = colony.ensemble.connect()
-    keeper.delete_tree(colony.nodes["r1"].table.paths.links)
+    keeper.delete_tree(colony.nodes["r1"].table.replication.paths.links)
     for node in reversed(list(colony)):
         begin_anew(node)
     colony.settle()
@@ -41,7 +41,7 @@ def become(node: SimulatedNode, features: tuple[str, ...]) -> None:
 
 
 def begin_anew(node: SimulatedNode) -> None:
-    node.call(lambda table: table.restart())
+    node.call(lambda table: table.replication.restart())
     node.step_all()
 
 
@@ -50,11 +50,11 @@ def gates(colony: SimulatedCluster) -> list[Gate | None]:
 
 
 def has_gate(colony: SimulatedCluster) -> bool:
-    return colony.ensemble.connect().exists(colony.nodes["r1"].table.paths.gate) is not None
+    return colony.ensemble.connect().exists(colony.nodes["r1"].table.replication.paths.gate) is not None
 
 
 def close(colony: SimulatedCluster) -> None:
-    move_gate(colony.ensemble.connect(), colony.nodes["r1"].table.paths, lambda gate: gate.with_bar(BAR))
+    move_gate(colony.ensemble.connect(), colony.nodes["r1"].table.replication.paths, lambda gate: gate.with_bar(BAR))
 
 
 def test_a_new_table_has_its_gate_from_the_first_moment(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_new_table_has_its_gate_from_the_first_moment(tmp_path: Path) -> None:
     assert one.epoch.startswith("1-")
     assert not one.bars
     keeper = colony.ensemble.connect()
-    paths = colony.nodes["r1"].table.paths
+    paths = colony.nodes["r1"].table.replication.paths
     assert keeper.get(paths.gate)[1].created_zxid == keeper.get(paths.root)[1].created_zxid
 
 
@@ -101,7 +101,7 @@ def test_a_commit_that_saw_no_gate_does_not_pass_a_closed_one(colony: SimulatedC
     closed: list[str] = []
 
     def on_request(node: SimulatedNode, kind: str, path: str) -> None:
-        if node is one and kind == "multi" and path == one.table.paths.log_prefix and not closed:
+        if node is one and kind == "multi" and path == one.table.replication.paths.log_prefix and not closed:
             closed.append(path)
             begin_anew(two)
             close(colony)
@@ -121,7 +121,7 @@ def test_a_replica_of_an_older_version_that_comes_meanwhile(colony: SimulatedClu
     become(two, FEATURES)
     begin_anew_without_gate(two)
     keeper = colony.ensemble.connect()
-    paths = one.table.paths
+    paths = one.table.replication.paths
     come = iter([True])
 
     def multi(ops: object, send: Callable[..., object] = keeper.multi) -> object:
@@ -139,14 +139,14 @@ def test_a_replica_of_an_older_version_that_comes_meanwhile(colony: SimulatedClu
 
 
 def begin_anew_without_gate(node: SimulatedNode) -> None:
-    keeper, paths = node.cluster.ensemble.connect(), node.table.paths
+    keeper, paths = node.cluster.ensemble.connect(), node.table.replication.paths
     keeper.set(paths.replica(node.name).host, ReplicaAddress("h", 1).to_bytes())
 
 
 def test_a_gate_whose_parent_was_left_is_made_again(tmp_path: Path) -> None:
     colony = SimulatedCluster(tmp_path, 1, 0)
     (node,) = colony
-    colony.ensemble.connect().delete(node.table.paths.gate)
+    colony.ensemble.connect().delete(node.table.replication.paths.gate)
     begin_anew(node)
     assert has_gate(colony)
     node.insert(1, [1])
@@ -156,7 +156,7 @@ def test_whoever_makes_it_at_the_same_time_agrees(colony: SimulatedCluster) -> N
     one, two = colony
     become(two, FEATURES)
     begin_anew_without_gate(two)
-    paths = one.table.paths
+    paths = one.table.replication.paths
     keeper: MemoryKeeper = colony.ensemble.connect()
     first: Iterator[bool] = iter([True])
 
@@ -181,7 +181,7 @@ def test_a_restored_table_has_a_new_epoch(tmp_path: Path) -> None:
     for node in colony:
         node.crash()
     colony.end_zombies()
-    lose(one, one.table.paths.root)
+    lose(one, one.table.replication.paths.root)
     for node in colony:
         node.start()
     for node in colony:

@@ -59,7 +59,7 @@ def test_no_insert_is_acknowledged_after_the_alter_has_returned(table: CountedTa
         left[0] -= 1
         if left[0] == 0:
             first.sql(REFUSE)
-        if kind == "multi" and path == table.table.paths.log_prefix and left[0] > 0:
+        if kind == "multi" and path == table.table.replication.paths.log_prefix and left[0] > 0:
             committed.append(path)
 
     table.servers.on_request = on_request

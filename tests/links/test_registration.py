@@ -28,7 +28,7 @@ def asker(tmp_path: Path) -> Iterator[Asker]:
 
 def read_gate(asker: Asker) -> Gate:
     keeper = asker.table.servers.ensemble.connect()
-    return Gate.parse(keeper.get(asker.table.table.paths.gate)[0])
+    return Gate.parse(keeper.get(asker.table.table.replication.paths.gate)[0])
 
 
 def test_a_link_is_in_the_gate_and_every_replica_keeps(asker: Asker) -> None:
@@ -74,7 +74,7 @@ def test_a_name_must_name_its_cluster(asker: Asker, name: str) -> None:
 
 def test_an_older_replica_refuses_links(asker: Asker) -> None:
     keeper = asker.table.servers.ensemble.connect()
-    host = asker.table.table.paths.replica("r2").host
+    host = asker.table.table.replication.paths.replica("r2").host
     address = ReplicaAddress.parse(keeper.get(host)[0])
     features = tuple(feature for feature in address.features if feature != FEATURE_LINKS)
     keeper.set(host, replace(address, features=features).to_bytes())
@@ -110,7 +110,7 @@ def test_the_keeping_ends_with_the_last_link(asker: Asker) -> None:
     for table in tables:
         assert not table.links.keeping.journal.is_begun
         assert not (table.definition.data_path / "link_outbox").exists()
-        assert keeper.exists(table.replica.link_keeping) is None
+        assert keeper.exists(table.replication.replica.link_keeping) is None
     assert asker.source().list_outgoing() == []
 
 
@@ -138,7 +138,7 @@ def test_a_link_that_comes_again_keeps_anew(asker: Asker) -> None:
 
 def test_a_link_begins_behind_what_was_under_way(asker: Asker) -> None:
     """A number was taken before anybody kept changes: the link begins when it is decided."""
-    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.paths
+    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.replication.paths
     lock = allocate_block_number(keeper, paths, "1", owner="r9", kind=LockKind.BLOCK)
     assert isinstance(lock, BlockLock)
     rounds = [20]
@@ -175,7 +175,7 @@ def test_an_insert_meanwhile_is_before_the_beginning_or_is_sent(asker: Asker, nu
     asker.table.settle()
     changes = asker.take_all()
     keeper = asker.table.servers.ensemble.connect()
-    paths = asker.table.table.paths
+    paths = asker.table.table.replication.paths
     entries = [(keeper.get(f"{paths.log}/{name}")) for name in keeper.children(paths.log)]
     blocks = [stat.created_zxid for data, stat in entries if b"GET_PART" in data]
     mutation = keeper.get(f"{paths.mutations}/{keeper.children(paths.mutations)[0]}")[1].created_zxid

@@ -74,7 +74,7 @@ def test_a_merge_in_the_queue_does_not_hold_it_back(tables: LinkedTables) -> Non
     tables.settle()
     tables.servers[1].sql("SYSTEM STOP MERGES costs")
     tables.first.sql("OPTIMIZE TABLE costs FINAL")
-    assert tables.table.of(tables.servers[1]).queue.list_entries()
+    assert tables.table.of(tables.servers[1]).replication.queue.list_entries()
     last = insert(tables, 3)
     tables.table.work_until(lambda: len(tables.rows(replica=1)) == 3)
     assert trim(tables) == last
@@ -122,7 +122,7 @@ def test_a_mark_looks_at_what_the_queue_had(tables: LinkedTables) -> None:
     fetches.held = {"1_0_0_0", "1_1_1_0"}
     insert(tables, 1)
     tables.table.work_until(lambda: fetches.failures > 1)
-    mark = LogMark(tables.keeper, tables.table.table.paths)
+    mark = LogMark(tables.keeper, tables.table.table.replication.paths)
     assert mark.find_past(tables.keeper, ["r1", "r2"]) == {"r1"}
     insert(tables, 2)
     fetches.held = {"1_1_1_0"}

@@ -40,7 +40,7 @@ def tables(tmp_path: Path) -> Iterator[LinkedTables]:
 
 
 def move(tables: LinkedTables, change: Callable[[Gate], Gate]) -> None:
-    move_gate(tables.keeper, tables.table.table.paths, change)
+    move_gate(tables.keeper, tables.table.table.replication.paths, change)
 
 
 def link(tables: LinkedTables, **changed: object) -> None:

@@ -201,7 +201,7 @@ def test_stopped(make_servers: MakeServers) -> None:
         for node in (one, two):
             node.step_all()
     assert (len(rows(one)), len(rows(two))) == (2, 1)
-    assert "Merges with TTL are cancelled" in str(one.table.queue.list_entries())
+    assert "Merges with TTL are cancelled" in str(one.table.replication.queue.list_entries())
     one.sql("SYSTEM START TTL MERGES t")
     servers.settle()
     servers.check_equal()
@@ -225,7 +225,7 @@ def test_the_definition_of_the_merge(make_servers: MakeServers) -> None:
         for other in list(two.pool.tasks):
             if other is not task:
                 two.step(other)
-    (waiting,) = two.table.queue.list_entries()
+    (waiting,) = two.table.replication.queue.list_entries()
     assert "of the table's definition" in waiting.postpone_reason
     assert len(rows(two)) == 1
     assert not rows(one)
@@ -239,7 +239,7 @@ def test_what_not_all_replicas_know_is_refused(make_servers: MakeServers) -> Non
     servers = make_servers()
     one, two = servers.servers
     host = servers.ensemble.connect()
-    path = two.table.replica.host
+    path = two.table.replication.replica.host
     address = ReplicaAddress.parse(host.get(path)[0])
     known = tuple(feature for feature in address.features if feature != "ttl")
     host.set(path, ReplicaAddress(address.host, address.interserver_port, features=known).to_bytes())

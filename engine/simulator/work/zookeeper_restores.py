@@ -176,7 +176,7 @@ class RestoreWork(StatementWork):
         self._restore(server)
         reason = server.table.state.readonly_reason
         if _is_refused(server) and "ZooKeeper is from the past" not in reason and "force_restore_data" in reason:
-            force_restore_flag.set_flag(self.cluster.ensemble.connect(), server.table.replica)
+            force_restore_flag.set_flag(self.cluster.ensemble.connect(), server.table.replication.replica)
             self.counts["force_restore_data"] += 1
 
     # -- healing and checking --------------------------------------------------------------------------------------

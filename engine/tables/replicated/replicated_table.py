@@ -6,17 +6,13 @@ Its work is done by the modules of this folder, which share ``replica_state`` an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 from coordination.keeper.interface import Keeper
-from coordination.log.replication_queue import ReplicationQueue
-from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.reads.scan_records import KeeperScanRecords
 from engine.interserver.replication import Replication
-from engine.link_store.outbox import OUTBOX_FOLDER
 from engine.tables.capabilities.block_memory import BlockMemory
 from engine.tables.capabilities.scan_records import ScanRecords
 from engine.tables.insert_delay import delay_insert
@@ -41,20 +37,19 @@ from engine.tables.replicated.repair.lost_parts import LostParts
 from engine.tables.replicated.repair.lost_transactions import LostTransactions
 from engine.tables.replicated.repair.part_checks import PartChecks
 from engine.tables.replicated.repair.restore_replica import ReplicaRestore
+from engine.tables.replicated.replica_control import ReplicaControl
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.replicated.sequential_snapshot import FilteredSnapshot, take_sequential_snapshot
+from engine.tables.replicated.served_parts import ServedParts
 from engine.tables.replicated.write.fetch_partition import PartitionFetcher
 from engine.tables.replicated.write.missing_block_views import ReplicatedBlockViews
 from engine.tables.replicated.write.replicated_insert import ReplicatedInsert
 from engine.tables.replicated.write.replicated_transactions import ReplicatedTransactions
 from engine.tables.services import TableServices
-from engine.tables.statement_options import AlterOptions, InsertOptions, OptimizeOptions, SyncMode
-from engine.tables.stopped_actions import StoppableAction
+from engine.tables.statement_options import InsertOptions, OptimizeOptions
 from engine.tables.table_definition import TableDefinition
-from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
-from parts.common.part_name import PartName
+from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.query_status import QueryStatus
-from parts.common.safe_names import is_plain_file_name
 from parts.read.part_reader import Part
 from parts.store.part_states import Snapshot
 from sql.definitions.engines.replica_location import expand_table_macros
@@ -70,9 +65,9 @@ _WOKEN_SECONDS = 60.0
 
 
 class ReplicatedTable(PartsTable):
-    """One replica: a :class:`Replica` for statements, a :class:`PartProvider` for other servers."""
+    """One replica: ``replication`` controls it, and other servers fetch from ``served_parts``."""
 
-    replication: ReplicatedTable
+    replication: ReplicaControl
     partitions: ReplicatedPartitions
     mutations: ReplicatedMutations
     transactions: ReplicatedTransactions
@@ -82,14 +77,13 @@ class ReplicatedTable(PartsTable):
     def __init__(self, definition: TableDefinition, services: TableServices, replication: Replication) -> None:
         super().__init__(definition, services)
         state = ReplicaState(
-            definition, services, self.store, self.is_stopping, self.stopped, replication, self.restart
+            definition, services, self.store, self.is_stopping, self.stopped, replication, self._restart
         )
         self.state = state
         self._told_refusal = ""
-        self.replication, self.checked_store = self, self.store
+        self.checked_store = self.store
         self.log_pull = LogPull(state, self.wake_execution, self._note_logged)
         fetcher = PartFetcher(state)
-        self._send_throttle = services.throttle(lambda: self.definition.settings.max_replicated_sends_network_bandwidth)
         self.blocks = ReplicatedBlockHistory(state, self.log_pull.pull, self.wake_execution)
         self.part_checks = PartChecks(state, fetcher.fetch)
         self.links = ReplicaLinks(state, self.log_pull, fetcher, lambda: self.definitions, self.wake_execution)
@@ -115,40 +109,23 @@ class ReplicatedTable(PartsTable):
         exchanges.refetch = self.links.target.refetch_part
         self.housekeeping = LogCleanup(state, self._clean_staged, self.links.blocks.keep_before_deletion)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
-        self.queue.on_ready, self.queue.on_finish = self.wake_execution, self._note_finished
+        state.queue.on_ready, state.queue.on_finish = self.wake_execution, self._note_finished
         self.mutations = ReplicatedMutations(state, self.log_pull, self.definitions, mutated_parts, self.wake_execution)
         self._block_views = ReplicatedBlockViews(state)
         self.partitions = ReplicatedPartitions(
             state, self.log_pull, self.transactions, PartitionFetcher(self.store, services, self.is_stopping, fetcher)
         )
-        self._restore = ReplicaRestore(state, self.definitions, self.restart)
+        restore = ReplicaRestore(state, self.definitions, self._restart)
         self.session = ReplicaSession(
-            state, self.definitions, self._restore, self.failed_quorums.take_back,
+            state, self.definitions, restore, self.failed_quorums.take_back,
             self.transactions.check_disk, self.log_pull.begin, self._on_writable, keeping,
         )  # fmt: skip
-
-    @property
-    def paths(self) -> TablePaths:
-        return self.state.paths
-
-    @property
-    def replica(self) -> ReplicaPaths:
-        return self.state.replica
-
-    @property
-    def queue(self) -> ReplicationQueue:
-        return self.state.queue
-
-    @property
-    def keeper(self) -> Keeper | None:
-        return self.state.replication.keeper
-
-    @property
-    def zookeeper_name(self) -> str:
-        return self.state.replication.zookeeper_name
-
-    def require_keeper(self) -> Keeper:
-        return self.state.replication.require_keeper()
+        self.replication = ReplicaControl(
+            state, self.log_pull, self.definitions, self.gate_control, self.housekeeping, self.part_checks, restore
+        )
+        self.served_parts = ServedParts(
+            state, self.links.open_here, self.report_corruption, self.session.task.wake, self._on_session_change
+        )
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -166,7 +143,7 @@ class ReplicatedTable(PartsTable):
     def start(self) -> None:
         """Makes the table writable, or sets ``readonly_reason``; in the background at the start of a server."""
         shared = self.state.replication
-        shared.register(self.replica.root, self)
+        shared.register(self.state.replica.root, self.served_parts)
         self.session.force_restore = shared.force_restore_all
         super().start()
         housekeeping = self.services.housekeeping
@@ -182,13 +159,13 @@ class ReplicatedTable(PartsTable):
 
     def stop(self) -> None:
         self.is_stopping.set()
-        self.state.replication.unregister(self.replica.root)
+        self.state.replication.unregister(self.state.replica.root)
         super().stop()
         self.session.leave()
         self.links.keeping.close()
 
     def check_can_drop(self) -> None:
-        self.require_keeper()
+        self.replication.require_keeper()
 
     def leave_replicas(self) -> None:
         """Takes the replica, and with the last one the table, out of ZooKeeper."""
@@ -224,29 +201,17 @@ class ReplicatedTable(PartsTable):
         self.state.definition = new
         self.merge_steps.note_change()
 
-    def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
-        self.definitions.alter(change, options)
+    def is_cancelled(self) -> bool:
+        return self.state.is_cancelled()
 
-    def refuse_inserts(self, refused: bool) -> None:
-        self.gate_control.refuse_inserts(refused)
-
-    def restart(self) -> None:
-        """SYSTEM RESTART REPLICA: as if the ZooKeeper session were new."""
+    def _restart(self) -> None:
+        """Begins the session anew, as if that of ZooKeeper were new."""
         self.session.request_restart()
 
-    def restore(self, timeout_seconds: float, status: QueryStatus) -> None:
-        self._restore.restore(timeout_seconds, status)
-
-    def begin_session(self) -> None:
-        self.session.task.wake()
-
-    def on_session_change(self) -> None:
+    def _on_session_change(self) -> None:
         """Everything looks again: what it waits for may have come while there was no connection."""
         self.session.task.wake()
         self._wake_all()
-
-    def is_cancelled(self) -> bool:
-        return self.state.is_cancelled()
 
     def _wake_all(self) -> None:
         satellites = (self.log_pull, self.part_checks, self.failed_quorums, self.definitions, self.mutations)
@@ -304,41 +269,10 @@ class ReplicatedTable(PartsTable):
         """Raises 225 when there is no ZooKeeper to agree in."""
         if is_alone:
             return super().scan_records(is_alone=True)
-        return KeeperScanRecords(self.require_keeper(), self.state.paths)
+        return KeeperScanRecords(self.replication.require_keeper(), self.state.paths)
 
     def report_corruption(self, error: CorruptionError) -> None:
         self.part_checks.report_corruption(error)
-
-    def part_hashes(self, names: Sequence[PartName]) -> dict[PartName, str]:
-        found = {name: self.store.get_active(name) for name in names}
-        return {name: part.content_hash for name, part in found.items() if part is not None}
-
-    def pin_part(self, name: PartName) -> tuple[Snapshot, Path]:
-        """Outdated parts too: another replica may still need them."""
-        self._check_sends()
-        snapshot = self.store.hold([name])
-        return snapshot, snapshot.parts[0].path
-
-    def open_staged_part(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
-        self._check_sends()
-        if transaction == OUTBOX_FOLDER and (kept := self.links.open_here(name)) is not None:
-            return kept
-        try:
-            self.store.settle()
-        except OSError as error:  # a part that is on its way back to staged/ is not lost
-            raise UnavailableError("ABORTED", f"An exchange of parts is not settled: {error}") from error
-        directory = self.store.staged.path(transaction, place) if is_plain_file_name(place) else None
-        if directory is None or not is_plain_file_name(transaction) or not directory.exists():
-            return self.pin_part(name)
-        return Snapshot([], lambda _: None), directory
-
-    def before_sending(self, size: int) -> None:
-        self._check_sends()
-        for throttle in (self._send_throttle, self.services.send_throttle):
-            throttle.spend(size, self._check_sends)
-
-    def _check_sends(self) -> None:
-        self.stopped.refuse(StoppableAction.SENDS, "Transferring part to replica was cancelled")
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
         """Takes the parts out of ZooKeeper, then off the disk."""
@@ -354,44 +288,3 @@ class ReplicatedTable(PartsTable):
 
     def stopped_changed(self) -> None:
         self._wake_all()
-
-    def sync(
-        self, timeout_seconds: float, status: QueryStatus | None = None, mode: SyncMode = SyncMode.DEFAULT
-    ) -> None:
-        self.log_pull.sync(timeout_seconds, status or QueryStatus(), mode)
-
-    def wait_for_others(self, timeout_seconds: float, status: QueryStatus) -> None:
-        self.log_pull.wait_for_others(timeout_seconds, status)
-
-    # -- status -------------------------------------------------------------------------------------------------
-
-    def problem(self) -> str | None:
-        return self.state.problem()
-
-    @property
-    def refusal(self) -> str:
-        return self.state.refusal
-
-    @property
-    def is_session_expired(self) -> bool:
-        return self.state.is_session_expired
-
-    @property
-    def has_started(self) -> bool:
-        return self.state.has_started
-
-    @property
-    def is_starting(self) -> bool:
-        return not self.state.has_begun.is_set()
-
-    def delay_seconds(self) -> float:
-        late = self.queue.compute_delay_seconds(self.state.services.clock())
-        return max(float(late), self.log_pull.seconds_behind())
-
-    @property
-    def warning(self) -> str:
-        return self.housekeeping.warning
-
-    @property
-    def parts_to_check(self) -> int:
-        return len(self.part_checks)

@@ -46,7 +46,9 @@ tables = st.builds(
     order_by=st.just("") | expressions,
     primary_key=st.just("") | expressions,
     sample_by=st.just("") | expressions,
-    settings=st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(-(2**63), 2**64 - 1) | st.booleans() | texts | st.just(1.5)),
+    settings=st.dictionaries(
+        st.sampled_from(["a", "b", "c"]), st.integers(-(2**63), 2**64 - 1) | st.booleans() | texts | st.just(1.5)
+    ),
     comment=texts,
 )
 

@@ -43,7 +43,7 @@ def during_insert(colony: SimulatedCluster, node: SimulatedNode, action: Callabl
     done: list[str] = []
 
     def on_request(who: SimulatedNode, kind: str, path: str) -> None:
-        if who is node and kind == "multi" and path == who.table.paths.log_prefix and not done:
+        if who is node and kind == "multi" and path == who.table.replication.paths.log_prefix and not done:
             done.append(path)
             action()
 

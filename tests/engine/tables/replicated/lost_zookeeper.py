@@ -31,7 +31,7 @@ def lose(node: SimulatedNode, path: str) -> None:
 
 
 def restore(node: SimulatedNode, timeout_seconds: float = 60.0) -> None:
-    node.call(lambda table: table.restore(timeout_seconds, QueryStatus()))
+    node.call(lambda table: table.replication.restore(timeout_seconds, QueryStatus()))
 
 
 def reason(node: SimulatedNode) -> str:

@@ -23,7 +23,7 @@ def test_many_inserts_do_not_wait_for_the_period_of_cleaning(make_colony: MakeCo
     for node in colony:
         node.pool.tasks.remove(node.task("clean up log"))
         node.pool.wake = lambda task, delay_seconds=0.0: woken.append(task)  # type: ignore[method-assign]
-    blocks = colony.nodes["r1"].table.paths.blocks
+    blocks = colony.nodes["r1"].table.replication.paths.blocks
     most = 0
     for number in range(220):
         colony.nodes[f"r{number % 2 + 1}"].insert(1, [number])
@@ -49,8 +49,10 @@ def test_cleanup_trims_log_and_outdated_parts(make_colony: MakeColony) -> None:
     colony.settle()
     for node in colony:
         assert [path.name for path in node.directories()] == list(node.parts())
-        assert {str(name) for name in read_listed_parts(node.keeper, node.table.replica)} == set(node.parts())
-    assert len(one.keeper.children(one.table.paths.log)) == 3
+        assert {str(name) for name in read_listed_parts(node.keeper, node.table.replication.replica)} == set(
+            node.parts()
+        )
+    assert len(one.keeper.children(one.table.replication.paths.log)) == 3
 
 
 def test_deletion_of_outdated_parts_cut_short(make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ def lose_last(colony: SimulatedCluster) -> SimulatedNode:
     node = list(colony)[-1]
     node.crash()
     colony.end_zombies()
-    next(iter(colony)).keeper.set(node.table.replica.is_lost, b"1")
+    next(iter(colony)).keeper.set(node.table.replication.replica.is_lost, b"1")
     return node
 
 
@@ -27,7 +27,7 @@ def start_cloning(colony: SimulatedCluster, node: SimulatedNode, meanwhile: Call
     cloned: list[str] = []
 
     def on_request(who: SimulatedNode, kind: str, path: str) -> None:
-        if who is node and kind == "multi" and path == node.table.replica.is_lost:
+        if who is node and kind == "multi" and path == node.table.replication.replica.is_lost:
             cloned.append(path)
             if len(cloned) == 1:
                 meanwhile()
@@ -48,12 +48,14 @@ def test_the_log_is_kept_for_a_replica_that_is_being_cloned(make_colony: MakeCol
     kept: list[int] = []
 
     def meanwhile() -> None:
-        pointer = int(one.keeper.get(three.table.replica.log_pointer)[0])
+        pointer = int(one.keeper.get(three.table.replication.replica.log_pointer)[0])
         for key in range(1, 10):
             one.insert(1, [key])
         step(colony, one, two)
         kept.extend(
-            i - pointer for i in map(parse_sequence_number, one.keeper.children(one.table.paths.log)) if i >= pointer
+            i - pointer
+            for i in map(parse_sequence_number, one.keeper.children(one.table.replication.paths.log))
+            if i >= pointer
         )
 
     cloned = start_cloning(colony, three, meanwhile)
@@ -62,7 +64,7 @@ def test_the_log_is_kept_for_a_replica_that_is_being_cloned(make_colony: MakeCol
     colony.check_equal()
     assert len(cloned) == 1, "it need not be cloned again"
     assert three.keys() == list(range(10))
-    assert len(one.keeper.children(one.table.paths.log)) == 1
+    assert len(one.keeper.children(one.table.replication.paths.log)) == 1
 
 
 def test_a_mutation_is_kept_for_a_replica_that_is_being_cloned(make_colony: MakeColony) -> None:
@@ -75,11 +77,11 @@ def test_a_mutation_is_kept_for_a_replica_that_is_being_cloned(make_colony: Make
     mutate(one, "UPDATE v = 'new' WHERE k = 1")
     for task in ("mutations", "pull log"):  # assigned, and not carried out
         one.step(one.task(task))
-    assert one.table.queue.list_entries()
+    assert one.table.replication.queue.list_entries()
 
     def meanwhile() -> None:
         step(colony, one, two)
-        assert not one.table.queue.list_entries()
+        assert not one.table.replication.queue.list_entries()
         colony.cuts |= {frozenset(("r1", "r3")), frozenset(("r2", "r3"))}
 
     assert start_cloning(colony, three, meanwhile)
@@ -87,7 +89,7 @@ def test_a_mutation_is_kept_for_a_replica_that_is_being_cloned(make_colony: Make
     assert values(three) == {1: "new", 2: "value 2"}, "it needs nobody to carry the mutation out"
     colony.cuts.clear()
     settle(colony, {1: "new", 2: "value 2"})
-    assert not one.keeper.children(one.table.paths.mutations)
+    assert not one.keeper.children(one.table.replication.paths.mutations)
 
 
 def test_the_last_replica_is_not_lost_when_the_log_has_gone_on_without_it(make_colony: MakeColony) -> None:
@@ -100,12 +102,12 @@ def test_the_last_replica_is_not_lost_when_the_log_has_gone_on_without_it(make_c
     one.is_frozen = True
     for key in range(1, 4):
         one.insert(1, [key])
-    log = one.table.paths.log
+    log = one.table.replication.paths.log
     for name in one.keeper.children(log)[:-1]:
         one.keeper.delete(f"{log}/{name}")
-    one.table.restart()
+    one.table.replication.restart()
     step(colony, one)
     assert "must be cloned" in one.table.state.readonly_reason
-    assert not needs_clone(one.keeper, one.table.replica)
-    assert needs_clone(one.keeper, two.table.replica)
+    assert not needs_clone(one.keeper, one.table.replication.replica)
+    assert needs_clone(one.keeper, two.table.replication.replica)
     assert one.keys() == [0, 1, 2, 3]

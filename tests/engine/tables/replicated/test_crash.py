@@ -101,7 +101,7 @@ def test_restart_after_a_merge_is_not_suspicious(make_colony: MakeColony) -> Non
     one.restart()
     assert one.table.state.readonly_reason == ""
     assert one.keys() == list(range(6))
-    assert not one.table.queue.list_entries()
+    assert not one.table.replication.queue.list_entries()
     colony.now += 1000
     colony.settle()
     colony.check_equal()

@@ -38,11 +38,11 @@ def lose(node: SimulatedNode) -> None:
 def drop(node: SimulatedNode, *, by: SimulatedNode) -> None:
     """SYSTEM DROP REPLICA."""
     lose(node)
-    drop_dead_replica(by.keeper, by.table.paths, node.name)
+    drop_dead_replica(by.keeper, by.table.replication.paths, node.name)
 
 
 def statuses(node: SimulatedNode) -> list[QuorumStatus]:
-    return [status for status, _, _ in read_pending_quorums(node.keeper, node.table.paths)]
+    return [status for status, _, _ in read_pending_quorums(node.keeper, node.table.replication.paths)]
 
 
 def at_first_wait(colony: SimulatedCluster, action: Callable[[], object]) -> None:
@@ -133,11 +133,11 @@ def test_drop_that_was_cut_short_is_settled_by_the_clean_up(make_colony: MakeCol
     three.is_frozen = True
     insert_pending(one, 1, 3, is_parallel=is_parallel)
     lose(three)
-    one.keeper.delete(three.table.replica.host)
+    one.keeper.delete(three.table.replication.replica.host)
     assert statuses(one)
     two.step(two.task("clean up log"))
     assert statuses(one) == []
-    drop_dead_replica(one.keeper, one.table.paths, "r3")
+    drop_dead_replica(one.keeper, one.table.replication.paths, "r3")
     check_nothing_waits(colony, 1)
 
 
@@ -148,7 +148,7 @@ def test_insert_that_began_before_the_drop_and_commits_behind_it(make_colony: Ma
     dropped: list[str] = []
 
     def on_request(node: SimulatedNode, kind: str, path: str) -> None:
-        if node is one and kind == "multi" and path == one.table.paths.log_prefix and not dropped:
+        if node is one and kind == "multi" and path == one.table.replication.paths.log_prefix and not dropped:
             dropped.append(path)
             drop(three, by=two)
 
@@ -246,7 +246,7 @@ def at_request_of(colony: SimulatedCluster, number: int, action: Callable[[], ob
                 action()
 
     faults_before, colony.ensemble.faults = colony.ensemble.faults, faults
-    assert settle_quorums(settler, next(iter(colony)).table.paths)
+    assert settle_quorums(settler, next(iter(colony)).table.replication.paths)
     colony.ensemble.faults = faults_before
     return left
 
@@ -260,7 +260,7 @@ def test_fetch_is_committed_while_it_is_settled(make_colony: MakeColony, number:
     insert_pending(one, 1, 3, is_parallel=is_parallel)
     two.step(two.task("pull log"))
     lose(three)
-    one.keeper.delete(three.table.replica.host)
+    one.keeper.delete(three.table.replication.replica.host)
     left = at_request_of(colony, number, lambda: two.step(two.task("execute queue 0")))
     if left[0] > 0:
         two.step(two.task("execute queue 0"))
@@ -275,8 +275,8 @@ def test_another_replica_comes_while_it_is_settled(make_colony: MakeColony, numb
     two.is_frozen = three.is_frozen = True
     insert_pending(one, 1, 3, is_parallel=True)
     lose(three)
-    one.keeper.delete(three.table.replica.host)
-    paths = one.table.paths
+    one.keeper.delete(three.table.replication.replica.host)
+    paths = one.table.replication.paths
     answers = one.keeper.get_many([paths.metadata, paths.columns])
     definition = SharedDefinition(*(answer[0].decode() for answer in answers if answer is not None))
     required: list[int] = []

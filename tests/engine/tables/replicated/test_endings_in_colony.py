@@ -40,7 +40,7 @@ def test_check_of_a_part_ends_when_its_table_pauses(
         one.step(one.task("check parts"))
     assert len(frames) == 1
     one.table.is_stopping.clear()
-    one.table.restart()
+    one.table.replication.restart()
     colony.settle()
     assert not len(one.table.part_checks)
 
@@ -76,7 +76,7 @@ def test_full_disk_under_a_fetched_part_keeps_no_copy_of_it(
     with monkeypatch.context() as patch:
         patch.setattr("parts.store.arriving_parts.sync_directory", full)
         two.step_all()
-        assert "No space left" in two.table.queue.list_entries()[0].last_exception
+        assert "No space left" in two.table.replication.queue.list_entries()[0].last_exception
     assert not list(two.path.glob("tmp_*"))
     colony.settle()
     colony.check_equal()

@@ -117,7 +117,7 @@ def test_a_number_of_a_former_start_is_not_used(colony: SimulatedCluster, is_new
         colony.ensemble.end_session(one.keeper.session_id)
         one.keeper.reconnect()
     else:
-        one.call(lambda table: table.restart())
+        one.call(lambda table: table.replication.restart())
     colony.settle()
     outcome = worker.commit(sink, worker.written([3]))
     assert outcome.written_rows == 1

@@ -39,7 +39,7 @@ def forget(node: SimulatedNode, partition: str = "1") -> None:
 
 
 def partition_nodes(node: SimulatedNode) -> list[str]:
-    return sorted(node.keeper.children(node.table.paths.block_numbers))
+    return sorted(node.keeper.children(node.table.replication.paths.block_numbers))
 
 
 def settle(colony: SimulatedCluster) -> None:
@@ -71,7 +71,7 @@ def test_its_nodes_go_and_it_may_come_again(make_colony: MakeColony) -> None:
     assert code(lambda: forget(two)) == 716
     drop(two)
     forget(one)  # waits for the drop
-    paths = one.table.paths
+    paths = one.table.replication.paths
     assert partition_nodes(one) == ["2"]
     assert one.keeper.children(paths.dropped_blocks) == []
     assert [id_ for id_ in one.keeper.children(paths.blocks) if id_.startswith("1")] == []
@@ -120,7 +120,7 @@ def test_neither_mutations_nor_drops_reach_what_comes(make_colony: MakeColony) -
     for node in colony:
         assert values(node) == {1: "value 1!", 2: "value 2", 100: "new!"}
     first, second = (mutation.numbers["1"] for mutation in shown(one))
-    assert (first, second) == (3, int(one.keeper.get(one.table.paths.block_numbers)[0]) + 1)
+    assert (first, second) == (3, int(one.keeper.get(one.table.replication.paths.block_numbers)[0]) + 1)
 
 
 def test_a_mutation_that_is_open_does_not_claim_what_comes(make_colony: MakeColony) -> None:
@@ -174,7 +174,7 @@ def test_a_lost_replica_brings_nothing_back(make_colony: MakeColony) -> None:
     for key in range(10, 18):
         two.insert(2, [key])
         colony.settle()
-    assert one.keeper.get(three.table.replica.is_lost)[0] == b"1"
+    assert one.keeper.get(three.table.replication.replica.is_lost)[0] == b"1"
     forget(one)
     two.insert(1, [1])
     three.start()
@@ -189,7 +189,7 @@ def test_a_clean_up_that_judged_an_id_before_does_not_delete_a_new_one(make_colo
     colony = make_colony(1)
     (one,) = colony
     one.insert(1, [1])
-    paths = one.table.paths
+    paths = one.table.replication.paths
     judged = select_block_ids(one.keeper, paths, "1", lambda _: True)
     drop(one)
     forget(one)
@@ -238,7 +238,7 @@ def test_streams(make_colony: MakeColony) -> None:
 def test_beside_a_replica_of_an_older_version(make_colony: MakeColony) -> None:
     colony = make_colony(2)
     one = emptied(colony)
-    host = next(node for node in colony if node is not one).table.replica.host
+    host = next(node for node in colony if node is not one).table.replication.replica.host
     address = json.loads(one.keeper.get(host)[0])
     address["features"].remove("forget")
     one.keeper.set(host, json.dumps(address).encode())

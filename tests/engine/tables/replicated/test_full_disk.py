@@ -108,7 +108,9 @@ def test_a_fetch_that_does_not_fit_brings_nothing_and_says_why(make_colony: Make
         colony.now += 7
         two.step_all()
     assert not copied
-    assert ["(NOT_ENOUGH_SPACE)" in item.last_exception for item in two.table.queue.list_entries()] == [True]
+    assert ["(NOT_ENOUGH_SPACE)" in item.last_exception for item in two.table.replication.queue.list_entries()] == [
+        True
+    ]
     assert not list(two.path.glob("tmp_*"))
     two.table.state.services.disk = roomy
     colony.settle()

@@ -162,8 +162,8 @@ def test_a_pull_that_is_hit_is_made_up_for(colony: SimulatedCluster, fault: Faul
 
 def test_a_replica_whose_is_active_is_removed_is_active_again_soon(colony: SimulatedCluster) -> None:
     one, two = pair(colony)
-    one.keeper.delete(two.table.replica.is_active)
-    assert comes_true(colony, lambda: one.keeper.exists(two.table.replica.is_active) is not None, SOON)
+    one.keeper.delete(two.table.replication.replica.is_active)
+    assert comes_true(colony, lambda: one.keeper.exists(two.table.replication.replica.is_active) is not None, SOON)
     one.insert(1, [2])
     assert comes_true(colony, lambda: two.keys() == [1, 2], SOON)
 
@@ -178,20 +178,22 @@ def test_a_mutation_of_another_replica_is_carried_out_and_known_to_be_done_soon(
 def test_a_mutation_that_another_replica_kills_lets_its_entries_go_soon(colony: SimulatedCluster) -> None:
     one, two = pair(colony)
     id_ = mutate(one, "UPDATE v = toString(throwIf(k = 1)) WHERE 1")
-    assert comes_true(colony, lambda: bool(two.table.queue.list_entries()), SOON)
+    assert comes_true(colony, lambda: bool(two.table.replication.queue.list_entries()), SOON)
     pass_time(colony, 300)
     assert kill(one, id_)
-    assert comes_true(colony, lambda: not one.table.queue.list_entries() and not shown(two), SOON)
-    assert comes_true(colony, lambda: not two.table.queue.list_entries(), 31)  # its pause after so many failures
+    assert comes_true(colony, lambda: not one.table.replication.queue.list_entries() and not shown(two), SOON)
+    assert comes_true(
+        colony, lambda: not two.table.replication.queue.list_entries(), 31
+    )  # its pause after so many failures
 
 
 def test_after_a_restart_in_the_same_session_mutations_are_known(colony: SimulatedCluster) -> None:
     one, two = pair(colony)
-    one.table.restart()
+    one.table.replication.restart()
     pass_time(colony, 100)
     mutate(two, "UPDATE v = 'new' WHERE k = 1")
     pass_time(colony, 100)
-    one.table.restart()
+    one.table.replication.restart()
     assert comes_true(colony, lambda: one.table.state.activation is not None and len(shown(one)) == 1, SOON)
     assert shown(one)[0].is_done
 
@@ -204,7 +206,7 @@ def test_an_entry_that_failed_is_tried_again_at_its_time(colony: SimulatedCluste
     colony.cuts.add(frozenset(("r1", "r2")))
     one.insert(1, [2])
     pass_time(colony, 300)
-    (item,) = two.table.queue.list_entries()
+    (item,) = two.table.replication.queue.list_entries()
     assert 8 < item.num_tries < 20
     colony.cuts.clear()
     assert comes_true(colony, lambda: two.keys() == [1, 2], 31)
@@ -221,8 +223,8 @@ def test_what_waits_for_a_slot_of_the_server_finds_it_soon(colony: SimulatedClus
         pass_time(colony, 20)
         one.call(lambda table: table.optimize(OptimizeOptions(final=True, waits_for_merges=False)))
         pass_time(colony, 100)
-        assert two.table.queue.list_entries()
-    assert comes_true(colony, lambda: not two.table.queue.list_entries(), SOON + 1)
+        assert two.table.replication.queue.list_entries()
+    assert comes_true(colony, lambda: not two.table.replication.queue.list_entries(), SOON + 1)
     colony.check_equal()
 
 
@@ -308,24 +310,24 @@ def test_the_log_that_waited_for_a_replica_is_cleaned_when_it_is_back(colony: Si
 def test_a_resting_replica_is_not_behind_and_one_without_connection_is(colony: SimulatedCluster) -> None:
     _, two = pair(colony)
     pass_time(colony, HOUR)
-    assert two.table.delay_seconds() == 0
+    assert two.table.replication.delay_seconds() == 0
     two.keeper.disconnect()
     pass_time(colony, 20)
-    assert two.table.delay_seconds() == 0
+    assert two.table.replication.delay_seconds() == 0
     pass_time(colony, 20)
-    assert 39 < two.table.delay_seconds() < 42
+    assert 39 < two.table.replication.delay_seconds() < 42
     two.keeper.reconnect()
-    assert comes_true(colony, lambda: two.table.delay_seconds() == 0, SOON)
+    assert comes_true(colony, lambda: two.table.replication.delay_seconds() == 0, SOON)
 
 
 def test_a_replica_that_does_not_pull_what_came_is_behind(colony: SimulatedCluster) -> None:
     one, two = pair(colony)
     two.table.allow(StoppableAction.PULLING, False)
     pass_time(colony, HOUR)
-    assert two.table.delay_seconds() == 0
+    assert two.table.replication.delay_seconds() == 0
     one.insert(1, [2])
     pass_time(colony, 100)
-    assert 99 < two.table.delay_seconds() < 102
+    assert 99 < two.table.replication.delay_seconds() < 102
 
 
 def test_insert_times_are_written_down_soon(colony: SimulatedCluster) -> None:
@@ -334,7 +336,7 @@ def test_insert_times_are_written_down_soon(colony: SimulatedCluster) -> None:
     one.insert(1, [2])
 
     def written(node: SimulatedNode) -> float:
-        return float(node.keeper.get(node.table.replica.max_processed_insert_time)[0] or b"0")
+        return float(node.keeper.get(node.table.replication.replica.max_processed_insert_time)[0] or b"0")
 
     assert comes_true(colony, lambda: written(two) >= now, 12)
-    assert not float(two.keeper.get(two.table.replica.min_unprocessed_insert_time)[0] or b"0")
+    assert not float(two.keeper.get(two.table.replication.replica.min_unprocessed_insert_time)[0] or b"0")

@@ -57,7 +57,7 @@ def test_replica_that_slept_too_long_is_cloned(make_colony: MakeColony) -> None:
     for _ in range(5):
         colony.now += 100
         one.step_all()
-    assert one.keeper.get(two.table.replica.is_lost)[0] == b"1"
+    assert one.keeper.get(two.table.replication.replica.is_lost)[0] == b"1"
     two.start()
     colony.settle()
     colony.check_equal()
@@ -97,12 +97,12 @@ def test_dead_sole_holder_keeps_the_log_and_that_is_said(
     for _ in range(3):
         colony.now += 100
         one.step_all()
-    paths = one.table.paths
+    paths = one.table.replication.paths
     assert len(one.keeper.children(paths.log)) == 16
     for shown in (*shown_of(one), caplog.text):
         assert "Replica r2 is not active and 16 log entries behind, and it alone has part 1_0_0_0" in shown
         assert "SYSTEM DROP REPLICA 'r2'" in shown
-    assert one.table.problem() is None
+    assert one.table.replication.problem() is None
     drop_dead_replica(one.keeper, paths, "r2")
     colony.settle(300)
     assert len(one.keeper.children(paths.log)) == 2
@@ -120,7 +120,7 @@ def test_trimmed_log_is_noticed_by_a_live_replica(make_colony: MakeColony) -> No
         one.insert(1, [key])
     for _ in range(3):
         one.step_all()
-    log = one.table.paths.log
+    log = one.table.replication.paths.log
     for name in one.keeper.children(log)[:-1]:
         one.keeper.delete(f"{log}/{name}")
     colony.settle()

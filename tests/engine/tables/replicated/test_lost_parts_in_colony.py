@@ -62,7 +62,7 @@ def test_merges_that_stand_on_a_lost_part_are_given_up_one_after_the_other(make_
     two.insert(1, [3])
     for _ in range(2):  # the first takes over what is in the log
         two.call(merge_newest)
-    assert "1_0_3_3" in [str(item.entry.new_part) for item in two.table.queue.list_entries()]
+    assert "1_0_3_3" in [str(item.entry.new_part) for item in two.table.replication.queue.list_entries()]
     one.start()
     colony.settle(300)
     assert [node.keys() for node in colony] == [[0, 1, 3]] * 3
@@ -86,7 +86,7 @@ def test_replica_that_slept_while_others_gave_a_part_up_follows_them(make_colony
     if has_pulled:
         lose_merged_part(colony)
         one.is_frozen = two.is_frozen = True
-        while len(three.table.queue.list_entries()) != 1:
+        while len(three.table.replication.queue.list_entries()) != 1:
             colony.now += 10.0
             three.step_all()
         three.crash()
@@ -152,8 +152,12 @@ def wait_in_vain(colony: SimulatedCluster) -> tuple[SimulatedNode, SimulatedNode
         node.step(node.task("pull log"))
     three.crash()
     colony.end_zombies()
-    drop_dead_replica(one.keeper, one.table.paths, colony.nodes.pop("r3").name)
-    assert [str(item.entry.new_part) for item in two.table.queue.list_entries()] == ["1_0_0_0", "1_1_1_0", "1_0_1_1"]
+    drop_dead_replica(one.keeper, one.table.replication.paths, colony.nodes.pop("r3").name)
+    assert [str(item.entry.new_part) for item in two.table.replication.queue.list_entries()] == [
+        "1_0_0_0",
+        "1_1_1_0",
+        "1_0_1_1",
+    ]
     one.is_frozen = False
     return one, two
 
@@ -164,7 +168,7 @@ def look_while(colony: SimulatedCluster, one: SimulatedNode, two: SimulatedNode,
     done: list[str] = []
 
     def on_request(node: SimulatedNode, kind: str, path: str) -> None:
-        if node is one and path == two.table.replica.queue and not done:
+        if node is one and path == two.table.replication.replica.queue and not done:
             done.append(path)
             action()
 
@@ -178,11 +182,11 @@ def test_a_part_is_not_lost_that_another_replica_commits_merged_meanwhile(make_c
     """It fetched the merged part before the holder was gone, in the place of a source. The rows may not come again."""
     colony = make_colony(3)
     one, two = wait_in_vain(colony)
-    paths, (source, *_) = one.table.paths, two.table.queue.list_entries()
+    paths, (source, *_) = one.table.replication.paths, two.table.replication.queue.list_entries()
 
     def commit() -> None:
-        listed = Create(two.table.replica.part("1_0_1_1"), PartRecord("hash", 2, 10).to_bytes())
-        colony.ensemble.connect().multi([Delete(two.table.replica.queue_entry(source.name)), listed])
+        listed = Create(two.table.replication.replica.part("1_0_1_1"), PartRecord("hash", 2, 10).to_bytes())
+        colony.ensemble.connect().multi([Delete(two.table.replication.replica.queue_entry(source.name)), listed])
 
     look_while(colony, one, two, commit)
     assert len(one.keeper.children(paths.blocks)) == 2
@@ -195,11 +199,11 @@ def test_a_part_that_is_dropped_while_it_is_looked_for_is_not_lost(make_colony: 
     one, two = wait_in_vain(colony)
 
     def drop() -> None:
-        drop_partition(colony.ensemble.connect(), one.table.paths, "r2", "1", clock=lambda: colony.now)
+        drop_partition(colony.ensemble.connect(), one.table.replication.paths, "r2", "1", clock=lambda: colony.now)
 
     look_while(colony, one, two, drop)
     two.is_frozen = False
     colony.settle()
     colony.check_equal()
-    assert one.keeper.get(one.table.paths.lost_part_count)[0] in (b"", b"0")
+    assert one.keeper.get(one.table.replication.paths.lost_part_count)[0] in (b"", b"0")
     assert one.insert(1, [0]) == 1

@@ -60,7 +60,7 @@ def test_a_committed_transaction_that_nobody_has_is_given_up_whole(
     for _ in range(40):  # it may come back with its disk
         colony.now += 30.0
         two.step_all()
-    assert two.table.queue.is_queued(transaction_node_name("x"))
+    assert two.table.replication.queue.is_queued(transaction_node_name("x"))
     one.is_frozen = False
     one.force_restore_all = True
     one.start()
@@ -172,7 +172,7 @@ def test_a_replica_that_is_dropped_takes_its_staged_rows_along(make_colony: Make
     stage(two, 1, [11])
     one.crash()
     colony.end_zombies()
-    drop_replica(two.keeper, two.table.paths, "r1", own_session=False)
+    drop_replica(two.keeper, two.table.replication.paths, "r1", own_session=False)
     with pytest.raises(PandoError, match="replica r1, which held rows of it, was dropped") as gone:
         commit(two)
     assert gone.value.code == 649

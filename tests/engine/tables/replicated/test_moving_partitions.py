@@ -264,7 +264,7 @@ def test_refusals(make: Make) -> None:
     assert code(lambda: one.sql("ALTER TABLE t MOVE PARTITION ALL TO TABLE u")) == 344
     assert keys(one, "same") == [1, 3, 4]
     servers.settle()
-    address = two.table.replica.host.replace("/t/", "/u/")
+    address = two.table.replication.replica.host.replace("/t/", "/u/")
     document = json.loads(one.keeper.get(address)[0])
     one.keeper.set(address, json.dumps({**document, "features": []}).encode())
     assert code(lambda: one.sql("ALTER TABLE t MOVE PARTITION 2 TO TABLE u")) == 48

@@ -100,4 +100,4 @@ def forget_mutations(colony: SimulatedCluster, node: SimulatedNode) -> None:
     for _ in range(20):
         colony.now += 100
         node.step_all()
-    assert node.keeper.children(node.table.paths.mutations) == []
+    assert node.keeper.children(node.table.replication.paths.mutations) == []

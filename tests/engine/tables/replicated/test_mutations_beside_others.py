@@ -157,7 +157,7 @@ def test_a_number_taken_before_a_drop_and_a_mutation_behind_it(make_colony: Make
     done: list[str] = []
 
     def on_request(who: SimulatedNode, kind: str, path: str) -> None:
-        if who is one and kind == "multi" and path == who.table.paths.log_prefix and not done:
+        if who is one and kind == "multi" and path == who.table.replication.paths.log_prefix and not done:
             done.append(path)
             mutate(two, UPDATE)
             step(colony, two)
@@ -252,7 +252,7 @@ def test_who_joins_later_and_who_was_lost(make_colony: MakeColony) -> None:
     one.insert(1, [3, 4])
     one.table.allow(StoppableAction.MERGES, False)
     mutate(one, "UPDATE v = 'later' WHERE k < 4")
-    one.keeper.set(two.table.replica.is_lost, b"1")
+    one.keeper.set(two.table.replication.replica.is_lost, b"1")
     colony.add_node("r3")
     two.start()
     one.table.allow(StoppableAction.MERGES, True)
@@ -303,7 +303,7 @@ def test_two_at_once(make_colony: MakeColony) -> None:
     done: list[str] = []
 
     def on_request(who: SimulatedNode, kind: str, path: str) -> None:
-        if who is one and kind == "multi" and path == who.table.paths.mutation_prefix and not done:
+        if who is one and kind == "multi" and path == who.table.replication.paths.mutation_prefix and not done:
             done.append(path)
             mutate(two, "UPDATE v = concat(v, ' b') WHERE 1")
 

@@ -54,7 +54,7 @@ def test_sync_replica_knows_of_every_mutation_made_before(make_colony: MakeColon
     two.keeper._child_watches.clear()  # what a watch tells comes late
     mutate(one, UPDATE)
     assert shown(two) == []
-    two.call(lambda table: table.sync(10.0, QueryStatus()))
+    two.call(lambda table: table.replication.sync(10.0, QueryStatus()))
     assert [mutation.is_done for mutation in shown(two)] == [False]
 
 

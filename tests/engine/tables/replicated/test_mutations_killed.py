@@ -111,8 +111,10 @@ def test_a_commit_whose_answer_is_lost(make_colony: MakeColony, fault: Fault) ->
     done: list[str] = []
 
     def on_request(who: SimulatedNode, kind: str, path: str) -> Fault | None:
-        mutating = [item.name for item in who.table.queue.list_entries() if item.entry.type is EntryType.MUTATE_PART]
-        if kind == "multi" and path in map(who.table.replica.queue_entry, mutating) and len(done) < 2:
+        mutating = [
+            item.name for item in who.table.replication.queue.list_entries() if item.entry.type is EntryType.MUTATE_PART
+        ]
+        if kind == "multi" and path in map(who.table.replication.replica.queue_entry, mutating) and len(done) < 2:
             done.append(who.name)
             return fault
         return None
@@ -133,7 +135,7 @@ def test_nobody_waits_for_numbers_of_a_mutation_that_may_have_been_made(make_col
     colony.settle()
 
     def on_request(who: SimulatedNode, kind: str, path: str) -> Fault | None:
-        return fault if kind == "multi" and path == who.table.paths.mutation_prefix else None
+        return fault if kind == "multi" and path == who.table.replication.paths.mutation_prefix else None
 
     colony.on_request = on_request
     answer = code(lambda: mutate(one, UPDATE))

@@ -22,13 +22,13 @@ def test_a_copy_with_other_content_than_was_committed_does_not_take_the_place_of
     data = next((two.path / "1_0_0_0").glob("*.bin"))
     content = data.read_bytes()
     data.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    lend, asked = one.table.pin_part, list[PartName]()
+    lend, asked = one.table.served_parts.pin_part, list[PartName]()
 
     def lend_another(name: PartName) -> object:
         asked.append(name)
         return lend(PartName("1", 1, 1, 0) if len(asked) == 1 else name)
 
-    one.table.pin_part = lend_another  # type: ignore[method-assign, assignment]
+    one.table.served_parts.pin_part = lend_another  # type: ignore[method-assign, assignment]
     two.call(lambda table: table.part_checks.schedule_check(PartName("1", 0, 0, 0)))
     two.step(two.task("check parts"))
     assert len(asked) == 1

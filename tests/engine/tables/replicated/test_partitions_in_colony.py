@@ -219,7 +219,7 @@ def test_a_replica_that_does_not_know_it_forbids_the_drop_of_a_part(make_colony:
     one, two = colony
     one.insert(1, [1])
     settle(colony)
-    host = two.table.replica.host
+    host = two.table.replication.replica.host
     address = json.loads(one.keeper.get(host)[0])
     one.keeper.set(host, json.dumps({**address, "features": ["exchange"]}).encode())
     assert code(lambda: drop_part(one, "1_0_0_0")) == 48

@@ -70,7 +70,7 @@ def test_inspection_tells_of_the_past_and_knows_marks_of_drops(make_colony: Make
     one.call(lambda table: table.store.drop_active([PartName.parse("1_1_1_0")]))
 
     def inspect() -> ReplicaInspection:
-        return inspect_replica(one.keeper, one.table.replica, one.path, 0.5, "db.t")
+        return inspect_replica(one.keeper, one.table.replication.replica, one.path, 0.5, "db.t")
 
     assert (inspect().broken, inspect().forgotten) == ([], [])
     past = colony.ensemble.snapshot()
@@ -83,7 +83,7 @@ def test_inspection_tells_of_the_past_and_knows_marks_of_drops(make_colony: Make
 def test_forced_restore_from_an_older_snapshot_keeps_all_in_detached(make_colony: MakeColony) -> None:
     colony = restored_from_older_snapshot(make_colony)
     for node in colony:
-        force_restore_flag.set_flag(node.keeper, node.table.replica)
+        force_restore_flag.set_flag(node.keeper, node.table.replication.replica)
     check_all(colony, read_keys(0, 4))
     for node in colony:
         assert len(node.table.store.list_detached()) == 12
@@ -224,9 +224,9 @@ def test_a_part_that_others_list_with_other_content_is_not_listed(make_colony: M
     insert(one, 2, 6)
     colony.settle()
     (merged,) = (part for part in two.table.store.list_active() if part.name.level)
-    lose(two, two.table.replica.part(str(merged.name)))
+    lose(two, two.table.replication.replica.part(str(merged.name)))
     keeper = colony.ensemble.connect()
-    path = one.table.replica.part(str(merged.name))
+    path = one.table.replication.replica.part(str(merged.name))
     record = PartRecord.parse(keeper.get(path)[0])
     keeper.set(path, replace(record, content_hash="0" * 32).to_bytes())
     two.restart()
@@ -237,7 +237,7 @@ def test_a_part_that_others_list_with_other_content_is_not_listed(make_colony: M
 def test_pando_recovery_shows_parts_that_would_be_listed(make_colony: MakeColony) -> None:
     colony = written_anew(make_colony)
     two = colony.nodes["r2"]
-    found = inspect_replica(colony.ensemble.connect(), two.table.replica, two.path, 0.5, "db.t")
+    found = inspect_replica(colony.ensemble.connect(), two.table.replication.replica, two.path, 0.5, "db.t")
     assert not found.refusal
     assert found.plan is not None
     assert len(found.plan.agreed) == 12

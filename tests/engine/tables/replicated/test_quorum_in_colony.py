@@ -310,7 +310,7 @@ def test_optimize_of_nothing(make_colony: MakeColony) -> None:
 
 def fail_quorum(node: SimulatedNode) -> None:
     """As a server would that does not ask who has the part."""
-    paths = node.table.paths
+    paths = node.table.replication.paths
     ((status, stat, path),) = read_pending_quorums(node.keeper, paths)
     node.keeper.multi(fail_part_ops(node.keeper, paths, status, path, stat.version))
 
@@ -399,8 +399,8 @@ def test_failed_quorum_leaves_an_id_that_names_another_part(make_colony: MakeCol
     freeze(two, three)
     assert code_of(lambda: one.insert(1, [1], quorum=2, **QUICK)) == 319
     one.step_all()
-    (block,) = one.keeper.children(one.table.paths.blocks)
-    one.keeper.delete(one.table.paths.block(block))
+    (block,) = one.keeper.children(one.table.replication.paths.blocks)
+    one.keeper.delete(one.table.replication.paths.block(block))
     assert one.insert(1, [1]) == 1
     fail_quorum(two)
     one.step(one.task("take back failed parts"))
@@ -415,7 +415,7 @@ def test_dropped_part_whose_quorum_failed_is_left_to_the_drop(make_colony: MakeC
     freeze(one, three)
     assert code_of(lambda: two.insert(1, [1], quorum=2, **QUICK)) == 319
     freeze(two)
-    assert one.call(lambda table: drop_all_partitions(one.keeper, table.paths, "r1"))
+    assert one.call(lambda table: drop_all_partitions(one.keeper, table.replication.paths, "r1"))
     two.step(two.task("take back failed parts"))
     assert two.table.store.list_detached() == []
     two.is_frozen = one.is_frozen = three.is_frozen = False

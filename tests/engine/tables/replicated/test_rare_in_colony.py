@@ -32,9 +32,9 @@ def half_drop(colony: SimulatedCluster, name: str) -> None:
     node.crash()
     colony.end_zombies()
     keeper = colony.nodes["r1"].keeper
-    keeper.delete(node.table.replica.host)
-    keeper.delete_tree(node.table.replica.queue)
-    keeper.delete_tree(node.table.replica.parts)
+    keeper.delete(node.table.replication.replica.host)
+    keeper.delete_tree(node.table.replication.replica.queue)
+    keeper.delete_tree(node.table.replication.replica.parts)
 
 
 def test_lost_part_is_given_up_beside_a_replica_whose_drop_was_cut_short(make_colony: MakeColony) -> None:
@@ -102,7 +102,7 @@ def test_restart_of_a_replica_while_others_act(make_colony: MakeColony, action: 
     def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         count[0] += 1
         if node is one and count[0] % 5 == 0:
-            one.table.restart()
+            one.table.replication.restart()
             two.step_random()
         return
 
@@ -204,8 +204,8 @@ def test_merge_whose_other_result_was_lost_is_made_here_after_all(make_colony: M
     two.is_frozen = True
     one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
     two.step(two.task("pull log"))
-    (item,) = two.table.queue.list_entries()
-    two.table.queue.fetch_instead(item.name)
+    (item,) = two.table.replication.queue.list_entries()
+    two.table.replication.queue.fetch_instead(item.name)
     one.crash()
     one.wipe()
     one.force_restore_all = True
@@ -242,7 +242,7 @@ def test_merged_part_is_not_given_up_while_another_replica_will_merge_it(
     for _ in range(100):
         colony.now += 30.0
         one.step_all()
-    assert [str(item.entry.new_part) for item in one.table.queue.list_entries()] == ["1_0_3_1"]
+    assert [str(item.entry.new_part) for item in one.table.replication.queue.list_entries()] == ["1_0_3_1"]
     for node in (two, three):
         node.is_frozen = False
         node.start()
@@ -327,13 +327,13 @@ def test_removed_is_active_begins_the_session_anew(make_colony: MakeColony, keep
     """An operator, or a former server of the name, deleted the node: nobody need write to notice it."""
     colony = make_colony(2)
     one, two = colony
-    two.keeper.delete(one.table.replica.is_active)
+    two.keeper.delete(one.table.replication.replica.is_active)
     if not keeps_quiet:
         with pytest.raises(UnavailableError):
             one.insert(1, [1])
     one.step(one.task("ZooKeeper session"))
-    assert two.keeper.exists(one.table.replica.is_active) is not None
-    assert one.table.problem() is None
+    assert two.keeper.exists(one.table.replication.replica.is_active) is not None
+    assert one.table.replication.problem() is None
     assert one.insert(1, [1]) == 1
     colony.settle()
     colony.check_equal()
@@ -350,7 +350,7 @@ def test_broken_connection_is_no_new_session(make_colony: MakeColony) -> None:
     one.keeper.reconnect()
     one.step_all()
     assert one.table.state.activation is activation
-    two.keeper.delete(one.table.replica.is_active)
+    two.keeper.delete(one.table.replication.replica.is_active)
     one.step_all()
     assert one.insert(1, [1]) == 1
 
@@ -374,7 +374,7 @@ def test_lost_zookeeper_shows(make_colony: MakeColony) -> None:
         readonly, is_expired, reason = shown()
         assert (readonly, is_expired) == (1, 1)
         assert "no connection to ZooKeeper" in str(reason)
-        assert "no connection to ZooKeeper" in (one.table.problem() or "")
+        assert "no connection to ZooKeeper" in (one.table.replication.problem() or "")
         one.keeper.reconnect()
         one.step_all()
         assert shown() == (0, 0, "")
@@ -439,7 +439,7 @@ def test_outdated_parts_leave_zookeeper_before_the_disk(make_colony: MakeColony,
     assert seen
     assert all(seen)
     colony.on_request = lambda *_: None
-    listed = {name for name in outdated if two.keeper.exists(one.table.replica.part(name)) is not None}
+    listed = {name for name in outdated if two.keeper.exists(one.table.replication.replica.part(name)) is not None}
     assert listed <= {path.name for path in one.directories()}
     one.keeper.reconnect()
     colony.settle()
@@ -456,7 +456,7 @@ def test_optimize_whose_logging_was_not_answered_may_have_been_done(make_colony:
     faults = [fault]
 
     def lose(node: SimulatedNode, kind: str, path: str) -> Fault | None:
-        is_logging = kind == "multi" and path == one.table.paths.log_prefix
+        is_logging = kind == "multi" and path == one.table.replication.paths.log_prefix
         return faults.pop() if faults and is_logging else None
 
     colony.on_request = lose
@@ -479,7 +479,7 @@ def test_merges_of_which_some_are_logged_are_not_refused(make_colony: MakeColony
         asked.append(path)
         return Fault.EXPIRE if len(asked) == 2 else None
 
-    keeper, paths = one.keeper, one.table.paths
+    keeper, paths = one.keeper, one.table.replication.paths
     version = keeper.get(paths.log)[1].version
     colony.on_request = lose
     with one.acting(), pytest.raises(UnknownOutcomeError, match="of 3000 merges are in the log"):

@@ -58,7 +58,7 @@ def test_great_loss_is_refused_until_forced(make_colony: MakeColony, way: str) -
     before = two.directories()
     two.start()
     assert "231" in two.table.state.readonly_reason
-    assert "replicated_max_ratio_of_wrong_parts" in (two.table.problem() or "")
+    assert "replicated_max_ratio_of_wrong_parts" in (two.table.replication.problem() or "")
     assert len(two.keys()) == 8
     assert two.directories() == before
     with pytest.raises(PandoError) as refused:
@@ -69,14 +69,14 @@ def test_great_loss_is_refused_until_forced(make_colony: MakeColony, way: str) -
     assert two.directories() == before
     assert not two.table.store.list_detached()
     if way == "znode":
-        force_restore_flag.set_flag(one.keeper, two.table.replica)
+        force_restore_flag.set_flag(one.keeper, two.table.replication.replica)
     else:
         two.force_restore_all = True
         two.restart()
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys()
-    assert not force_restore_flag.is_flag_set(one.keeper, two.table.replica)
+    assert not force_restore_flag.is_flag_set(one.keeper, two.table.replication.replica)
 
 
 def test_forced_restore_that_a_crash_interrupts_goes_on(make_colony: MakeColony) -> None:
@@ -86,11 +86,16 @@ def test_forced_restore_that_a_crash_interrupts_goes_on(make_colony: MakeColony)
     two.crash()
     delete_parts(two, 6)
     two.start()
-    force_restore_flag.set_flag(one.keeper, two.table.replica)
+    force_restore_flag.set_flag(one.keeper, two.table.replication.replica)
     begun: list[str] = []
 
     def on_request(node: SimulatedNode, kind: str, path: str) -> None:
-        if node is two and kind == "multi" and path.startswith(two.table.replica.queue_prefix) and not begun:
+        if (
+            node is two
+            and kind == "multi"
+            and path.startswith(two.table.replication.replica.queue_prefix)
+            and not begun
+        ):
             begun.append(path)
             node.crash_here()
 
@@ -103,7 +108,7 @@ def test_forced_restore_that_a_crash_interrupts_goes_on(make_colony: MakeColony)
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys()
-    assert not force_restore_flag.is_flag_set(one.keeper, two.table.replica)
+    assert not force_restore_flag.is_flag_set(one.keeper, two.table.replication.replica)
 
 
 def test_small_loss_is_mended(make_colony: MakeColony) -> None:
@@ -121,7 +126,7 @@ def test_small_loss_is_mended(make_colony: MakeColony) -> None:
 def test_unexpected_part_is_detached(make_colony: MakeColony) -> None:
     colony = filled(make_colony)
     one, two = colony
-    lock = allocate_block_number(one.keeper, one.table.paths, "1")
+    lock = allocate_block_number(one.keeper, one.table.replication.paths, "1")
     assert isinstance(lock, BlockLock)
     assert release_block_number(one.keeper, lock)  # a number that no part uses
     two.crash()
@@ -190,7 +195,7 @@ def test_zookeeper_away_at_start(make_colony: MakeColony) -> None:
     two.crash()
     colony.end_zombies()
     two.start(keeper_is_away=True)
-    assert "ZooKeeper" in (two.table.problem() or "")
+    assert "ZooKeeper" in (two.table.replication.problem() or "")
     assert len(two.keys()) == 20
     with pytest.raises(PandoError) as refused:
         two.insert(1, [5000])
@@ -281,7 +286,7 @@ def test_intersecting_log_stops_the_replica(make_colony: MakeColony) -> None:
     one = colony.nodes["r1"]
     one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
     bad = LogEntry(EntryType.GET_PART, PartName("1", 5, 12, 3), colony.now, "r9")
-    one.keeper.create(one.table.paths.log_prefix, bad.to_bytes(), sequential=True)
+    one.keeper.create(one.table.replication.paths.log_prefix, bad.to_bytes(), sequential=True)
     for _ in range(5):
         colony.now += 10
         one.step_all()
@@ -300,7 +305,7 @@ def test_too_many_broken_parts_leave_the_table_readonly_until_forced(make_colony
     (part / "meta.bin").write_bytes(b"not a part")
     two.start()
     assert "max_suspicious_broken_parts" in two.table.state.readonly_reason
-    force_restore_flag.set_flag(one.keeper, two.table.replica)
+    force_restore_flag.set_flag(one.keeper, two.table.replication.replica)
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys() == [0, 1, 2, 3]

@@ -70,7 +70,7 @@ def test_refusal_is_shown_until_the_replica_starts(make_colony: MakeColony, capl
     for _ in range(2):
         shown = row_of(two)
         assert "231" in str(shown["zookeeper_exception"])
-        assert "231" in (two.table.problem() or "")
+        assert "231" in (two.table.replication.problem() or "")
         two.step_all()
     assert len(two.keys()) == len(two.keys()) == 4
     told = [record.message for record in caplog.records if "may lack rows" in record.message]
@@ -80,4 +80,4 @@ def test_refusal_is_shown_until_the_replica_starts(make_colony: MakeColony, capl
     two.restart()
     colony.settle()
     assert row_of(two)["zookeeper_exception"] == ""
-    assert two.table.problem() is None
+    assert two.table.replication.problem() is None

@@ -108,7 +108,7 @@ def test_what_truncate_took_can_be_inserted_again(make: Make) -> None:
 
 def test_a_merge_waits_for_the_block_that_is_being_inserted_between_its_sources(make: Make) -> None:
     table = make(2)
-    keeper, paths = table.servers.ensemble.connect(), table.table.paths
+    keeper, paths = table.servers.ensemble.connect(), table.table.replication.paths
     lock = allocate_block_number(keeper, paths, "1", owner="another replica")
     assert isinstance(lock, BlockLock)
     insert(table, 2, 1)
@@ -125,7 +125,7 @@ def test_a_merge_waits_for_the_block_that_is_being_inserted_between_its_sources(
 
 def test_a_partition_that_cannot_merge_does_not_keep_the_others_from_it(make: Make) -> None:
     table = make(8)
-    keeper, paths = table.servers.ensemble.connect(), table.table.paths
+    keeper, paths = table.servers.ensemble.connect(), table.table.replication.paths
     for partition in range(5):  # more than are asked about at once
         assert isinstance(allocate_block_number(keeper, paths, str(partition), owner="another replica"), BlockLock)
     insert(table, 8, 1)
@@ -137,7 +137,7 @@ def test_a_partition_that_cannot_merge_does_not_keep_the_others_from_it(make: Ma
 
 def test_optimize_looks_at_the_other_partitions_when_the_best_cannot_merge(make: Make) -> None:
     table = make(3)
-    keeper, paths = table.servers.ensemble.connect(), table.table.paths
+    keeper, paths = table.servers.ensemble.connect(), table.table.replication.paths
     assert isinstance(allocate_block_number(keeper, paths, "0", owner="another replica"), BlockLock)
     insert(table, 3, 1)
     table.first.sql("OPTIMIZE TABLE costs")

@@ -113,7 +113,7 @@ def test_metadata_lost_in_zookeeper(make_colony: MakeColony, lost: str) -> None:
     colony.end_zombies()
     three.is_frozen = False
     keeper = colony.ensemble.connect()
-    root = one.table.paths.root
+    root = one.table.replication.paths.root
     keeper.delete_tree(root if lost == "table" else "/" + root.split("/")[1])
     for node in colony:
         node.start()
@@ -137,7 +137,7 @@ def test_block_numbers_go_on_behind_the_parts(make_colony: MakeColony) -> None:
     colony.settle()
     one.crash()
     colony.end_zombies()
-    lose(one, one.table.paths.root)
+    lose(one, one.table.replication.paths.root)
     one.start()
     restore(one)
     insert(one, 3, 1)
@@ -161,7 +161,7 @@ def test_truncate_is_the_first_thing_after_a_restore(make_colony: MakeColony) ->
     for node in colony:
         node.crash()
     colony.end_zombies()
-    lose(one, one.table.paths.root)
+    lose(one, one.table.replication.paths.root)
     for node in colony:
         node.start()
         restore(node)
@@ -180,7 +180,7 @@ def test_nothing_is_copied_where_hashes_agree(make_colony: MakeColony) -> None:
     for node in colony:
         node.crash()
     colony.end_zombies()
-    lose(one, one.table.paths.root)
+    lose(one, one.table.replication.paths.root)
     copied: list[str] = []
     colony.on_copy = lambda part, node: copied.append(f"{part} from {node.name}")
     for node in colony:
@@ -203,7 +203,7 @@ def test_what_only_one_has_comes_to_all(make_colony: MakeColony) -> None:
         node.crash()
     colony.cuts.clear()
     colony.end_zombies()
-    lose(one, one.table.paths.root)
+    lose(one, one.table.replication.paths.root)
     for node in colony:
         node.start()
     restore(two)
@@ -224,7 +224,7 @@ def test_parts_that_share_blocks_with_others_are_put_aside_and_not_doubled(make_
         node.crash()
     colony.end_zombies()
     two.is_frozen = False
-    lose(one, one.table.paths.root)
+    lose(one, one.table.replication.paths.root)
     for node in colony:
         node.start()
     restore(one)
@@ -246,7 +246,7 @@ def test_merged_sources_on_the_disk_are_not_put_aside(make_colony: MakeColony) -
         assert len(node.directories()) == 5
         node.crash()
     colony.end_zombies()
-    lose(one, one.table.paths.root)
+    lose(one, one.table.replication.paths.root)
     for node in colony:
         node.start()
     for node in colony:
@@ -263,7 +263,7 @@ def test_own_nodes_lost(make_colony: MakeColony) -> None:
     colony.settle()
     two.crash()
     colony.end_zombies()
-    lose(one, two.table.replica.root)
+    lose(one, two.table.replication.replica.root)
     one.truncate()
     insert(one, 4, 2)
     two.start()
@@ -309,7 +309,7 @@ def lost_table(make_colony: MakeColony, way: str) -> SimulatedCluster:
     for node in colony:
         node.crash()
     colony.end_zombies()
-    lose(one, one.table.paths.root)
+    lose(one, one.table.replication.paths.root)
     for node in colony:
         node.start()
     return colony

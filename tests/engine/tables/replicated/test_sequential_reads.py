@@ -105,7 +105,7 @@ class Stepped:
                 answer.keys = self.node.keys(sequential=True)
             except UnavailableError as error:
                 answer.code = error.code
-            answer.are_all_confirmed = not read_unconfirmed_parts(self._observer, self.node.table.paths)
+            answer.are_all_confirmed = not read_unconfirmed_parts(self._observer, self.node.table.replication.paths)
 
         def act() -> None:
             action()
@@ -155,7 +155,7 @@ def step(node: SimulatedNode, *tasks: str) -> None:
 def catch_up(*nodes: SimulatedNode) -> None:
     for node in nodes:
         step(node, *FETCH, "execute queue 0")
-        assert not node.table.queue.list_entries(), node.explain()
+        assert not node.table.replication.queue.list_entries(), node.explain()
 
 
 def begin_anew(colony: SimulatedCluster, key: int) -> None:
@@ -296,7 +296,7 @@ def test_log_is_trimmed_behind_the_pull(make_colony: MakeColony) -> None:
     def pull(_: int) -> None:
         step(three, "pull log")
         step(one, "clean up log")
-        assert one.keeper.children(one.table.paths.log) == []
+        assert one.keeper.children(one.table.replication.paths.log) == []
 
     def check_refused(_: int, answer: Answer) -> None:
         assert answer.code == 289

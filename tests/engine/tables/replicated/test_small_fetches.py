@@ -70,23 +70,23 @@ def test_one_request_brings_all_and_one_multi_commits_them(behind: Behind) -> No
     behind.execute()
     assert behind.exchanges == [[f"1_{number}_{number}_0" for number in range(_INSERTS)]]
     assert behind.multis == 1
-    assert not behind.two.table.queue.list_entries()
+    assert not behind.two.table.replication.queue.list_entries()
     behind.check_well()
 
 
 def test_what_the_other_replica_lacks_does_not_hold_up_the_rest(behind: Behind) -> None:
-    lend = behind.one.table.pin_part
+    lend = behind.one.table.served_parts.pin_part
 
     def lend_others(name: PartName) -> object:
         return lend(PartName.parse("1_77_77_0") if name.min_block == 2 else name)
 
-    behind.one.table.pin_part = lend_others  # type: ignore[method-assign, assignment]
+    behind.one.table.served_parts.pin_part = lend_others  # type: ignore[method-assign, assignment]
     behind.execute()
     assert sorted(part.min_block for part in map(PartName.parse, behind.two.parts())) == [0, 1, 3, 4]
-    (entry,) = behind.two.table.queue.list_entries()
+    (entry,) = behind.two.table.replication.queue.list_entries()
     assert entry.entry.new_part == PartName.parse("1_2_2_0")
     assert entry.last_exception
-    behind.one.table.pin_part = lend  # type: ignore[method-assign]
+    behind.one.table.served_parts.pin_part = lend  # type: ignore[method-assign]
     behind.check_well()
 
 
@@ -98,7 +98,7 @@ def test_a_commit_of_all_that_gets_no_answer_is_settled_part_by_part(behind: Beh
 
 
 def test_a_listing_that_changes_meanwhile_makes_each_be_committed_alone(behind: Behind) -> None:
-    paths = behind.one.table.paths.replica("r1")
+    paths = behind.one.table.replication.paths.replica("r1")
 
     def on_failpoint(node: SimulatedNode, name: str) -> None:
         if node is behind.two and name == "produced.after_rename" and behind.exchanges:
@@ -123,14 +123,14 @@ def test_with_a_replica_that_does_not_answer_each_is_tried_alone(behind: Behind)
 
 def test_a_part_with_other_content_than_was_committed_is_not_taken(behind: Behind) -> None:
     """The other replica's disk has something else under the name."""
-    lend = behind.one.table.pin_part
+    lend = behind.one.table.served_parts.pin_part
 
     def lend_another(name: PartName) -> object:
         return lend(PartName.parse("1_0_0_0") if name.min_block == 2 else name)
 
-    behind.one.table.pin_part = lend_another  # type: ignore[method-assign, assignment]
+    behind.one.table.served_parts.pin_part = lend_another  # type: ignore[method-assign, assignment]
     behind.execute()
     assert sorted(part.min_block for part in map(PartName.parse, behind.two.parts())) == [0, 1, 3, 4]
     assert not list(behind.two.path.glob("tmp_*"))
-    behind.one.table.pin_part = lend  # type: ignore[method-assign]
+    behind.one.table.served_parts.pin_part = lend  # type: ignore[method-assign]
     behind.check_well()

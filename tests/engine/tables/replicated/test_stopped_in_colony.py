@@ -55,7 +55,7 @@ def test_what_is_stopped_on_the_receiving_replica(make_colony: MakeColony, actio
     one.insert(1, [1])
     work(colony)
     assert two.keys() == []
-    assert len(two.table.queue.list_entries()) == (0 if action is StoppableAction.PULLING else 1)
+    assert len(two.table.replication.queue.list_entries()) == (0 if action is StoppableAction.PULLING else 1)
     start(colony, two, action)
     assert two.keys() == [1]
     colony.check_equal()
@@ -68,7 +68,7 @@ def test_stopped_sends_are_refused_and_others_are_asked(make_colony: MakeColony)
     one.insert(1, [1])
     work(colony)
     assert two.keys() == three.keys() == []
-    item = two.table.queue.list_entries()[0]
+    item = two.table.replication.queue.list_entries()[0]
     assert "Transferring part to replica was cancelled" in item.last_exception
     start(colony, one, StoppableAction.SENDS)
     assert two.keys() == three.keys() == [1]
@@ -112,14 +112,14 @@ def test_syncing_in_three_ways(make_colony: MakeColony) -> None:
     stop(two, StoppableAction.MERGES)
     one.insert(1, [2])
     one.optimize()
-    two.call(lambda table: table.sync(10.0, mode=SyncMode.PULL))
-    assert "1_0_2_1" in [str(item.entry.new_part) for item in two.table.queue.list_entries()]
-    two.call(lambda table: table.sync(60.0, mode=SyncMode.LIGHTWEIGHT))
+    two.call(lambda table: table.replication.sync(10.0, mode=SyncMode.PULL))
+    assert "1_0_2_1" in [str(item.entry.new_part) for item in two.table.replication.queue.list_entries()]
+    two.call(lambda table: table.replication.sync(60.0, mode=SyncMode.LIGHTWEIGHT))
     assert two.keys() == [0, 1, 2]
     for mode in (SyncMode.DEFAULT, SyncMode.STRICT):
-        assert code(lambda mode=mode: two.call(lambda table: table.sync(5.0, mode=mode))) == 159  # type: ignore[misc]
+        assert code(lambda mode=mode: two.call(lambda table: table.replication.sync(5.0, mode=mode))) == 159  # type: ignore[misc]
     two.table.allow(StoppableAction.MERGES, True)
-    two.call(lambda table: table.sync(60.0, mode=SyncMode.STRICT))
+    two.call(lambda table: table.replication.sync(60.0, mode=SyncMode.STRICT))
     colony.check_equal()
 
 
@@ -134,10 +134,10 @@ def test_waiting_for_the_other_replicas(make_colony: MakeColony) -> None:
     colony.end_zombies()
     one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
     with pytest.raises(PandoError, match="replicas r2 have not followed yet") as late:
-        one.call(lambda table: table.wait_for_others(5.0, QueryStatus()))
+        one.call(lambda table: table.replication.wait_for_others(5.0, QueryStatus()))
     assert late.value.code == 341
     two.table.allow(StoppableAction.MERGES, True)
-    one.call(lambda table: table.wait_for_others(60.0, QueryStatus()))
+    one.call(lambda table: table.replication.wait_for_others(60.0, QueryStatus()))
     assert len(two.parts()) == 1
 
 
@@ -208,7 +208,7 @@ def test_a_merge_that_does_not_fit_waits_for_room(make_colony: MakeColony) -> No
     two.table.services.disk = DiskReservations(lambda path: 100)
     one.optimize()
     work(colony)
-    (item,) = two.table.queue.list_entries()
+    (item,) = two.table.replication.queue.list_entries()
     assert "is greater than the current maximum (90)" in item.postpone_reason
     two.table.services.disk = DiskReservations(lambda path: 1 << 40)
     colony.now += 60.0

@@ -20,7 +20,7 @@ MakeColony = Callable[..., SimulatedCluster]
 
 def take_over(colony: SimulatedCluster, node: SimulatedNode) -> Keeper:
     """Another server on the same data becomes active as this replica; closing the keeper ends it."""
-    replica = node.table.replica
+    replica = node.table.replication.replica
     keeper = colony.ensemble.connect()
     identity = keeper.get(replica.is_active)[0].decode()
     activate(keeper, replica, ReplicaAddress("127.0.0.1", 99), identity, wait_seconds=1.0, takes_over=True)
@@ -29,7 +29,7 @@ def take_over(colony: SimulatedCluster, node: SimulatedNode) -> Keeper:
 
 def state_of(node: SimulatedNode) -> object:
     """Whatever a server writes on behalf of its replica."""
-    paths, replica, keeper = node.table.paths, node.table.replica, node.keeper
+    paths, replica, keeper = node.table.replication.paths, node.table.replication.replica, node.keeper
     nodes = [replica.log_pointer, replica.min_unprocessed_insert_time, paths.log, paths.blocks, paths.block_numbers]
     parents = [paths.log, paths.blocks, replica.parts, replica.queue, paths.partition("1"), paths.quorum_parallel]
     return [keeper.get_many(nodes), [keeper.children(path) for path in parents]]

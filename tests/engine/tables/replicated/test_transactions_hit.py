@@ -216,7 +216,7 @@ def test_an_insert_whose_answer_was_lost_takes_nothing_away(
         late = CommitOptions(timeout_seconds=0.0)
         with pytest.raises(PandoError, match="repeat the COMMIT"):
             two.call(lambda table: table.transactions.commit(CommitRequest("x"), late))
-        clean_transactions(two.keeper, two.table.paths)
+        clean_transactions(two.keeper, two.table.replication.paths)
         raise KeeperConnectionLoss
 
     monkeypatch.setattr(MemoryKeeper, "multi", lose_answer)

@@ -217,7 +217,7 @@ def test_a_replica_of_an_older_version_is_named(make_colony: MakeColony) -> None
     colony = make_colony(2)
     one, two = colony
     stage(one, 1, [10])
-    host = two.table.replica.host
+    host = two.table.replication.replica.host
     content = one.keeper.get(host)[0].replace(b'"exchange"', b'"another"')
     one.keeper.set(host, content)
     with pytest.raises(PandoError, match="replica 'r2' runs a version") as old:
@@ -272,7 +272,7 @@ def test_an_insert_beside_a_commit_is_in_it_or_refused(make_colony: MakeColony) 
             nonlocal count, is_over
             if node is not one or is_over:
                 return
-            count, is_over = count + 1, (kind, path) == ("sync", one.table.paths.log)
+            count, is_over = count + 1, (kind, path) == ("sync", one.table.replication.paths.log)
             if count == at:
                 answers[-1] = insert_beside(two, name, 2 * at + 1)
 
@@ -364,9 +364,9 @@ def test_the_last_decided_transactions_are_remembered(make_colony: MakeColony, m
     assert sorted(known.id for known in two.table.transactions.known()) == ["3", "4", "5", "open"]
     requests: list[str] = []
     colony.on_request = lambda node, kind, path: requests.append(path)
-    one.call(lambda table: clean_transactions(one.keeper, table.paths))
+    one.call(lambda table: clean_transactions(one.keeper, table.replication.paths))
     colony.on_request = lambda node, kind, path: None
-    known = [two.table.paths.transaction(transaction_node_name(f"{number}")) for number in range(3, 6)]
+    known = [two.table.replication.paths.transaction(transaction_node_name(f"{number}")) for number in range(3, 6)]
     assert [requests.count(path) for path in known] == [1, 1, 1]
     assert commit(two, "open").rows == 1
     assert commit(one, "5").verdict is CommitVerdict.REPEATED
@@ -380,13 +380,17 @@ def test_a_staged_part_with_other_content_than_was_committed_is_not_taken(make_c
     colony.settle()
     stage(one, 1, [10])
     stage(one, 2, [11])
-    lend, sent = one.table.open_staged_part, list[str]()
+    lend, sent = one.table.served_parts.open_staged_part, list[str]()
 
     def lend_another(transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
         sent.append(place)
-        return one.table.pin_part(PartName("1", 0, 0, 0)) if len(sent) == 1 else lend(transaction, place, name)
+        return (
+            one.table.served_parts.pin_part(PartName("1", 0, 0, 0))
+            if len(sent) == 1
+            else lend(transaction, place, name)
+        )
 
-    one.table.open_staged_part = lend_another  # type: ignore[method-assign]
+    one.table.served_parts.open_staged_part = lend_another  # type: ignore[method-assign]
     commit(one)
     colony.settle()
     assert sent.count(sent[0]) == 2, "it was asked for again"
@@ -415,10 +419,12 @@ def test_an_overwrite_of_the_table_takes_along_a_partition_that_comes_meanwhile(
             was_committed: list[bool] = was_committed,
         ) -> None:
             one, two = colony
-            if node is one and path == one.table.paths.block_numbers:
+            if node is one and path == one.table.replication.paths.block_numbers:
                 looks.append(path)
                 if len(looks) == number:
-                    found = read_transaction(colony.ensemble.connect(), one.table.paths, transaction_node_name("x"))
+                    found = read_transaction(
+                        colony.ensemble.connect(), one.table.replication.paths, transaction_node_name("x")
+                    )
                     was_committed.append(found is not None and found.state is TransactionState.COMMITTED)
                     two.insert(2, [20])
 

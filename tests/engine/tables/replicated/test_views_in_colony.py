@@ -65,7 +65,7 @@ def dies(server: SimulatedServer, failpoint: str, partitions: int | list[int], k
 def records(server: SimulatedServer, table: str = "t") -> list[str]:
     """Of the block ids those that hold more than the name of a part."""
     keeper = server.cluster.ensemble.connect()
-    root = server.engine.catalog.table("default", table).paths.blocks  # type: ignore[attr-defined]
+    root = server.engine.catalog.table("default", table).replication.paths.blocks  # type: ignore[attr-defined]
     data = [keeper.get(f"{root}/{name}")[0].decode() for name in keeper.children(root)]
     return [text for text in data if "\n" in text]
 
@@ -73,7 +73,7 @@ def records(server: SimulatedServer, table: str = "t") -> list[str]:
 def forget(servers: SimulatedServers, table: str) -> None:
     """The table's window passes."""
     keeper = servers.ensemble.connect()
-    root = servers.servers[0].engine.catalog.table("default", table).paths.blocks  # type: ignore[attr-defined]
+    root = servers.servers[0].engine.catalog.table("default", table).replication.paths.blocks  # type: ignore[attr-defined]
     for name in keeper.children(root):
         keeper.delete(f"{root}/{name}")
 

@@ -74,10 +74,10 @@ def test_ages_are_told_by_zookeeper(two_replicas: tuple[SimulatedCluster, Simula
     colony.now += 1.1 * _DAY
     pass_time(colony, 30)
     assert one.table.store.staged.list_transactions() == []
-    assert two.keeper.exists(two.table.paths.transaction(transaction_node_name("y"))) is not None
+    assert two.keeper.exists(two.table.replication.paths.transaction(transaction_node_name("y"))) is not None
     colony.now += 7 * _DAY
     pass_time(colony, 30)
-    assert two.keeper.children(two.table.paths.transactions) == []
+    assert two.keeper.children(two.table.replication.paths.transactions) == []
 
 
 def test_a_failed_entry_is_tried_again_though_the_clock_went_back(
@@ -87,7 +87,7 @@ def test_a_failed_entry_is_tried_again_though_the_clock_went_back(
     colony.cuts.add(frozenset(("r1", "r2")))
     one.insert(1, [1, 2])
     pass_time(colony, 5)
-    (item,) = two.table.queue.list_entries()
+    (item,) = two.table.replication.queue.list_entries()
     assert item.last_exception
     assert abs(item.last_exception_time - two.clock.wall()) < 60  # what is shown is the wall clock's
     assert abs(item.last_attempt_time - two.clock.wall()) < 60
@@ -103,15 +103,15 @@ def test_a_postponed_entry_is_taken_up_though_the_clock_went_back(
     colony, one, two = two_replicas
     one.insert(1, [1, 2])
     two.step(two.task("pull log"))
-    (item,) = two.table.queue.list_entries()
+    (item,) = two.table.replication.queue.list_entries()
     action = two.call(
-        lambda table: table.queue.take_next_action(
+        lambda table: table.replication.queue.take_next_action(
             table.queue_steps._local_parts, table.queue_steps._local_parts.limits()
         )
     )
     assert action is not None
-    two.table.queue.postpone(item.name, "not now", pause_seconds=1.0)
-    assert abs(two.table.queue.list_entries()[0].last_postpone_time - two.clock.wall()) < 60
+    two.table.replication.queue.postpone(item.name, "not now", pause_seconds=1.0)
+    assert abs(two.table.replication.queue.list_entries()[0].last_postpone_time - two.clock.wall()) < 60
     step(two, -_HOUR)
     pass_time(colony, 10)
     assert two.keys() == [1, 2]
@@ -161,7 +161,7 @@ def test_times_of_inserts_are_saved_though_the_clock_went_back(
     colony, one, two = two_replicas
     one.insert(1, [1])
     pass_time(colony, 60)
-    path = two.table.replica.max_processed_insert_time
+    path = two.table.replication.replica.max_processed_insert_time
     before = two.keeper.get(path)[0]
     step(two, -_HOUR)
     one.insert(1, [2])
