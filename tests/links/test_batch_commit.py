@@ -190,7 +190,14 @@ def test_a_replica_that_was_away_reads_the_list(tables: LinkedTables) -> None:
     tables.must_be_equal()
 
 
+def register(tables: LinkedTables) -> None:
+    """Names the link in the gate, as CREATE REPLICATION LINK does."""
+    entry = GateLink(tables.link.name, LinkDirection.IN, tables.link.uuid, WEST, "west", is_two_way=True)
+    move_gate(tables.keeper, tables.table.table.replication.paths, lambda gate: gate.with_link(entry))
+
+
 def test_lists_go_with_their_entries(tables: LinkedTables) -> None:
+    register(tables)
     by_lists(tables)
     tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
     tables.apply()
@@ -209,9 +216,8 @@ def test_lists_go_with_their_entries(tables: LinkedTables) -> None:
 
 def test_nothing_is_committed_behind_the_drop_of_a_link(tables: LinkedTables) -> None:
     """The link is dropped between a batch's plan and its commit, on a server that does not know it yet."""
-    paths, link = tables.table.table.paths, tables.link
-    entry = GateLink(link.name, LinkDirection.IN, link.uuid, WEST, "west", is_two_way=True)
-    move_gate(tables.keeper, paths, lambda gate: gate.with_link(entry))
+    paths, link = tables.table.table.replication.paths, tables.link
+    register(tables)
     tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
     assert tables.apply().rows == 1
     dropped: list[object] = []

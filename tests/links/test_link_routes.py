@@ -213,7 +213,7 @@ def test_a_block_comes_from_the_server_that_has_it(servers: list[LinkedServer], 
     with servers[0].client() as client:
         client.execute("INSERT INTO t VALUES (1, 'a')")
     part = servers[0].table().active_parts()[0].name
-    source.open_files = servers[0].table().replication.pin_part  # type: ignore[union-attr]
+    source.open_files = servers[0].table().served_parts.pin_part  # type: ignore[attr-defined]
     elsewhere = StreamSource(WEST, holders=["http://127.0.0.1:9", servers[0].url])
     replace_ends(servers[1].table(), elsewhere, KeptTarget(WEST))
     request = {**TABLE, "position": str(Position(WEST, 7)), "part": str(part)}

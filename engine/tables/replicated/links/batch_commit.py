@@ -29,7 +29,7 @@ from coordination.links.batches.batch_plan import BatchLimits, BatchPlan, Target
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import drop_range_name
-from coordination.nodes.gate import CommitKind
+from coordination.nodes.gate import CommitKind, Gate
 from coordination.reads.dropped_blocks import record_drop_ops
 from engine.tables.capabilities.table_links import IncomingBatch
 from engine.tables.replicated.links.large_batches import LargeBatches
@@ -84,17 +84,26 @@ class BatchCommitter:
         raise ConflictError("KEEPER_EXCEPTION", f"Could not commit a batch in {_ATTEMPTS} attempts: others get ahead")
 
 
-def require_linked(state: ReplicaState, link: LinkDefinition) -> None:
-    """Raises ``CancelledError`` if the link was dropped: nothing of it is committed behind its DROP.
+def check_link(state: ReplicaState, keeper: Keeper, link: LinkDefinition) -> tuple[Op, ...]:
+    """Returns the gate's checks for a commit of the link.
 
-    Called when the gate's check is in the multi, which fails if the gate here is not the newest.
+    Raises ``CancelledError`` if the link was dropped, so that nothing of it is committed behind its DROP, and
+    ``GateBarred``.
     """
-    gate = state.gate.gate
-    if gate is None or not gate.periods:  # a table that no statement linked
-        return
-    known = gate.find_link(link.name)
-    if known is None or known.uuid != link.uuid:
+    if not _has_link(state.gate.gate, link):  # it was made a moment ago, or dropped
+        keeper.sync(state.paths.root)
+        state.gate.load(keeper)
+    checks = state.gate.checks(keeper, CommitKind.LINK)
+    if not _has_link(state.gate.gate, link):  # not older than what the checks expect
         raise CancelledError(f"Link {link.name!r} was dropped; nothing of it is committed any more")
+    return checks
+
+
+def _has_link(gate: Gate | None, link: LinkDefinition) -> bool:
+    if gate is None or not gate.periods:  # a table that no statement linked
+        return True
+    known = gate.find_link(link.name)
+    return known is not None and known.uuid == link.uuid
 
 
 class _Attempt:
@@ -230,8 +239,7 @@ class _Attempt:
     def _additions(self, plan: BatchPlan) -> Sequence[Op]:
         """Returns what the multi has besides the batch: the gate's checks, and what drops do to quorums and records."""
         keeper, table = self._keeper, self._state.paths
-        ops: list[Op] = [*self._state.gate.checks(keeper, CommitKind.LINK)]
-        require_linked(self._state, self._batch.link)
+        ops: list[Op] = [*check_link(self._state, keeper, self._batch.link)]
         ranges = [drop_range_name(p, number) for p, number in sorted(plan.drops.items()) if number > 0]
         if not ranges:
             return ops
