@@ -13,6 +13,7 @@ from engine.interpreter.shared_steps import refuse_system_database, wait_for_rep
 from engine.interpreter.statement_kind import StatementKind, define_owner_statement
 from engine.interpreter.temporary_tables import create_temporary_table
 from engine.interpreter.views import create_view
+from engine.links.dropped_targets import ending_links
 from engine.queries.context import Context, OwnerContext
 from engine.queries.session import QueryResult
 from engine.queries.settings_constraints import check_settings_change
@@ -53,7 +54,8 @@ def create_database(statement: CreateDatabase, context: OwnerContext) -> QueryRe
 
 def drop_database(statement: DropDatabase, context: OwnerContext) -> QueryResult:
     refuse_system_database(statement.name)
-    context.server.catalog.drop_database(statement.name, if_exists=statement.if_exists, detach=statement.detach)
+    with ending_links(context.server, [] if statement.detach else [(statement.name, None)]):
+        context.server.catalog.drop_database(statement.name, if_exists=statement.if_exists, detach=statement.detach)
     return QueryResult()
 
 
@@ -140,6 +142,12 @@ def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
 
 
 def drop_table(statement: DropTable, context: OwnerContext) -> QueryResult:
+    names = [(context.database(ref.database), ref.table) for ref in (statement.table, *statement.others)]
+    with ending_links(context.server, [] if statement.detach else names):
+        return _drop_tables(statement, context)
+
+
+def _drop_tables(statement: DropTable, context: OwnerContext) -> QueryResult:
     catalog = context.server.catalog
     for ref in (statement.table, *statement.others):
         database = context.database(ref.database)

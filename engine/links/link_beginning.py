@@ -37,6 +37,10 @@ May be repeated after any error.
 _ATTEMPTS = 20
 
 
+class CopyWaits(Exception):
+    """So many tables are being copied already that this one waits for its turn."""
+
+
 def begin_at_registration(table: OwnedTable, definition: LinkDefinition, source: SourceTable) -> LinkDefinition:
     """Begins a link that needs nothing but the answer of its registration, ``source``.
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_nodes import StoredLink, change_link, require_link
 from coordination.links.link_settings import LinkSettings
+from engine.links.link_wait import find_target
 from engine.queries.context import OwnerServer
 from engine.tables.capabilities.table_links import OutgoingLink
+from sql.definitions.several_origins import refuse_several_origins
 
 Change = Callable[[LinkDefinition], LinkDefinition]
 
@@ -18,15 +20,27 @@ def change_table_link(server: OwnerServer, name: str, change: Change) -> None:
 
     Raises what ``change`` raises, and what the source answers if it must be told: then nothing changes.
     """
-    keeper = server.replication.require_keeper()
-    found = require_link(keeper, name)
-    assert isinstance(found, StoredLink)
-    former, new = found.definition, change(found.definition)
-    is_two_way = LinkSettings.parse(new.settings).two_way
-    if is_two_way != LinkSettings.parse(former.settings).two_way:
-        _tell_source(server, new, is_two_way=is_two_way)
-    change_link(keeper, name, change)
+    new, is_news = check_link_change(server, name, change)
+    if is_news:
+        _tell_source(server, new, is_two_way=LinkSettings.parse(new.settings).two_way)
+    change_link(server.replication.require_keeper(), name, change)
     server.links.wake()
+
+
+def check_link_change(server: OwnerServer, name: str, change: Change) -> tuple[LinkDefinition, bool]:
+    """Returns the definition that a link would get, and whether its source must know.
+
+    Raises what ``change`` raises, and 36 (BAD_ARGUMENTS) if a table that cannot take rows of several origins would.
+    """
+    found = require_link(server.replication.require_keeper(), name)
+    assert isinstance(found, StoredLink)
+    new = change(found.definition)
+    is_two_way = LinkSettings.parse(new.settings).two_way
+    is_news = is_two_way != LinkSettings.parse(found.definition.settings).two_way
+    if is_news and is_two_way:
+        table = find_target(server, found)
+        refuse_several_origins(table.description, table.definition.full_name)
+    return new, is_news
 
 
 def _tell_source(server: OwnerServer, link: LinkDefinition, *, is_two_way: bool) -> None:

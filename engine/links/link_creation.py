@@ -145,7 +145,7 @@ def _register(
         logger.warning("link %s is taken back, its source refused it: %s", definition.name, error)
         drop_link(server.replication.require_keeper(), definition.name)
         with suppress(PandoError):
-            cluster.unregister(database, table, outgoing.name)
+            cluster.unregister(database, table, outgoing.name, outgoing.uuid)
         raise
 
 
@@ -172,7 +172,9 @@ def end_keeping(server: OwnerServer, link: TableLinkName) -> None:
     own = server.cluster_membership.get_identity(server.replication.require_keeper())
     at_source = f"{own.name}/{link.name}"
     try:
-        server.links.connect(link.source_cluster).unregister(link.source_database, link.source_table, at_source)
+        server.links.connect(link.source_cluster).unregister(
+            link.source_database, link.source_table, at_source, link.uuid
+        )
     except PandoError as error:
         if error.name in ("UNKNOWN_TABLE", "UNKNOWN_DATABASE"):  # what it kept went with it
             return

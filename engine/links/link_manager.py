@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -25,8 +26,9 @@ from engine.links.bootstrap.link_copy import copy_table
 from engine.links.exchange.cluster_client import ClusterClient, ClusterConfigs
 from engine.links.exchange.link_service import LinkService
 from engine.links.found_links import FoundLinks
-from engine.links.link_beginning import BootstrapLink
+from engine.links.link_beginning import BootstrapLink, CopyWaits
 from engine.links.link_runner import LinkRunner, RunnerWorld
+from engine.links.link_upstream import LinkUpstream
 from engine.links.own_cluster import OwnCluster, OwnTransport
 from engine.links.resting_links import RestingLink, RestingLinks
 from engine.remote.cluster_membership import ClusterMembership
@@ -37,11 +39,14 @@ from engine.tables.capabilities.link_status import LinkProgress
 from engine.tables.owned_table import OwnedTable
 from engine.tables.services import TableServices
 from parts.common.errors import PandoError
+from parts.common.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 2.0
 """What is in memory is looked at so often; watches tell what changes in ZooKeeper."""
+_MOST_COPIES = 8
+"""Each holds a thread of links for as long as it takes; the other threads bring changes meanwhile."""
 
 
 class LinkingServer(Protocol):
@@ -66,6 +71,7 @@ class LinkManager:
         self._services = server.services
         self.bootstrap: BootstrapLink | None = copy_table
         """Copies a table to a link's target."""
+        self._copies = threading.BoundedSemaphore(_MOST_COPIES)
         self._clients: dict[str, ClusterClient] = {}
         self._resting: dict[str, RestingLinks] = {}
         self._runners: dict[tuple[OwnedTable, str], tuple[LinkRunner, BackgroundTask]] = {}
@@ -176,7 +182,7 @@ class LinkManager:
             self._count_running,
             self._find_wait,
             partial(self._rest, client),
-            lambda: self.bootstrap,
+            lambda: self._copy if self.bootstrap is not None else None,
         )
         task = BackgroundTask(f"link {definition.name}", lambda: runner.step())
         runner = LinkRunner(definition, key[0], client, world, task.wake)
@@ -195,6 +201,23 @@ class LinkManager:
         self._pool.remove(task)
         runner.resign()
         logger.info("link %s is not here any more", key[1])
+
+    def _copy(
+        self,
+        definition: LinkDefinition,
+        table: OwnedTable,
+        upstream: LinkUpstream,
+        status: QueryStatus,
+        tell: Callable[[str], object],
+    ) -> None:
+        """Copies a table when it is its turn."""
+        assert self.bootstrap is not None
+        if not self._copies.acquire(blocking=False):
+            raise CopyWaits(f"{_MOST_COPIES} tables are being copied by this server already; this one waits")
+        try:
+            self.bootstrap(definition, table, upstream, status, tell)
+        finally:
+            self._copies.release()
 
     def _count_running(self) -> int:
         return sum(runner.is_leader for runner, _ in list(self._runners.values()))

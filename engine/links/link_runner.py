@@ -40,8 +40,9 @@ from coordination.links.positions import Position
 from coordination.links.stream.gap_check import Gap
 from engine.interserver.transfer import Throttle
 from engine.links.exchange.cluster_client import ClusterClient
-from engine.links.link_beginning import BootstrapLink, begin_link
+from engine.links.link_beginning import BootstrapLink, CopyWaits, begin_link
 from engine.links.link_leader import LinkLeader
+from engine.links.link_messages import advise_copy, explain_failure
 from engine.links.link_report import LinkReport
 from engine.links.link_upstream import LinkUpstream
 from engine.links.resting_links import RestingLink
@@ -52,7 +53,6 @@ from engine.tables.capabilities.table_links import (
     LinkTarget,
     SourceTable,
     TargetState,
-    UncoveredSchema,
 )
 from engine.tables.owned_table import OwnedTable
 from engine.tables.services import TableServices
@@ -66,6 +66,7 @@ _SMALL_MOVE_SECONDS = 1.0
 """A batch without changes only moves the vector: at most one in this time."""
 _TRIM_SECONDS = 0.5
 _CANCELLED_SECONDS = 0.5
+_TURN_SECONDS = 1.0
 _FAILURES_OF_A_LEADER = 6
 """After so many failures in a row another server may try: it may reach the source, or have a table that works."""
 _RESIGNED_SECONDS = 3.0
@@ -149,8 +150,13 @@ class LinkRunner:
         return self._report.progress if self._leader.is_leader else None
 
     def redefine(self, definition: LinkDefinition) -> None:
-        """Takes a changed definition: the next step begins with it."""
+        """Takes a changed definition: the next step begins with it.
+
+        A link that is disabled ends its step: a copy may take hours.
+        """
         self.definition = definition
+        if not definition.is_enabled:
+            self._status.stop(CancelledError("The link was disabled"))
 
     def stop(self) -> None:
         """Ends the step under way at its next cancellation point."""
@@ -168,7 +174,12 @@ class LinkRunner:
             delay = self._run(keeper)
         except CancelledError:
             self._state = None
+            if not self._is_stopping.is_set():
+                self._status = QueryStatus()
             return _CANCELLED_SECONDS
+        except CopyWaits as wait:
+            self._state, delay = None, _TURN_SECONDS
+            self._report.change(message=str(wait))
         except Exception as problem:
             error = convert_resource_error(problem) if isinstance(problem, OSError | MemoryError) else problem
             if not isinstance(error, PandoError | LinkStopped | LinkPaused):
@@ -239,6 +250,7 @@ class LinkRunner:
         settings = upstream.settings
         self._find_trim(source, state, settings)
         wait = min(settings.replication_timeout, self._world.max_wait_seconds())
+        asked_at = self._services.monotonic()
         answer = upstream.read_changes(state.vector, self._trim, wait)
         self._source = answer.source
         limits = BatchLimits(settings.link_max_batch_rows, settings.link_max_batch_bytes)
@@ -247,9 +259,14 @@ class LinkRunner:
         self._note_answer(answer, state, selection)
         if selection.end is None:
             if selection.stop is not None:
-                raise LinkStopped(f"{selection.stop}. {self._say_copy()}", is_late=isinstance(selection.stop, Gap))
+                raise LinkStopped(
+                    f"{selection.stop}. {advise_copy(self.definition.name)}", is_late=isinstance(selection.stop, Gap)
+                )
             self._failure = None
-            return 0.0 if wait else self._rest(answer, settings)
+            if not wait:
+                return self._rest(answer, settings)
+            # A source at which many wait already answers at once.
+            return max(0.0, min(_HELD_BACK_SECONDS, wait - (self._services.monotonic() - asked_at)))
         if not selection.changes and not self._is_move_due(settings):
             return min(_SMALL_MOVE_SECONDS, settings.replication_timeout)
         batch = IncomingBatch(
@@ -337,9 +354,6 @@ class LinkRunner:
         settings = LinkSettings.parse(self.definition.settings)
         return settings.auto_bootstrap and self._world.bootstrap() is not None
 
-    def _say_copy(self) -> str:
-        return f"SYSTEM BOOTSTRAP REPLICATION LINK {self.definition.name} copies the source anew"
-
     def _note_failure(self, error: Exception) -> float:
         state, source = self._state, self._source
         place = state.vector.applied(source.origin) if state is not None and source is not None else 0
@@ -353,25 +367,12 @@ class LinkRunner:
         self._report.count_error(text)
         if failure.kind is not FailureKind.RETRY or failure.count > 1:  # one server's restart is no message
             status = _STATUSES[failure.kind]
-            self._report.change(upstream_status=status, message=self._explain(error, failure, text))
+            self._report.change(
+                upstream_status=status, message=explain_failure(self.definition.name, error, failure, text)
+            )
         if failure.kind is not FailureKind.RETRY or failure.count > 1:
             self._source = None  # it is looked at anew, perhaps at another server
         return failure.pause_seconds
-
-    def _explain(self, error: Exception, failure: LinkFailure, text: str) -> str:
-        rows = error.rows if isinstance(error, UncoveredSchema | LinkPaused) else 0
-        waits = f" {rows} rows wait." if rows else ""
-        name = self.definition.name
-        if failure.kind is FailureKind.STOP and failure.name == _TOO_LATE:
-            return f"The source does not keep what the target lacks: {text}. {self._say_copy()}"
-        if failure.kind is FailureKind.STOP and failure.name in ("UNKNOWN_TABLE", "UNKNOWN_DATABASE"):
-            return f"The source is gone: {text}. DROP REPLICATION LINK {name} ends the link"
-        if failure.kind is FailureKind.PAUSE and failure.count >= 2 and not rows:
-            return (
-                f"The same change failed {failure.count} times: {text}.{waits} The link goes on by itself when the "
-                f"cause is gone; ALTER REPLICATION LINK {name} DISABLE rests it"
-            )
-        return f"{text}.{waits}" if waits else text
 
     def _tell(self, text: str) -> None:
         self._report.change(message=text)
@@ -389,7 +390,6 @@ class LinkRunner:
             return math.inf
 
 
-_TOO_LATE = "CANNOT_READ_ALL_DATA"
 _STATUSES: Mapping[FailureKind, UpstreamStatus] = {
     FailureKind.RETRY: UpstreamStatus.DISCONNECTED,
     FailureKind.PAUSE: UpstreamStatus.PAUSED,

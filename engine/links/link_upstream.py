@@ -75,11 +75,17 @@ class LinkUpstream:
             settings.link_max_batch_bytes,
             wait_seconds,
         )
-        answer = self._client.read_changes(
-            *self._table,
-            request,
-            silence_seconds=max(SILENT_HEARTBEATS * settings.replication_timeout, wait_seconds + 1.0),
-        )
+        silence = max(SILENT_HEARTBEATS * settings.replication_timeout, wait_seconds + 1.0)
+        try:
+            answer = self._client.read_changes(*self._table, request, silence_seconds=silence)
+        except UserError as error:
+            if error.name != "BAD_ARGUMENTS":
+                raise
+            name = self._definition.name  # the source does not know the link, or is not what it was
+            raise LinkStopped(
+                f"The source refuses the link: {error.message}. SYSTEM BOOTSTRAP REPLICATION LINK {name} copies the "
+                f"source anew, DROP REPLICATION LINK {name} ends the link"
+            ) from error
         self._check(answer.source, answer.frontier, vector)
         return answer
 

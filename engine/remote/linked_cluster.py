@@ -37,8 +37,8 @@ class LinkedCluster(Protocol):
     def register(self, database: str, table: str, link: OutgoingLink) -> SourceTable:
         """Makes the table keep its changes for the link from now on. May be repeated."""
 
-    def unregister(self, database: str, table: str, name: str) -> None:
-        """Ends the keeping for the link of this name (``<target cluster>/<name>``). May be repeated."""
+    def unregister(self, database: str, table: str, name: str, uuid: str) -> None:
+        """Ends the keeping for the link of this name (``<target cluster>/<name>``) and UUID. May be repeated."""
 
     def list_tables(self, database: str) -> Sequence[LinkableTable]:
         """Lists the tables of a database. Raises 81 (UNKNOWN_DATABASE)."""

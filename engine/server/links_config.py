@@ -40,14 +40,15 @@ class LinkedClusterConfig(Section):
     @classmethod
     def _are_servers(cls, value: list[str]) -> list[str]:
         # The whole list is checked, as the error for one text would show it, and it may have a password.
-        if not all(map(_is_server, value)):
+        if not all(map(is_server_url, value)):
             raise ValueError("a server is http://host:port or https://host:port; user and password are keys beside it")
         return [url.rstrip("/") for url in value]
 
 
-def _is_server(url: str) -> bool:
-    parts = urlsplit(url)
+def is_server_url(url: str) -> bool:
+    """Tells whether the text is ``http://host:port`` or ``https://host:port``."""
     try:
+        parts = urlsplit(url)
         is_address = bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port that is no number
         return False

@@ -21,11 +21,22 @@ from sql.settings.supported_settings import SUPPORTED_SETTINGS, Settings
 Kind = Literal["honoured", "harmless", "binding"]
 
 
+_NOT_YET = {
+    "link_read_cut": "there are no groups of links yet. link_min_position makes a query wait for a position",
+}
+"""Settings that are planned, and what helps today."""
+
+
 def canonical_name(name: str) -> str:
-    """Returns the name that an alias stands for. Raises 115 (UNKNOWN_SETTING)."""
+    """Returns the name that an alias stands for.
+
+    Raises 115 (UNKNOWN_SETTING); 48 (NOT_IMPLEMENTED) for a setting that is planned.
+    """
     table = load_clickhouse_settings()
     real = table.aliases.get(name, name)
     if real not in SUPPORTED_SETTINGS and real not in table.session:
+        if (reason := _NOT_YET.get(name)) is not None:
+            raise UserError("NOT_IMPLEMENTED", f"Setting {name} is not supported: {reason}")
         known = SUPPORTED_SETTINGS.keys() | table.session.keys() | table.aliases.keys()
         raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r}{suggest_names(name, known)}")
     return real

@@ -42,6 +42,8 @@ class StreamSource:
     newest: int = 1
     opened: list[PartName] = field(default_factory=list)
     open_files: Callable[[PartName], tuple[Snapshot, Path]] | None = None
+    is_hasty: bool = False
+    """Answers without waiting."""
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def add(self, change: Change) -> None:
@@ -57,8 +59,9 @@ class StreamSource:
         self.links.setdefault(link.name, link)
         return self.describe()
 
-    def unregister(self, name: str) -> None:
-        self.links.pop(name, None)
+    def unregister(self, name: str, uuid: str = "") -> None:
+        if not uuid or (name in self.links and self.links[name].uuid == uuid):
+            self.links.pop(name, None)
 
     def list_outgoing(self) -> Sequence[OutgoingLink]:
         return list(self.links.values())
@@ -69,7 +72,9 @@ class StreamSource:
             raise self.error
         after = request.vector.applied(self.origin)
         with self.changed:
-            self.changed.wait_for(lambda: self.newest > after or status.is_stopped, timeout=request.wait_seconds)
+            self.changed.wait_for(
+                lambda: self.newest > after or status.is_stopped, timeout=0 if self.is_hasty else request.wait_seconds
+            )
             found = [each for each in self.changes if each.place > after]
             cuts = sorted({each.place for each in found} | ({self.newest} if self.newest > after else set()))
         return ChangesAnswer(self.describe(), tuple(found), tuple(cuts), self.newest, (), 2000 + self.newest)

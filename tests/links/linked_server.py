@@ -61,9 +61,10 @@ class ChosenCluster:
         self.registered[link.name] = link
         return self.describe(database, table)
 
-    def unregister(self, database: str, table: str, name: str) -> None:
+    def unregister(self, database: str, table: str, name: str, uuid: str) -> None:
         self._ask("unregister")
-        self.registered.pop(name, None)
+        if name in self.registered and self.registered[name].uuid == uuid:
+            del self.registered[name]
 
     def list_tables(self, database: str) -> Sequence[LinkableTable]:
         self._ask("tables")
@@ -127,7 +128,7 @@ class ChosenTable:
     def list_outgoing(self) -> Sequence[OutgoingLink]:
         return self.outgoing
 
-    def unregister(self, name: str) -> None:
+    def unregister(self, name: str, uuid: str = "") -> None:
         self.outgoing = [link for link in self.outgoing if link.name != name]
 
 
@@ -176,8 +177,8 @@ class LinkedServer:
     def cluster_uuid(self) -> str:
         return self.engine.cluster_membership.get_identity(self.engine.replication.require_keeper()).uuid
 
-    def gate(self, name: str = "orders") -> Gate:
-        return Gate.parse(self.engine.replication.require_keeper().get(f"/east/{name}/links/gate")[0])
+    def gate(self, name: str = "orders", root: str = "") -> Gate:
+        return Gate.parse(self.engine.replication.require_keeper().get(f"{root or f'/east/{name}'}/links/gate")[0])
 
     def has_nothing(self, name: str = "orders") -> bool:
         """Whether no link is there, in part or whole, at either side."""

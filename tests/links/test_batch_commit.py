@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from coordination.links.batches.batch_plan import BatchLimits
+from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import GateLink, LinkDirection
 from coordination.nodes.table_gate import move_gate
 from engine.simulator.simulated_node import Crash, SimulatedNode
-from parts.common.errors import PandoError
+from parts.common.errors import CancelledError, PandoError
+from tests.links.link_tables import WEST
 from tests.links.linked_tables import LinkedTables, linked_tables
 
 
@@ -245,7 +247,14 @@ def test_a_replica_that_was_away_reads_the_list(tables: LinkedTables) -> None:
     tables.must_be_equal()
 
 
+def register(tables: LinkedTables) -> None:
+    """Names the link in the gate, as CREATE REPLICATION LINK does."""
+    entry = GateLink(tables.link.name, LinkDirection.IN, tables.link.uuid, WEST, "west", is_two_way=True)
+    move_gate(tables.keeper, tables.table.table.replication.paths, lambda gate: gate.with_link(entry))
+
+
 def test_lists_go_with_their_entries(tables: LinkedTables) -> None:
+    register(tables)
     by_lists(tables)
     tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
     tables.apply()
@@ -259,6 +268,30 @@ def test_lists_go_with_their_entries(tables: LinkedTables) -> None:
         tables.keeper.delete(f"{log}/{name}")
     clean_up(tables)
     assert list_names(tables) == []
+
+
+def test_nothing_is_committed_behind_the_drop_of_a_link(tables: LinkedTables) -> None:
+    """The link is dropped between a batch's plan and its commit, on a server that does not know it yet."""
+    paths, link = tables.table.table.replication.paths, tables.link
+    register(tables)
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    assert tables.apply().rows == 1
+    dropped: list[object] = []
+
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
+        if name == "link.before_commit" and not dropped:
+            dropped.append(move_gate(tables.keeper, paths, lambda gate: gate.without_link(link.name)))
+
+    tables.table.servers.on_failpoint = on_failpoint
+    tables.first.sql("INSERT INTO source VALUES (1, 2, 0)")
+    with pytest.raises(CancelledError, match="was dropped"):
+        tables.apply()
+    assert dropped
+    tables.settle()
+    assert len(tables.rows()) == 1
+    with tables.first.acting(), pytest.raises(CancelledError, match="was dropped"):
+        tables.target().begin_link(link, VersionVector())
+    tables.first.sql("INSERT INTO costs VALUES (1, 3, 0)")  # no lock of a number is left
 
 
 def test_a_list_that_was_never_committed_goes_with_the_next_leader(tables: LinkedTables) -> None:

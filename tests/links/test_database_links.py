@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from coordination.links.link_names import DatabaseLink, find_link_name
 from engine.links.databases.database_links import STEP_SECONDS, DatabaseLinks, adopt_definition
 from engine.remote.linked_cluster import LinkableTable
+from engine.tables.capabilities.table_links import OutgoingLink, SourceTable
 from parts.common.errors import UnavailableError, UserError
 from sql.definitions.definition_text import render_create
 from tests.links.linked_server import LinkedServer, linked_server
@@ -86,6 +87,46 @@ def test_a_change_is_that_of_all_tables(east: LinkedServer) -> None:
     assert east.sql("SELECT settings['link_quorum'] FROM system.replication_links") == [("5",)] * 4
     assert [state for *_, state in members(east)] == ["enabled"] * 3
     assert east.fails("ALTER REPLICATION LINK d MODIFY SETTING preserve_timestamps = 0")[0] == 36
+
+
+def test_a_change_that_fails_at_one_table_is_that_of_the_others(east: LinkedServer) -> None:
+    for name in ("items", "orders"):
+        east.west.add_table(name)
+    east.sql(CREATE)
+    step(east, "items", "orders")
+    refused = UnavailableError("NETWORK_ERROR", "away")
+    register = east.west.register
+
+    def refuse(database: str, table: str, link: OutgoingLink) -> SourceTable:
+        if table == "items":
+            raise refused
+        return register(database, table, link)
+
+    east.west.register = refuse  # type: ignore[method-assign]
+    code, found = east.fails("ALTER REPLICATION LINK d MODIFY SETTING two_way = 1")
+    assert (code, "1 of 2 links failed, repeat the statement: d.items: away" in found) == (341, True)
+    assert [link.is_two_way for link in east.gate("orders", "/clickhouse/tables/default/orders/1").links] == [True]
+    east.west.register = register  # type: ignore[method-assign]
+    east.sql("ALTER REPLICATION LINK d MODIFY SETTING two_way = 1")
+    assert [link.is_two_way for link in east.gate("items", "/clickhouse/tables/default/items/1").links] == [True]
+
+
+def test_a_link_whose_source_goes_away_while_it_is_made_is_there(east: LinkedServer) -> None:
+    asked: list[str] = []
+    list_tables = east.west.list_tables
+
+    def go_away(database: str) -> Sequence[LinkableTable]:
+        asked.append(database)
+        if len(asked) == 2:
+            raise UnavailableError("NETWORK_ERROR", "away")
+        return list_tables(database)
+
+    east.west.list_tables = go_away  # type: ignore[method-assign]
+    east.west.add_table("orders")
+    east.sql(CREATE)
+    step(east)
+    step(east, "orders")
+    assert members(east) == [("d.orders", "orders", "enabled")]
 
 
 def test_a_drop_takes_all_links(east: LinkedServer) -> None:

@@ -21,6 +21,7 @@ from engine.links.exchange.protocol import (
     decode_outgoing,
     decode_request,
     decode_source,
+    decode_versions,
     encode_answer,
     encode_outgoing,
     encode_request,
@@ -80,6 +81,13 @@ def test_a_request_is_read_back(vector: VersionVector, trim: int) -> None:
 def test_a_registration_is_read_back() -> None:
     link = OutgoingLink("east/l", "u", EAST.cluster, "east", is_two_way=True, begin=5)
     assert decode_outgoing(over_the_wire(encode_outgoing(link))) == link
+
+
+@pytest.mark.parametrize("versions", [None, [], [1], [1, 1, 1], ["1", 1], [-1, 1], 1])
+def test_versions_are_two_numbers(versions: object) -> None:
+    with pytest.raises(UserError) as raised:
+        decode_versions({"versions": versions})
+    assert raised.value.code == 36
 
 
 @given(_SOURCES)

@@ -70,6 +70,57 @@ def test_a_reader_may_ask_but_changes_nothing(servers: list[LinkedServer], sourc
     assert source.links == {}
 
 
+def test_a_reader_acknowledges_nothing(servers: list[LinkedServer], source: StreamSource) -> None:
+    """What a request for changes says it has is trimmed at the source, so only who may link sends one."""
+    ask(servers[0], "register", {**TABLE, "link": link()})
+    request = {
+        **TABLE, "link": "north/l", "uuid": "u1", "vector": {"version": 1, "origins": {}},
+        "trim": 10**9, "max_rows": 10, "max_bytes": 10,
+    }  # fmt: skip
+    answer = ask(servers[0], "changes", request, "reader")
+    assert (code(answer), "may_link" in answer.text) == (164, True)
+    assert source.requests == []
+    assert ask(servers[0], "changes", request).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"uuid": "u" * 65}, {"uuid": ""}, {"uuid": "a/b"}, {"target_cluster": "x" * 1000}, {"target_cluster": ""},
+        {"target_cluster_name": "north/l", "name": "north/l/m"}, {"target_cluster_name": "", "name": "/l"},
+        {"target_cluster_name": "..", "name": "../l"}, {"target_cluster_name": "n" * 65, "name": f"{'n' * 65}/l"},
+        {"name": "north/"}, {"name": "north/.."}, {"name": "north/a/b"}, {"name": f"north/{'l' * 201}"},
+        {"name": "south/l"},
+    ],
+)  # fmt: skip
+def test_a_link_registers_under_a_name_that_links_have(
+    servers: list[LinkedServer], source: StreamSource, wrong: dict[str, str]
+) -> None:
+    keeper = servers[0].engine.replication.require_keeper()
+    met = keeper.children_many(["/pando/linked_clusters"])
+    assert code(ask(servers[0], "register", {**TABLE, "link": {**link(), **wrong}})) == 36
+    assert source.links == {}
+    assert keeper.children_many(["/pando/linked_clusters"]) == met
+
+
+def test_a_link_of_another_uuid_stays(servers: list[LinkedServer], source: StreamSource) -> None:
+    ask(servers[0], "register", {**TABLE, "link": link()})
+    ask(servers[0], "unregister", {**TABLE, "name": "north/l", "uuid": "u2"})
+    assert list(source.links) == ["north/l"]
+    ask(servers[0], "unregister", {**TABLE, "name": "north/l", "uuid": "u1"})
+    assert source.links == {}
+
+
+def test_a_wait_without_end_is_as_long_as_waits_may_be(servers: list[LinkedServer]) -> None:
+    news = {"links": [{**TABLE, "mark": ""}], "wait_seconds": 10**400}
+    assert ask(servers[0], "news", news).json() == {"news": [0]}
+
+
+def test_half_a_character_is_refused(servers: list[LinkedServer]) -> None:
+    document = b'{"database": "\\ud800", "table": "t"}'
+    assert code(ask(servers[0], "describe", document)) == 36
+
+
 @pytest.mark.parametrize(
     "document",
     [b"", b"[]", b"{", b"\xff", b"[" * 100_000, {"database": 1, "table": "t"}, {"table": "t"}, {}],
@@ -162,7 +213,7 @@ def test_a_block_comes_from_the_server_that_has_it(servers: list[LinkedServer], 
     with servers[0].client() as client:
         client.execute("INSERT INTO t VALUES (1, 'a')")
     part = servers[0].table().active_parts()[0].name
-    source.open_files = servers[0].table().replication.pin_part  # type: ignore[union-attr]
+    source.open_files = servers[0].table().served_parts.pin_part  # type: ignore[attr-defined]
     elsewhere = StreamSource(WEST, holders=["http://127.0.0.1:9", servers[0].url])
     replace_ends(servers[1].table(), elsewhere, KeptTarget(WEST))
     request = {**TABLE, "position": str(Position(WEST, 7)), "part": str(part)}
@@ -186,6 +237,14 @@ def test_a_server_that_asks_on_is_asked_no_further(servers: list[LinkedServer], 
 @pytest.mark.parametrize("part", ["../../etc", "all_1_1_0/..", "", 7])
 def test_a_part_is_named_as_parts_are(servers: list[LinkedServer], part: object) -> None:
     assert code(ask(servers[0], "block", {**TABLE, "position": str(Position(WEST, 7)), "part": part})) == 36
+
+
+def test_a_request_is_one_line_of_the_log(servers: list[LinkedServer], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        ask(servers[0], "x%0a2026-01-01T00:00:00.000Z <information> engine: forged", {})
+    lines = [record.getMessage() for record in caplog.records if "forged" in record.getMessage()]
+    assert lines
+    assert not any("\n" in line for line in lines)
 
 
 @pytest.mark.parametrize(("user", "password"), [(USER, "wrong"), (USER, ""), ("nobody", PASSWORD), ("default", "")])

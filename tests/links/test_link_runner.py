@@ -18,6 +18,7 @@ from coordination.links.positions import Position
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Bar, Gate, KeptOut
 from coordination.nodes.table_gate import move_gate
+from engine.links.bootstrap.link_copy import copy_table
 from engine.links.link_beginning import begin_at_registration
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, UncoveredSchema
@@ -249,6 +250,77 @@ def test_a_table_that_is_gone_from_the_source_is_told(pair: Pair) -> None:
     progress = pair.wait_status(UpstreamStatus.STOPPED, "does not exist")
     assert "DROP REPLICATION LINK l" in progress.message
     pair.source.error = None
+
+
+def test_a_link_that_was_dropped_at_its_source_says_what_helps(pair: Pair) -> None:
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    pair.source.error = UserError("BAD_ARGUMENTS", "Link east/l is not registered at table default.t")
+    progress = pair.wait_status(UpstreamStatus.STOPPED, "is not registered")
+    assert "SYSTEM BOOTSTRAP REPLICATION LINK l" in progress.message
+    assert "DROP REPLICATION LINK l" in progress.message
+    pair.source.error = None
+    pair.wait_status(UpstreamStatus.FOLLOW)
+
+
+def test_an_error_of_a_megabyte_fits_into_the_link_s_node(pair: Pair) -> None:
+    """ZooKeeper would cut the connection of the whole server."""
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    pair.source.error = UnavailableError("KEEPER_EXCEPTION", "no ZooKeeper " + "x" * 500_000)
+    pair.wait_status(UpstreamStatus.DISCONNECTED, "no ZooKeeper")
+    node = pair.paths.linked.status("l")
+    pair.wait(lambda: LinkProgress.parse(pair.keeper.get(node)[0]).errors, "the node")
+    assert len(pair.keeper.get(node)[0]) < 20_000
+    pair.source.error = None
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    assert LinkProgress(message="half \ud800").to_bytes()
+
+
+def test_a_source_that_answers_at_once_is_not_asked_all_the_time(pair: Pair) -> None:
+    """A source at which too many wait already answers at once."""
+    pair.create(start_position="now", replication_timeout=5)
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    pair.source.is_hasty = True
+    pair.source.add(make_change(10**6, make_block(1)))
+    pair.wait_applied(1)
+    asked, until = len(pair.source.requests), time.monotonic() + 1.0
+    pair.wait(lambda: time.monotonic() >= until, "a second")
+    assert len(pair.source.requests) - asked < 25
+
+
+def test_a_copy_waits_for_its_turn_and_ends_when_the_link_is_disabled(pair: Pair) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def copy(link: object, table: object, upstream: object, status: QueryStatus, tell: object) -> None:
+        begun.set()
+        try:
+            while True:
+                status.check()
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    for server in pair.east:
+        server.links.bootstrap = copy
+        server.links._copies = threading.BoundedSemaphore(1)
+        server.links._copies.acquire()
+    try:
+        pair.create(begins=False)
+        change_link(pair.keeper, "l", lambda link: replace(link, wants_copy=True, is_begun=False))
+        assert not pair.wait_status(UpstreamStatus.BOOTSTRAP, "this one waits").errors
+        for server in pair.east:
+            server.links._copies.release()
+        assert begun.wait(_SECONDS)
+        enable(pair, False)
+        assert ended.wait(_SECONDS)
+        pair.wait_status(UpstreamStatus.PAUSED, "ENABLE")
+        begun.clear()
+        enable(pair, True)
+        assert begun.wait(_SECONDS)
+    finally:
+        for server in pair.east:
+            server.links.bootstrap = copy_table
 
 
 @pytest.mark.parametrize("user", ["linker", "nobody"])

@@ -235,6 +235,62 @@ def test_a_link_becomes_two_way_when_its_source_knows(east: LinkedServer) -> Non
     assert east.fails("ALTER REPLICATION LINK l MODIFY SETTING auto_bootstrap = 1")[0] == 36
 
 
+def test_a_table_in_which_order_counts_does_not_become_two_way(east: LinkedServer) -> None:
+    engine = "ReplicatedReplacingMergeTree('/east/last', '{replica}')"
+    east.sql(f"CREATE TABLE last (k UInt64) ENGINE = {engine} ORDER BY k")
+    east.adopt("last")
+    create = CREATE.replace("default.orders", "default.last")
+    assert east.fails(f"{create} SETTINGS two_way = 1")[0] == 36
+    east.sql(create)
+    code, message = east.fails("ALTER REPLICATION LINK l MODIFY SETTING two_way = 1")
+    assert (code, "cannot take rows of several origins" in message) == (36, True)
+    assert not east.gate("last").links[0].is_two_way
+    assert not east.west.registered["east/l"].is_two_way
+
+
+@pytest.mark.parametrize("drop", ["DROP TABLE shop.orders", "DROP TABLE shop.other, shop.orders", "DROP DATABASE shop"])
+@pytest.mark.parametrize("is_away", [False, True])
+def test_the_last_replica_of_a_target_ends_its_links(east: LinkedServer, drop: str, is_away: bool) -> None:
+    east.sql("CREATE DATABASE shop")
+    east.sql("CREATE TABLE shop.other (k UInt64) ENGINE = MergeTree ORDER BY k")
+    for replica in ("one", "two"):
+        name = "shop.orders" if replica == "two" else "spare"
+        east.sql(f"CREATE TABLE {name} (k UInt64) ENGINE = ReplicatedMergeTree('/east/shop', '{replica}') ORDER BY k")
+    east.sql(CREATE.replace("default.orders", "shop.orders"))
+    assert list(east.west.registered) == ["east/l"]
+    east.sql("DROP TABLE spare")
+    assert list(east.west.registered) == ["east/l"]  # a replica is left
+    if is_away:
+        east.west.fails["unregister"] = AWAY
+        code, message = east.fails(drop)
+        assert code == 341
+        assert message.endswith("When it is back, run there: DROP REPLICATION LINK 'east/l'")
+    else:
+        east.sql(drop)
+        assert east.west.registered == {}
+    assert east.sql("SELECT name FROM system.tables WHERE name = 'orders' AND database = 'shop'") == []
+    keeper = east.engine.replication.require_keeper()
+    assert keeper.children("/pando/links") == []
+
+
+def test_detach_keeps_a_link(east: LinkedServer) -> None:
+    east.sql("CREATE TABLE lines (k UInt64) ENGINE = ReplicatedMergeTree('/east/lines', 'one') ORDER BY k")
+    east.sql(CREATE.replace("default.orders", "lines"))
+    east.sql("DETACH TABLE lines")
+    assert list(east.west.registered) == ["east/l"]
+    east.sql("ATTACH TABLE lines")
+    assert east.sql("SELECT table FROM system.replication_links WHERE name = 'l'") == [("lines",)]
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT inSyncClusters('default.orders', 'x')", "SELECT lastCut()", "SET link_read_cut = 'x'"]
+)
+def test_what_links_do_not_do_yet_is_refused_by_name(east: LinkedServer, text: str) -> None:
+    code, message = east.fails(text)
+    assert code == 48
+    assert any(name in message for name in ("inSyncClusters", "lastCut", "link_read_cut"))
+
+
 def test_read_only_sessions_see_links_and_change_none(east: LinkedServer) -> None:
     east.sql(CREATE)
     for text in ("SHOW REPLICATION LINKS", "SHOW CREATE REPLICATION LINK l", "SELECT * FROM system.link_positions"):

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from engine.cluster.cluster_state import load_state
+from engine.cluster.replica_config import LINK_USER
+from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from tests.links.linked_clusters import LinkedClusters
 
@@ -123,6 +126,45 @@ def test_writes_at_the_target_are_refused_by_the_links_name(clusters: LinkedClus
     name = link(clusters, table)
     with pytest.raises(PandoError, match=name):
         clusters["east"].execute(f"INSERT INTO {table} VALUES (0, 1, 'a')")
+
+
+def test_the_last_replica_of_a_target_that_is_dropped_ends_the_link(clusters: LinkedClusters, table: str) -> None:
+    name = link(clusters, table)
+    first, second = clusters.clients["east"]
+    registered = f"SELECT name FROM system.replication_links WHERE name = 'east/{name}'"
+    first.execute(f"DROP TABLE {table} SYNC")
+    assert clusters["west"].rows(registered) == [[f"east/{name}"]]
+    second.execute(f"DROP TABLE {table} SYNC")
+    assert clusters["west"].rows(registered) == []
+    assert second.rows(f"SELECT name FROM system.replication_links WHERE name = '{name}'") == []
+    clusters.create_table_at("east", table, "p UInt8, k UInt64, v String", "PARTITION BY p ORDER BY k")
+    link(clusters, table)
+    clusters["west"].execute(f"INSERT INTO {table} VALUES (1, 1, 'a')")
+    clusters.settle("east", name)
+    assert clusters.rows("east", f"SELECT k FROM {table}") == [[1]]
+
+
+def test_the_user_of_links_reads_and_changes_nothing(clusters: LinkedClusters, table: str) -> None:
+    name = link(clusters, table)
+    state = load_state(clusters.clusters["west"].directory)
+    assert state is not None
+    client = HttpClient(port=state.replicas[0].port, user=LINK_USER, password=state.link_password)
+    with client as linker:
+        assert linker.rows(f"SELECT count() FROM {table}") == [[0]]
+        for text in (
+            f"INSERT INTO {table} VALUES (1, 1, 'a')", f"ALTER TABLE {table} DELETE WHERE 1", f"DROP TABLE {table}",
+            f"ALTER TABLE {table} ADD COLUMN w UInt8", f"OPTIMIZE TABLE {table}", f"TRUNCATE TABLE {table}",
+            "CREATE TABLE mine (k UInt8) ENGINE = MergeTree ORDER BY k", "CREATE DATABASE mine", "SET readonly = 0",
+            f"CREATE REPLICATION LINK mine ON {table} FROM CLUSTER east", f"DROP REPLICATION LINK 'east/{name}'",
+            f"SYSTEM WAIT REPLICATION LINK {name}", "SYSTEM RELOAD CONFIG",
+            f"SYSTEM FORGET LINK ORIGIN 'x' ON {table} FORCE", f"SYSTEM DROP REPLICA 'r2' FROM TABLE {table}",
+        ):  # fmt: skip
+            with pytest.raises(PandoError) as refused:
+                linker.execute(text)
+            assert refused.value.code == 164, text
+        shown = linker.execute("SELECT * FROM system.replication_links FORMAT JSON").text
+        shown += linker.execute("SELECT * FROM system.processes FORMAT JSON").text
+        assert state.link_password not in shown
 
 
 def test_a_link_inside_one_cluster(clusters: LinkedClusters, table: str) -> None:

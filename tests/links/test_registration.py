@@ -114,6 +114,16 @@ def test_the_keeping_ends_with_the_last_link(asker: Asker) -> None:
     assert asker.source().list_outgoing() == []
 
 
+def test_a_late_end_does_not_end_another_link(asker: Asker) -> None:
+    asker.begin()
+    with asker.table.first.acting():
+        asker.source().unregister(asker.link.name, "another")
+        assert [link.uuid for link in read_gate(asker).links] == [asker.link.uuid]
+        assert len(asker.source().list_outgoing()) == 1
+        asker.source().unregister(asker.link.name, asker.link.uuid)
+    assert read_gate(asker).links == ()
+
+
 def test_a_link_that_comes_again_keeps_anew(asker: Asker) -> None:
     first = asker.begin()
     with asker.table.first.acting():

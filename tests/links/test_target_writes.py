@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,7 @@ def test_a_source_is_written(tables: LinkedTables) -> None:
 
 def test_the_link_itself_writes(tables: LinkedTables) -> None:
     link(tables)
+    tables.link = replace(tables.link, name=LINK.name)
     tables.first.sql("INSERT INTO source VALUES (1, 100, 0)")
     assert tables.apply().is_applied
     tables.settle()

@@ -45,6 +45,7 @@ PREFIX = "/links/"
 _THREADS = 64
 _FORWARD_SECONDS = 30.0
 _REQUEST_SECONDS = 30.0
+_LOGGED_CHARACTERS = 2000
 
 
 class _FilesResponse(ScanResponse):
@@ -91,7 +92,8 @@ class LinkRoutes:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except Exception as problem:
             error = convert_to_pando_error(problem)
-            logger.info("/links/%s failed: %s", name[:100], error)
+            told = " ".join(f"{name[:100]} failed: {error}".split())  # a stranger writes one line of the log, not more
+            logger.info("/links/%s", told[:_LOGGED_CHARACTERS])
             headers = {"X-ClickHouse-Exception-Code": str(error.code)}
             return Response(format_error(error), get_http_status(error), headers, "text/plain; charset=UTF-8")
 

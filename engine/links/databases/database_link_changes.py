@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from coordination.keeper.interface import BadVersion, KeeperConnectionLoss, MultiFailed, NoNode
@@ -10,6 +11,7 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import (
     LINKS_PATH,
     DatabaseLink,
+    TableLinkName,
     check_link_name,
     find_link_name,
     list_link_names,
@@ -19,10 +21,12 @@ from coordination.links.link_names import (
 from coordination.links.link_nodes import is_left_over, make_taken_error, make_unknown_error, take_name
 from coordination.links.link_settings import LinkSettings
 from engine.links.databases.database_links import follow_database, list_members
-from engine.links.link_changes import change_table_link
+from engine.links.link_changes import change_table_link, check_link_change
 from engine.links.link_creation import drop_table_link, split_enabled
 from engine.queries.context import OwnerServer
-from parts.common.errors import ConflictError, PandoError, UserError
+from parts.common.errors import ConflictError, PandoError, UnavailableError, UserError
+
+logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
 
@@ -66,7 +70,10 @@ def create_database_link(
         keeper.multi([take_name(keeper, link)])
     except MultiFailed as error:
         raise ConflictError("KEEPER_EXCEPTION", f"Another link {name!r} was just made; look at it") from error
-    follow_database(server, link)
+    try:
+        follow_database(server, link)
+    except PandoError as error:  # the link is there: it looks again by itself, and says then what is wrong
+        logger.warning("link %s of database %s looks later: %s", name, database, error)
 
 
 def change_database_link(server: OwnerServer, name: str, change: Callable[[LinkDefinition], LinkDefinition]) -> None:
@@ -82,15 +89,16 @@ def change_database_link(server: OwnerServer, name: str, change: Callable[[LinkD
             raise make_unknown_error(keeper, name) from None
         link = parse_link_name(name, data)
         assert isinstance(link, DatabaseLink)
-        former = _as_definition(link)
-        changed = change(former)
+        changed = change(_as_definition(link))
+        members = list_members(keeper, name)
+        for member in members:
+            check_link_change(server, member.name, change)
         new = replace(link, settings=changed.settings, is_enabled=changed.is_enabled)
         try:
             keeper.set(name_path(name), new.to_bytes(), stat.version)
         except (BadVersion, NoNode, KeeperConnectionLoss):
             continue
-        for member in list_members(keeper, name):
-            change_table_link(server, member.name, change)
+        _for_all(members, lambda member: change_table_link(server, member, change), ", repeat the statement")
         return
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep changing link {name!r}; repeat the statement")
 
@@ -116,11 +124,20 @@ def drop_database_link(server: OwnerServer, name: str) -> None:
     """
     keeper = server.replication.require_keeper()
     keeper.delete_tree(name_path(name))  # nobody makes more of them from here on
-    problem: PandoError | None = None
-    for member in list_members(keeper, name):
+    _for_all(list_members(keeper, name), lambda member: drop_table_link(server, member), "")
+
+
+def _for_all(members: Sequence[TableLinkName], act: Callable[[str], object], advice: str) -> None:
+    """Does the same to the links of all tables; what fails at one keeps it from none of the others.
+
+    Raises 341 (UNFINISHED) with the messages of all that failed, and with the advice.
+    """
+    failed: dict[str, str] = {}
+    for member in members:
         try:
-            drop_table_link(server, member.name)
+            act(member.name)
         except PandoError as error:
-            problem = error
-    if problem is not None:
-        raise problem
+            failed[member.name] = error.message
+    if failed:
+        told = "; ".join(f"{name}: {message}" for name, message in failed.items())
+        raise UnavailableError("UNFINISHED", f"{len(failed)} of {len(members)} links failed{advice}: {told}")

@@ -12,14 +12,14 @@ Replicated table, and gets its place in ZooKeeper from this server's configurati
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from coordination.keeper.interface import Keeper, KeeperError, NodeExists, NoNode
-from coordination.links.link_names import DatabaseLink, TableLinkName, list_link_names, name_path
+from coordination.links.link_names import DatabaseLink, TableLinkName, find_link_name, list_link_names, name_path
 from coordination.links.link_nodes import is_left_over
-from engine.links.link_creation import NewLink, create_table_link
+from engine.links.link_creation import NewLink, create_table_link, drop_table_link
 from engine.queries.context import OwnerServer
 from engine.remote.linked_cluster import LinkableTable
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
@@ -85,7 +85,7 @@ def follow_database(server: OwnerServer, link: DatabaseLink) -> None:
     failed = _make_tables(server, link, tables)
     if not _take_lead(keeper, link, server.uuid):
         return
-    failed |= _make_links(server, keeper, link, [each.table for each in tables if not each.problem])
+    failed |= _make_links(server, keeper, link, [each.table for each in tables if not each.problem], failed)
     message = f"Left out: {_enumerate(problems)}" if problems else ""
     if failed:
         reasons = _enumerate([f"{name} ({reason})" for name, reason in sorted(failed.items())])
@@ -96,9 +96,11 @@ def follow_database(server: OwnerServer, link: DatabaseLink) -> None:
 def _make_tables(server: OwnerServer, link: DatabaseLink, tables: Sequence[LinkableTable]) -> dict[str, str]:
     failed: dict[str, str] = {}
     for each in tables:
-        if each.problem or server.catalog.find(link.target_database, each.table) is not None:
+        if each.problem:
             continue
         try:
+            if server.catalog.find(link.target_database, each.table) is not None:
+                continue
             server.catalog.create_table(
                 link.target_database, adopt_definition(each.create_query, link.target_database, each.table)
             )
@@ -133,12 +135,14 @@ def adopt_definition(create_query: str, database: str, table: str) -> CreateTabl
     )
 
 
-def _make_links(server: OwnerServer, keeper: Keeper, link: DatabaseLink, tables: Sequence[str]) -> dict[str, str]:
+def _make_links(
+    server: OwnerServer, keeper: Keeper, link: DatabaseLink, tables: Sequence[str], left_out: Collection[str]
+) -> dict[str, str]:
     failed: dict[str, str] = {}
     known = {each.name for each in list_members(keeper, link.name)}
     for table in tables:
         name = make_member_name(link.name, table)
-        if name in known or server.catalog.find(link.target_database, table) is None:
+        if name in known or table in left_out or server.catalog.find(link.target_database, table) is None:
             continue
         settings = {**link.settings, "enabled": link.is_enabled}
         new = NewLink(
@@ -146,9 +150,17 @@ def _make_links(server: OwnerServer, keeper: Keeper, link: DatabaseLink, tables:
         )
         try:
             create_table_link(server, new)
+            if not _is_there(keeper, link):  # its DROP has listed the links that it takes along
+                drop_table_link(server, name)
         except PandoError as error:
             failed[table] = error.message
     return failed
+
+
+def _is_there(keeper: Keeper, link: DatabaseLink) -> bool:
+    keeper.sync(name_path(link.name))
+    found = find_link_name(keeper, link.name)
+    return found is not None and found.uuid == link.uuid
 
 
 def make_member_name(link: str, table: str) -> str:

@@ -38,13 +38,15 @@ from engine.links.exchange.protocol import (
     VERSION,
     agree_on_version,
     decode_answer,
+    decode_identity,
     decode_source,
+    decode_versions,
     encode_outgoing,
     encode_request,
 )
 from engine.links.exchange.server_ring import ServerRing
 from engine.remote.linked_cluster import LinkableTable
-from engine.server.links_config import LinkedClusterConfig
+from engine.server.links_config import LinkedClusterConfig, is_server_url
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
@@ -111,7 +113,7 @@ class ClusterClient:
     def describe(self, database: str, table: str) -> SourceTable:
         """Returns what a table is now."""
         document = self._ask("describe", {"database": database, "table": table})
-        self._ring.learn(_checked(lambda: get_texts(document, "servers"), "describe"))
+        self._ring.learn(list(filter(is_server_url, _checked(lambda: get_texts(document, "servers"), "describe"))))
         return _checked(lambda: decode_source(document), "describe")
 
     def register(self, database: str, table: str, link: OutgoingLink) -> SourceTable:
@@ -121,9 +123,9 @@ class ClusterClient:
         document = self._ask("register", request, read_seconds=_REGISTER_SECONDS)
         return _checked(lambda: decode_source(document), "register")
 
-    def unregister(self, database: str, table: str, name: str) -> None:
-        """Ends the keeping for the link of this name (``<target cluster>/<name>``). May be repeated."""
-        self._ask("unregister", {"database": database, "table": table, "name": name})
+    def unregister(self, database: str, table: str, name: str, uuid: str) -> None:
+        """Ends the keeping for the link of this name (``<target cluster>/<name>``) and UUID. May be repeated."""
+        self._ask("unregister", {"database": database, "table": table, "name": name, "uuid": uuid})
 
     def list_tables(self, database: str) -> Sequence[LinkableTable]:
         """Lists the tables of a database. Raises 81 (UNKNOWN_DATABASE)."""
@@ -250,9 +252,8 @@ class ClusterClient:
         own = self._get_own()
         request = {"versions": [LEAST_VERSION, VERSION], "cluster": own.name, "uuid": own.uuid}
         document = _post(transport, url, "hello", to_bytes(request), _ANSWER_SECONDS)
-        met = _checked(lambda: ClusterIdentity(get_text(document, "cluster"), get_text(document, "uuid")), "hello")
-        versions = _checked(lambda: get_numbers(document, "versions"), "hello")
-        agree_on_version(versions[0], versions[-1], f"Cluster {self.name!r} at {url}")
+        met, (least, most) = _checked(lambda: (decode_identity(document), decode_versions(document)), "hello")
+        agree_on_version(least, most, f"Cluster {self.name!r} at {url}")
         if met.name != self.name:
             raise UserError(
                 "BAD_ARGUMENTS",

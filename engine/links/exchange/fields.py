@@ -39,9 +39,9 @@ def to_bytes(document: Document) -> bytes:
 def get_text(document: Document, name: str, default: str | None = None) -> str:
     """Returns a string, or the default."""
     value = document.get(name, default)
-    if not isinstance(value, str):
+    if not is_text(value):
         _refuse(name, "a string", value)
-    return value
+    return str(value)
 
 
 def get_number(document: Document, name: str, default: int | None = None, *, most: int = MAX_ZXID) -> int:
@@ -57,7 +57,7 @@ def get_seconds(document: Document, name: str, most: float) -> float:
     value = document.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         _refuse(name, "a number of seconds", value)
-    return min(float(value), most)
+    return float(min(value, most))
 
 
 def get_flag(document: Document, name: str) -> bool:
@@ -95,7 +95,7 @@ def get_objects(document: Document, name: str) -> Sequence[Document]:
 def get_texts(document: Document, name: str) -> tuple[str, ...]:
     """Returns a list of strings; an empty one if it is missing."""
     value = get_list(document, name)
-    if not all(isinstance(item, str) for item in value):
+    if not all(map(is_text, value)):
         _refuse(name, "a list of strings", value)
     return tuple(value)
 
@@ -115,6 +115,11 @@ def get_numbered(document: Document, name: str) -> tuple[tuple[str, int], ...]:
         if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and is_number(pair[1])):
             _refuse(name, "a list of pairs of a partition and a number", pair)
     return tuple((partition_id, number) for partition_id, number in value)
+
+
+def is_text(value: object) -> bool:
+    """Returns whether the value is a string that UTF-8 can encode: JSON also writes halves of characters."""
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value))
 
 
 def is_number(value: object) -> bool:

@@ -21,14 +21,16 @@ from coordination.links.known_clusters import check_known_cluster, remember_clus
 from coordination.links.positions import Position
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
-from engine.links.exchange.fields import Document, get_flag, get_numbers, get_object, get_objects, get_seconds, get_text
+from engine.links.exchange.fields import Document, get_flag, get_object, get_objects, get_seconds, get_text
 from engine.links.exchange.protocol import (
     LEAST_VERSION,
     MAX_WAIT_SECONDS,
     VERSION,
     agree_on_version,
+    decode_identity,
     decode_outgoing,
     decode_request,
+    decode_versions,
     encode_answer,
     encode_source,
     get_table_name,
@@ -105,7 +107,7 @@ class LinkService:
         self.add("hello", self._hello)
         self.add("describe", self._describe)
         self.add("tables", self._tables)
-        self.add("changes", self._changes)
+        self.add("changes", self._changes, changes=True)  # it acknowledges, so that the source trims
         self.add("news", self._news)
         self.add("position", self._position)
         self.add("block", self._block)
@@ -125,7 +127,11 @@ class LinkService:
             raise UserError("BAD_ARGUMENTS", f"This server knows no request /links/{name[:100]}")
         answer, changes = self._answers[name]
         if changes and is_read_only:
-            raise UserError("READONLY", f"Cannot carry out /links/{name} in readonly mode: it changes a table's links")
+            raise UserError(
+                "READONLY",
+                f"Cannot carry out /links/{name} in readonly mode: it changes a table's links. `may_link: true` in the "
+                "configuration of the user allows it",
+            )
         return answer(document, status)
 
     # -- clusters -----------------------------------------------------------------------------------------------------
@@ -136,11 +142,8 @@ class LinkService:
 
     def _hello(self, document: Document, _: QueryStatus) -> dict[str, Any]:
         own = self.get_identity()
-        met = ClusterIdentity(get_text(document, "cluster"), get_text(document, "uuid"))
-        versions = get_numbers(document, "versions")
-        if len(versions) != 2:
-            raise UserError("BAD_ARGUMENTS", f"'versions' must be the least and the most, got {list(versions)[:10]}")
-        agree_on_version(*versions, f"Cluster {met.name!r}")
+        met = decode_identity(document)
+        agree_on_version(*decode_versions(document), f"Cluster {met.name!r}")
         check_known_cluster(self._host.replication.require_keeper(), own, met)
         return {"versions": [LEAST_VERSION, VERSION], "cluster": own.name, "uuid": own.uuid}
 
@@ -166,10 +169,6 @@ class LinkService:
         table = self._table(document)
         source = require_linkable(table).source
         link = decode_outgoing(get_object(document, "link"))
-        if not link.name.startswith(f"{link.target_cluster_name}/"):
-            raise UserError(
-                "BAD_ARGUMENTS", f"The link {link.name[:200]!r} must be named <cluster>/<link>, of its target's cluster"
-            )
         remember_cluster(
             self._host.replication.require_keeper(),
             self.get_identity(),
@@ -179,7 +178,8 @@ class LinkService:
         return encode_source(replace(found, is_empty=never_had_rows(table)))
 
     def _unregister(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        require_linkable(self._table(document)).source.unregister(get_text(document, "name"))
+        source = require_linkable(self._table(document)).source
+        source.unregister(get_text(document, "name"), get_text(document, "uuid", ""))
         return {}
 
     def _changes(self, document: Document, status: QueryStatus) -> dict[str, Any]:

@@ -7,7 +7,7 @@ versions in the first request (``hello``), and the smaller one counts. A change 
 ``hello``        {versions: [least, most], cluster, uuid} → the same of the other side
 ``describe``     {database, table} → a source table, with ``servers``: the HTTP addresses of its replicas
 ``register``     {database, table, link} → a source table, at a place where the link may begin
-``unregister``   {database, table, name} → {}
+``unregister``   {database, table, name, uuid} → {}; a link of another UUID stays
 ``changes``      {database, table, link, uuid, vector, trim, max_rows, max_bytes, wait_seconds} → changes up to a cut
 ``news``         {links: [{database, table, mark}], wait_seconds} → {news: […]}: the places in the list of those links
                  of whose tables the server noticed something after it gave the mark, as soon as there is one
@@ -23,9 +23,13 @@ content hash, rows, bytes, block id, and 1 if it is lost.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
+from coordination.links.cluster_identity import ClusterIdentity
+from coordination.links.link_names import check_link_name
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
 from coordination.links.stream.gap_check import Fork
@@ -44,6 +48,7 @@ from engine.links.exchange.fields import (
     get_texts,
     is_number,
 )
+from engine.server.links_config import check_cluster_name
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
@@ -53,6 +58,7 @@ LEAST_VERSION = 1
 """The oldest version of the other side that this one can speak with."""
 MAX_WAIT_SECONDS = 10.0
 """The longest that an answer may wait for something new."""
+_LINK_UUID = re.compile(r"[A-Za-z0-9-]{1,64}")
 MAX_BATCH_ROWS = 10**12
 MAX_BATCH_BYTES = 1 << 40
 
@@ -122,15 +128,39 @@ def encode_outgoing(link: OutgoingLink) -> dict[str, Any]:
 
 
 def decode_outgoing(document: Document) -> OutgoingLink:
-    """Parses a registration. Raises 36 (BAD_ARGUMENTS)."""
+    """Parses a registration. Raises 36 (BAD_ARGUMENTS) also for names that no cluster or link can have.
+
+    They are kept in ZooKeeper, where other links read them.
+    """
+    target = decode_identity(document, "target_cluster_name", "target_cluster")
+    name, uuid = get_text(document, "name"), get_text(document, "uuid")
+    if not name.startswith(f"{target.name}/"):
+        raise UserError(
+            "BAD_ARGUMENTS", f"The link {name[:200]!r} must be named <cluster>/<link>, of its target's cluster"
+        )
+    check_link_name(name.removeprefix(f"{target.name}/"))
+    if _LINK_UUID.fullmatch(uuid) is None:
+        raise UserError("BAD_ARGUMENTS", f"'uuid' must be the link's UUID, got {uuid[:100]!r}")
     return OutgoingLink(
-        get_text(document, "name"),
-        get_text(document, "uuid"),
-        get_text(document, "target_cluster"),
-        get_text(document, "target_cluster_name"),
-        get_flag(document, "is_two_way"),
-        get_number(document, "begin", 0),
+        name, uuid, target.uuid, target.name, get_flag(document, "is_two_way"), get_number(document, "begin", 0)
     )
+
+
+def decode_identity(document: Document, name: str = "cluster", uuid: str = "uuid") -> ClusterIdentity:
+    """Parses what a cluster calls itself, from fields of these names. Raises 36 (BAD_ARGUMENTS)."""
+    cluster = get_text(document, name)
+    try:
+        return ClusterIdentity(check_cluster_name(cluster), str(UUID(get_text(document, uuid))))
+    except ValueError as error:
+        raise UserError("BAD_ARGUMENTS", f"{cluster[:100]!r} is no cluster's identity: {error}") from None
+
+
+def decode_versions(document: Document) -> tuple[int, int]:
+    """Parses the least and the most version that the other side speaks. Raises 36 (BAD_ARGUMENTS)."""
+    versions = get_numbers(document, "versions")
+    if len(versions) != 2:
+        raise UserError("BAD_ARGUMENTS", f"'versions' must be the least and the most, got {list(versions)[:10]}")
+    return versions[0], versions[1]
 
 
 # -- changes ------------------------------------------------------------------------------------------------------

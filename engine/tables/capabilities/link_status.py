@@ -20,6 +20,8 @@ from coordination.nodes.gate_link import LinkDirection
 from parts.common.errors import CorruptionError
 
 FORMAT_VERSION = 1
+MAX_TEXT_CHARACTERS = 4000
+"""Of a message. Errors of other clusters may have a megabyte, and ZooKeeper cuts the connection for larger nodes."""
 
 
 class UpstreamStatus(Enum):
@@ -71,6 +73,12 @@ class LinkProgress:
     leader: str = ""
     """The server that runs the link; empty if none does."""
 
+    def __post_init__(self) -> None:
+        for name in ("message", "last_exception"):
+            text: str = getattr(self, name)
+            if len(text) > MAX_TEXT_CHARACTERS or not text.isascii():
+                object.__setattr__(self, name, _shorten(text))
+
     def to_bytes(self) -> bytes:
         """Returns the node's content."""
         document = {**asdict(self), "upstream_status": self.upstream_status.value, "version": FORMAT_VERSION}
@@ -92,6 +100,12 @@ class LinkProgress:
             raise CorruptionError(
                 f"Cannot read the state of a link {data[:200]!r}: {error}", name="CORRUPTED_DATA"
             ) from error
+
+
+def _shorten(text: str) -> str:
+    """Returns a text of bounded length that UTF-8 can encode."""
+    cut = text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[: MAX_TEXT_CHARACTERS - 2]} …"
+    return cut.encode(errors="replace").decode()
 
 
 _PROGRESS = frozenset(each.name for each in fields(LinkProgress))

@@ -125,8 +125,11 @@ class LinkSource(Protocol):
         May be repeated; a link of the same name and another UUID is refused (36).
         """
 
-    def unregister(self, name: str) -> None:
-        """Ends the keeping for a link. Does nothing if it is not registered."""
+    def unregister(self, name: str, uuid: str = "") -> None:
+        """Ends the keeping for a link.
+
+        Does nothing if it is not registered, or has another UUID than the given one.
+        """
 
     def list_outgoing(self) -> Sequence[OutgoingLink]:
         """Lists the registered links."""

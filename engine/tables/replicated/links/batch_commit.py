@@ -26,14 +26,15 @@ from coordination.keeper.interface import BadVersion, Keeper, KeeperConnectionLo
 from coordination.links.batches.batch_list import must_be_list
 from coordination.links.batches.batch_ops import BatchCommit, TargetReads, make_batch_commit
 from coordination.links.batches.batch_plan import BatchLimits, BatchPlan, Target, count_numbers, plan_batch
+from coordination.links.link_definition import LinkDefinition
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import drop_range_name
-from coordination.nodes.gate import CommitKind
+from coordination.nodes.gate import CommitKind, Gate
 from coordination.reads.dropped_blocks import record_drop_ops
 from engine.tables.capabilities.table_links import IncomingBatch
 from engine.tables.replicated.links.large_batches import LargeBatches
 from engine.tables.replicated.replica_state import ReplicaState
-from parts.common.errors import ConflictError, UnavailableError
+from parts.common.errors import CancelledError, ConflictError, UnavailableError
 from parts.common.part_name import PartName
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,28 @@ class BatchCommitter:
                     self.lists.settle(keeper, staged.batch.link.uuid)
                 return plan
         raise ConflictError("KEEPER_EXCEPTION", f"Could not commit a batch in {_ATTEMPTS} attempts: others get ahead")
+
+
+def check_link(state: ReplicaState, keeper: Keeper, link: LinkDefinition) -> tuple[Op, ...]:
+    """Returns the gate's checks for a commit of the link.
+
+    Raises ``CancelledError`` if the link was dropped, so that nothing of it is committed behind its DROP, and
+    ``GateBarred``.
+    """
+    if not _has_link(state.gate.gate, link):  # it was made a moment ago, or dropped
+        keeper.sync(state.paths.root)
+        state.gate.load(keeper)
+    checks = state.gate.checks(keeper, CommitKind.LINK)
+    if not _has_link(state.gate.gate, link):  # not older than what the checks expect
+        raise CancelledError(f"Link {link.name!r} was dropped; nothing of it is committed any more")
+    return checks
+
+
+def _has_link(gate: Gate | None, link: LinkDefinition) -> bool:
+    if gate is None or not gate.periods:  # a table that no statement linked
+        return True
+    known = gate.find_link(link.name)
+    return known is not None and known.uuid == link.uuid
 
 
 class _Attempt:
@@ -223,7 +246,7 @@ class _Attempt:
     def _additions(self, plan: BatchPlan) -> Sequence[Op]:
         """Returns what the multi has besides the batch: the gate's checks, and what drops do to quorums and records."""
         keeper, table = self._keeper, self._state.paths
-        ops: list[Op] = [*self._state.gate.checks(keeper, CommitKind.LINK)]
+        ops: list[Op] = [*check_link(self._state, keeper, self._batch.link)]
         ranges = [drop_range_name(p, number) for p, number in sorted(plan.drops.items()) if number > 0]
         if not ranges:
             return ops

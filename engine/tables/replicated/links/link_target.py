@@ -45,7 +45,7 @@ from engine.tables.capabilities.table_links import (
     TargetState,
 )
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
-from engine.tables.replicated.links.batch_commit import BatchCommitter, StagedBatch
+from engine.tables.replicated.links.batch_commit import BatchCommitter, StagedBatch, check_link
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
@@ -139,7 +139,7 @@ class ReplicaLinkTarget:
                 if is_new
                 else SetData(table.linked.vector, begun, now.vector_version),
                 *self._mark_begun(keeper, link),
-                *self._state.gate.checks(keeper, CommitKind.LINK),
+                *check_link(self._state, keeper, link),
             ]
             try:
                 keeper.multi(ops)

@@ -39,6 +39,8 @@ from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.store.part_states import Snapshot
 
+_MOST_LINKS = 1000
+"""All of them stand in the gate, a node of at most a megabyte."""
 _KEEPING_SECONDS = 30.0
 """How long a registration waits for the active replicas."""
 _KEEPING_PAUSES = (0.02, 0.5)
@@ -148,14 +150,17 @@ class ReplicaLinkSource:
                 )
             state.sleep(_KEEPING_PAUSES[0])
 
-    def unregister(self, name: str) -> None:
-        """Ends the keeping for a link. Does nothing if it is not registered."""
+    def unregister(self, name: str, uuid: str = "") -> None:
+        """Ends the keeping for a link.
+
+        Does nothing if it is not registered, or has another UUID than the given one.
+        """
         state = self._state
         with state.hold_write_access() as (keeper, _):
             move_gate(
                 keeper,
                 state.paths,
-                lambda gate: gate.without_link(name),
+                lambda gate: _without_registered(gate, name, uuid),
                 along=lambda gate: unregister_ops(keeper, state.paths, name),
                 feature=FEATURE_LINKS,
                 what="A replication link",
@@ -229,7 +234,8 @@ class ReplicaLinkSource:
         if link is None or link.direction is not LinkDirection.OUT:
             raise UserError(
                 "BAD_ARGUMENTS",
-                f"Link {request.link} is not registered at table {self._state.definition.full_name}: it was dropped",
+                f"Link {request.link} is not registered at table {self._state.definition.full_name}: it was dropped "
+                "there, and what it lacks is not kept",
             )
         if link.uuid != request.uuid:
             raise UserError(
@@ -252,8 +258,18 @@ class ReplicaLinkSource:
             return self._blocks.find_holders(keeper, part)
 
 
+def _without_registered(gate: Gate, name: str, uuid: str) -> Gate:
+    known = gate.find_link(name)
+    return gate if known is not None and uuid and known.uuid != uuid else gate.without_link(name)
+
+
 def _with_registered(gate: Gate, link: OutgoingLink) -> Gate:
     known = gate.find_link(link.name)
+    if known is None and len(gate.links) >= _MOST_LINKS:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"A table has at most {_MOST_LINKS} links: DROP REPLICATION LINK ends those that are not needed any more",
+        )
     if known is not None and known.uuid != link.uuid:
         raise UserError(
             "BAD_ARGUMENTS",
