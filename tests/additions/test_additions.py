@@ -17,6 +17,8 @@ import pytest
 
 from tests.mutants.mutants import ROOT
 
+pytestmark = pytest.mark.long
+
 PATCHES = sorted(Path(__file__).parent.glob("*.patch"))
 _PACKAGES = ("engine", "coordination", "parts", "sql", "recovery", "spark_connector")
 _MOST_FILES = 3

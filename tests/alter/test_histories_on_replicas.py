@@ -13,6 +13,8 @@ from tests.alter.following import Follower
 from tests.alter.replicas import following_replicas
 from tests.portions import one_in
 
+pytestmark = pytest.mark.long
+
 HISTORIES, BLOCKS, STEPS = 60, 6, 10
 
 

@@ -11,7 +11,7 @@ from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from tests.engine.front.asking import wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.long, pytest.mark.cluster]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from tests.definitions.conftest import Both
 from tests.engine.conftest import Local
 from tests.power_cut import power_cut
 
+pytestmark = pytest.mark.long
+
 TWO = (
     "CREATE TABLE a (x UInt8) ENGINE = MergeTree ORDER BY x",
     "CREATE TABLE b (y String) ENGINE = Log",

@@ -12,6 +12,8 @@ from tests.definitions.conftest import Both
 from tests.engine.conftest import Local
 from tests.engine.workers.server import WorkerServer, wait_for
 
+pytestmark = pytest.mark.long
+
 
 def test_as_in_clickhouse(both: Both) -> None:
     both.compare(

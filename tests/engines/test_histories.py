@@ -9,6 +9,8 @@ from tests.engines.histories import History
 from tests.portions import one_in
 from tests.sql.oracle import Oracle
 
+pytestmark = pytest.mark.long
+
 HISTORIES = 72
 STEPS = 8
 

@@ -12,7 +12,7 @@ from engine.cluster.cluster import Cluster
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.long, pytest.mark.cluster]
 
 WAIT = "SYSTEM WAIT REPLICATION LINK {} TIMEOUT 30"
 _numbers = count(1)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.links.linked_clusters import LinkedClusters
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.long, pytest.mark.cluster]
 CLUSTERS = ("north", "east", "south")
 _numbers = iter(range(1, 1000))
 TWO_WAY = {"two_way": 1}

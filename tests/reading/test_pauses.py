@@ -13,6 +13,8 @@ from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 from tests.reading.conftest import Pair
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("query", "code"),

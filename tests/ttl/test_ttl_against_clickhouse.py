@@ -13,6 +13,8 @@ from tests.engine.conftest import Local
 from tests.sql.oracle import Oracle
 from tests.ttl.tables import Expiring
 
+pytestmark = pytest.mark.long
+
 SEEDS = range(int(os.environ.get("TTL_SEEDS", "25")))
 # Nothing is merged but by OPTIMIZE, once.
 _STILL = "max_bytes_to_merge_at_max_space_in_pool = 1, max_number_of_merges_with_ttl_in_pool = 0"

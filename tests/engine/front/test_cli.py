@@ -18,6 +18,8 @@ from engine.cluster.cluster_state import find_free_ports
 from engine.http_client.http_client import HttpClient
 from tests.engine.front.conftest import RunningServer
 
+pytestmark = pytest.mark.long
+
 PANDO = [sys.executable, "-m", "engine.cli"]
 
 

@@ -19,6 +19,8 @@ from engine.http_client.http_client import HttpClient
 from engine.server.config import ConfigError
 from tests.power_cut import power_cut
 
+pytestmark = pytest.mark.long
+
 
 def _pando(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "engine.cli", "cluster", *arguments]

@@ -23,6 +23,8 @@ from tests.engine.front.asking import ask, code_of, is_running, rest, wait_for
 from tests.engine.front.conftest import RunningServer, started
 from tests.worker_count import WORKERS
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:

@@ -16,7 +16,7 @@ import pytest
 from tests.engine.workers.running import ENDLESS
 from tests.engine.workers.server import WorkerServer, wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.long, pytest.mark.cluster]
 
 GRACE_SECONDS = 0.3
 

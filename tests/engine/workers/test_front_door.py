@@ -17,6 +17,8 @@ import pytest
 from engine.workers.connections.first_bytes import is_status_page_request
 from tests.engine.workers.door_process import DoorServer, get, rest, wait_for, who
 
+pytestmark = pytest.mark.long
+
 ENDLESS = b"GET /?query=SELECT+sum(sqrt(number))+FROM+numbers(1000000000000) HTTP/1.1\r\nHost: x\r\n\r\n"
 STREAMED = b"GET /?query=SELECT+number+FROM+numbers(1000000000) HTTP/1.1\r\nHost: x\r\n\r\n"
 SELECT_1 = b"GET /?query=SELECT+1 HTTP/1.1\r\nHost: x\r\n\r\n"

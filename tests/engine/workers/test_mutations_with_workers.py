@@ -12,7 +12,7 @@ from parts.common.errors import PandoError
 from tests.engine.workers.server import WorkerServer, wait_for
 from tests.portions import one_in
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.long, pytest.mark.cluster]
 
 CREATE = (
     "CREATE TABLE t (k UInt32, v Int32, s String) ENGINE = MergeTree ORDER BY k SETTINGS min_bytes_for_wide_part = 0"

@@ -18,6 +18,8 @@ from sql.formats.registry import find_format, read_blocks
 from sql.formats.small_inserts import MAX_SMALL_INSERT_BYTES
 from sql.formats.streams.row_chunks import PrependedStream, resize_blocks
 
+pytestmark = pytest.mark.long
+
 TYPES = [
     "UInt8", "Int8", "UInt64", "Int64", "Int32", "Float64", "Float32", "String", "Nullable(String)", "Nullable(Int16)",
     "Date", "Nullable(Date)", "DateTime", "DateTime('UTC')", "DateTime('Europe/Berlin')", "DateTime64(3)", "Bool",

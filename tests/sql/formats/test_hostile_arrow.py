@@ -19,6 +19,8 @@ from parts.types import parse_type
 from sql.formats.columnar.ipc_messages import read_up_to
 from sql.formats.registry import read_blocks
 
+pytestmark = pytest.mark.long
+
 ROWS = 100
 
 

@@ -21,6 +21,8 @@ from sql.settings.session_settings import (
 from tests.portions import one_in
 from tests.sql.run.dataset import Engines, MemoryCatalog
 
+pytestmark = pytest.mark.long
+
 NOTHING = MemoryCatalog({})
 
 
