@@ -112,6 +112,7 @@ PROMISES: Mapping[str, Lines] = {
             "test_link_nodes::test_one_of_several_links_cannot_be_closed_to_others",
         ),
         "a copy is read as of a place that the source gave": (_FRESHNESS,),
+        "`get-in-sync-replicas`": ("test_link_ddl::test_the_source_tells_which_clusters_have_a_position",),
         "a copy lags": (_LAG,),
         "a copy is made by naming cluster and table": (_SHOWN,),
         "the copy's table is made by hand, or with the database": (_DATABASE,),
@@ -442,7 +443,6 @@ PROMISES: Mapping[str, Lines] = {
 }
 
 OPEN: Mapping[str, str] = {
-    "YTsaurus: `get-in-sync-replicas`": "inSyncClusters is not there; at the target SYSTEM WAIT … POSITION tells it",
     "YugabyteDB: triggers for replicated rows": "run_views = 1 is refused (48): views of a target do not run",
     "YugabyteDB: TLS": "https:// addresses are taken and checked, and no test runs a link through a TLS proxy",
     "YugabyteDB: compression": "parts travel as they are stored, compressed; messages about changes are plain JSON",
