@@ -27,7 +27,7 @@ from engine.links.exchange.link_service import LinkAnswers
 from engine.queries.context import Context, QueryTotals, Row, SystemTableRows
 from engine.queries.other_processes import OtherProcesses
 from engine.queries.process_list import Process, ProcessList
-from engine.queries.server_links import LinkFreshness
+from engine.queries.server_links import LinkFreshness, LinkReadiness
 from engine.queries.session import QueryResult, QueryStatistics, Session
 from engine.queries.settings_constraints import check_settings_change
 from engine.queries.watchdog import Watchdog
@@ -78,6 +78,7 @@ class StatementRunner(ABC):
     context_class: type[Context] = Context
     replication: Replication
     query_engine: QueryEngine
+    link_start: LinkReadiness
     list_worker_rows: Callable[[], list[Row]]
     query_totals: Callable[[], QueryTotals]
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
@@ -331,8 +332,8 @@ class StatementRunner(ABC):
         return QueryResult(found.columns, iter(found.batches), found.format, statistics=statistics, query_id=query_id)
 
     def _is_current(self) -> bool:
-        """Returns whether this process has seen every acknowledged change of the catalog and of the parts."""
-        return True
+        """Returns whether this process has seen every acknowledged change, and its server reads every table."""
+        return not self.link_start.is_refusing
 
     def _remember_short_query(self, parsed: ParsedStatement, text: str, context: Context) -> None:
         """Learns the statement, so that its next run may take the short way."""
@@ -340,8 +341,7 @@ class StatementRunner(ABC):
         if self._may_be_short(settings, context.session):
             database = context.session.database
             relations = CatalogRelations(self.catalog, database)
-            given = context.parameters
-            self._short_queries.learn(text.strip(), parsed, settings, database, relations, given)
+            self._short_queries.learn(text.strip(), parsed, settings, database, relations, context.parameters)
 
     def _settings_of(self, session: Session) -> Settings:
         return make_settings({**self.config.default_settings, **session.settings}, self.config.timezone)
@@ -359,6 +359,7 @@ class StatementRunner(ABC):
             or 0 < settings.max_memory_usage < _SHORT_BYTES
             or 0 < settings.max_memory_usage_for_user < _SHORT_BYTES
             or settings.max_query_size < MAX_SHAPED_CHARACTERS
+            or LinkFreshness.of(settings).is_demanded
             or self._processes.memory.is_exceeded
         )
 

@@ -14,7 +14,7 @@ from engine.catalog.catalog import Catalog
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
 from engine.queries.process_list import Process
-from engine.queries.server_links import LinkFreshness, ServerLinks
+from engine.queries.server_links import LinkFreshness, LinkReadiness, ServerLinks
 from engine.queries.session import QueryStatistics, Session
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
@@ -83,6 +83,10 @@ class Server(Protocol):
     @property
     def catalog(self) -> Databases[Table]:
         """The tables of the server."""
+
+    @property
+    def link_start(self) -> LinkReadiness:
+        """Whether the server has caught up with the sources of its links since it started."""
 
     def database_names(self) -> list[str]:
         """Returns the names of all databases."""

@@ -155,6 +155,9 @@ class WorkerCalls:
     def _on_link_freshness(self, _: Channel, database: str, table: str, demand: LinkFreshness) -> None:
         self._shared.engine.require_link_freshness(database, table, demand)
 
+    def _on_require_readable(self, _: Channel, database: str, table: str) -> None:
+        self._shared.engine.link_start.require_readable(database, table)
+
     def _on_uuid(self, _: Channel) -> str:
         return self._shared.engine.uuid
 

@@ -89,6 +89,10 @@ class ReplicaProcessClient:
         """Returns when a target of links is as fresh as demanded."""
         self._caller.call("link_freshness", database, table, demand)
 
+    def require_readable(self, database: str, table: str) -> None:
+        """Raises 369 (ALL_REPLICAS_ARE_STALE) for a linked table that is not read yet."""
+        self._caller.call("require_readable", database, table)
+
     def uuid(self) -> str:
         """Returns the server's UUID; waits until the replica process is ready."""
         return str(self._caller.call("uuid"))

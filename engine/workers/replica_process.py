@@ -67,6 +67,7 @@ class ReplicaProcess:
     def start(self, running: ExitStack, start_engine: Callable[[Engine, ExitStack], None], engine: Engine) -> None:
         """Starts workers, merge processes, engine and dispatcher; pushes the end of each on ``running``."""
         services = engine.services
+        engine.link_start.follow_state(self._page.set_link_start)  # before any worker looks
         leases = LeaseBook(services.monotonic, partial(get_replica_delay_seconds, engine))
         shared = SharedServices(self._publication, SessionStore(services.monotonic, engine.end_session), leases)
         config = self._config

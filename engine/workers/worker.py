@@ -39,7 +39,7 @@ from engine.workers.channel import CallClient, Channel, serve_calls
 from engine.workers.connections.connection_states import ConnectionStates
 from engine.workers.connections.receiver import make_worker_http_server
 from engine.workers.fork_server import set_process_name
-from engine.workers.link_calls import ReplicaProcessLinks
+from engine.workers.link_calls import ReplicaProcessLinks, ReplicaProcessLinkStart
 from engine.workers.other_workers import OtherWorkers
 from engine.workers.replica_client import ReplicaProcessClient
 from engine.workers.shared_page import SharedPage
@@ -95,6 +95,7 @@ class WorkerServer(StatementRunner):
         }
         self.query_engine = QueryEngine()
         self.link_answers = ReplicaProcessLinks(replica)
+        self.link_start = ReplicaProcessLinkStart(replica, common.page)
         published = PublishedChanges(common.page, common.publication)
         self.mirror = self.catalog = WorkerCatalog(
             common.config,
@@ -148,7 +149,7 @@ class WorkerServer(StatementRunner):
         self.mirror.mirror.catch_up()
 
     def _is_current(self) -> bool:
-        return self.mirror.mirror.is_current()
+        return self.mirror.mirror.is_current() and super()._is_current()
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         self.mirror.mirror.catch_up()  # also for statements that look for no table: short ones need it done
