@@ -29,6 +29,7 @@ from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, 
 from engine.queries.process_list import Process
 from engine.queries.server_links import LinkFreshness, ServerLinks, UnlinkedServer
 from engine.remote.cluster_membership import ClusterMembership
+from engine.remote.replica_delays import Delays
 from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
@@ -199,6 +200,10 @@ class Engine(StatementRunner):
             *(ReplicaStatus(f"{each.database}.{each.name}", 0.0, each.error().message, "") for each in failed),
             *self._loaded_replicas(),
         ]
+
+    def replica_delays(self) -> Delays:
+        delays, lags = super().replica_delays(), self.links.measure_lags()
+        return {name: max(delay, lags.get(name, 0.0)) for name, delay in delays.items()}
 
     def link_statuses(self) -> list[LinkStatus]:
         try:

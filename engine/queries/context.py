@@ -19,6 +19,7 @@ from engine.queries.session import QueryStatistics, Session
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
+from engine.remote.replica_delays import Delays
 from engine.server.config import Config
 from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
@@ -96,6 +97,9 @@ class Server(Protocol):
 
     def replicas_status(self) -> list[ReplicaStatus]:
         """Returns the status of every replicated table."""
+
+    def replica_delays(self) -> Delays:
+        """Returns by how many seconds each replicated table is behind, for readers that may choose among replicas."""
 
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
         """Returns a system table's rows as the statement of ``context`` sees them, with the named columns."""

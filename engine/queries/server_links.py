@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,6 +60,12 @@ class ServerLinks(Protocol):
     def find_progress(self, name: str) -> LinkProgress | None:
         """Returns how far a link is, if this server runs it."""
 
+    def measure_lags(self) -> Mapping[str, float]:
+        """Returns by how many seconds tables may be behind the sources of their links, by ``database.table``.
+
+        Infinity: nobody has told yet.
+        """
+
 
 class UnlinkedServer:
     """The links of an engine without a server around it: none."""
@@ -75,3 +82,7 @@ class UnlinkedServer:
     def find_progress(self, name: str) -> LinkProgress | None:
         """Returns nothing."""
         return None
+
+    def measure_lags(self) -> Mapping[str, float]:
+        """Returns nothing."""
+        return {}

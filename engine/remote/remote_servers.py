@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from engine.http_client.errors import RefusedError
-from engine.remote.replica_delays import Delays, Freshness, collect_delays, parse_delays
+from engine.remote.replica_delays import Delays, Freshness, parse_delays
 from engine.remote.server_clusters import Address, Shard, is_this_server
 from engine.server.cluster_secret import make_authorization
 from engine.server.config import Config
@@ -193,11 +193,7 @@ class RemoteServers:
         delays = self._get_known_delays(address)
         if delays is None:
             asked_at = self._monotonic()
-            delays = (
-                collect_delays(freshness.here())
-                if self.is_local(address)
-                else self._request_delays(address, connect_seconds)
-            )
+            delays = freshness.here() if self.is_local(address) else self._request_delays(address, connect_seconds)
             self._delays[address.host, address.port] = asked_at, delays
         return delays
 

@@ -28,6 +28,7 @@ from engine.queries.context import OwnerContext, Row
 from engine.queries.process_list import Process
 from engine.queries.server_links import LinkFreshness
 from engine.queries.session import Session
+from engine.remote.replica_delays import Delays
 from engine.scan.leases import LeaseBook, ScanOpening
 from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.capabilities.block_history import BlockHistory
@@ -307,6 +308,9 @@ class WorkerCalls:
 
     def _on_replicas_status(self, _: Channel) -> list[ReplicaStatus]:
         return self._shared.engine.replicas_status()
+
+    def _on_replica_delays(self, _: Channel) -> Delays:
+        return self._shared.engine.replica_delays()
 
 
 def _receive_parts(channel: Channel) -> list[TemporaryPart]:

@@ -13,6 +13,7 @@ from engine.front.http.status_pages import StatusPage
 from engine.queries.context import Context, Row
 from engine.queries.server_links import LinkFreshness
 from engine.queries.session import QueryResult, QueryStatistics, Session
+from engine.remote.replica_delays import Delays
 from engine.scan.leases import ScanOpening
 from engine.tables.capabilities.block_history import BlockHistory
 from engine.tables.capabilities.replica_status import ReplicaStatus
@@ -186,6 +187,10 @@ class ReplicaProcessClient:
     def replicas_status(self) -> list[ReplicaStatus]:
         """Returns the status of all replicated tables."""
         return self._caller.call("replicas_status")
+
+    def replica_delays(self) -> Delays:
+        """Returns by how many seconds each replicated table is behind."""
+        return self._caller.call("replica_delays")
 
 
 @dataclass(frozen=True)

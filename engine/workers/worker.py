@@ -28,6 +28,7 @@ from engine.interpreter.dispatch import STATEMENTS, execute_statement
 from engine.queries.context import Context, Row, SystemTableRows
 from engine.queries.server_links import LinkFreshness
 from engine.queries.session import QueryResult, Session
+from engine.remote.replica_delays import Delays
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES, built_in_objects, processes, settings
@@ -131,6 +132,9 @@ class WorkerServer(StatementRunner):
 
     def replicas_status(self) -> list[ReplicaStatus]:
         return self.replica.replicas_status()
+
+    def replica_delays(self) -> Delays:
+        return self.replica.replica_delays()
 
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
         if id(table) in _TOLD_HERE:

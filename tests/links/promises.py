@@ -440,6 +440,9 @@ PROMISES: Mapping[str, Lines] = {
         "without ZooKeeper a table waits and says so": (
             "test_link_statements::test_metrics_are_told_while_zookeeper_is_away",
         ),
+        "`max_replica_delay_for_distributed_queries`": (
+            "test_target_delay::test_readers_of_shards_pass_over_a_target_that_is_too_far_behind",
+        ),
         "what is corrupt is fetched again": (
             "test_keeping::test_a_block_comes_from_another_replica",
             "test_outbox::test_damaged_and_lost_files_are_told",
@@ -458,7 +461,6 @@ OPEN: Mapping[str, str] = {
     "YugabyteDB: TLS": "https:// addresses are taken and checked, and no test runs a link through a TLS proxy",
     "YugabyteDB: compression": "parts travel as they are stored, compressed; messages about changes are plain JSON",
     "YugabyteDB: unequal numbers of shards": "a link is of one shard's table; nothing compares the numbers of shards",
-    "ClickHouse: `max_replica_delay_for_distributed_queries`": "a target's lag does not count as its replicas' delay",
     "ClickHouse: independent of sharding": "as unequal numbers of shards",
     "ClickHouse: recovery has no limit of bandwidth": "a copy is throttled as its link is, and no test measures it",
 }
