@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from coordination.links.table_position import read_current_position
@@ -29,6 +30,7 @@ from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, 
 from engine.queries.process_list import Process
 from engine.queries.server_links import LinkFreshness, ServerLinks, UnlinkedServer
 from engine.remote.cluster_membership import ClusterMembership
+from engine.remote.own_shard import find_own_shard
 from engine.remote.replica_delays import Delays
 from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
@@ -74,7 +76,9 @@ class Engine(StatementRunner):
         self.list_worker_rows: Callable[[], list[Row]] = list
         self.query_totals: Callable[[], QueryTotals] = EmptyQueryTotals
         """Of ``system.workers``."""
-        self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
+        self.cluster_membership = ClusterMembership(
+            config.cluster_name, self.services.new_uuid, partial(find_own_shard, config)
+        )
         self.link_answers = LinkService(self)
         add_bootstrap_answers(self.link_answers, self.catalog)
         self.links: ServerLinks = UnlinkedServer()

@@ -113,7 +113,7 @@ class StatementRunner(ABC):
         """Returns the status of every replicated table."""
 
     def replica_delays(self) -> Delays:
-        """Returns by how many seconds each replicated table is behind, for readers that may choose among replicas."""
+        """Returns by how many seconds each replicated table is behind, links included."""
         return collect_delays(self.replicas_status())
 
     def link_statuses(self) -> list[LinkStatus]:

@@ -67,15 +67,14 @@ def measure_staleness(server: OwnerServer, keeper: Keeper, table: TablePaths, li
     own = server.links.find_progress(link)
     if own is not None:
         return _measure_own(own)
-    return _measure_told(
-        *keeper.get_many([table.linked.status(link), table.linked.leader(link)]), server.services.clock()
-    )
+    state, leader = keeper.get_many([table.linked.status(link), table.linked.leader(link)])
+    return _measure_told(state, leader, server.services.clock())
 
 
 def measure_lags(
     links: Sequence[tuple[OwnedTable, str, LinkProgress | None]], keeper: Keeper | None, clock: float
 ) -> dict[str, float]:
-    """Returns by how many seconds the tables may be behind the sources of these links, by ``database.table``.
+    """Returns by how many seconds the targets of these links may be behind, by ``database.table``.
 
     Each link is its target, its name, and how far it is if this server runs it; ``clock`` is the time. Infinity: nobody
     has told yet. Links of other servers are left out while ZooKeeper is away.

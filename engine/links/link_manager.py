@@ -133,6 +133,7 @@ class LinkManager:
                     self._get_own,
                     server.replication.require_keeper,
                     self._services.monotonic,
+                    lambda: server.cluster_membership.shard,
                 )
             return self._clients[cluster]
 

@@ -99,7 +99,7 @@ class Server(Protocol):
         """Returns the status of every replicated table."""
 
     def replica_delays(self) -> Delays:
-        """Returns by how many seconds each replicated table is behind, for readers that may choose among replicas."""
+        """Returns by how many seconds each replicated table is behind, links included."""
 
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
         """Returns a system table's rows as the statement of ``context`` sees them, with the named columns."""

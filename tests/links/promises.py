@@ -168,6 +168,7 @@ PROMISES: Mapping[str, Lines] = {
         "writes pay nothing for an asynchronous flow": (
             "test_commits_check_the_gate::test_an_insert_takes_two_requests",
         ),
+        "unequal numbers of shards": ("test_shards::test_unequal_numbers_of_shards_are_refused_by_name",),
         "one or more flows of one direction": ("test_topologies::test_broadcast", _CHAIN),
         "two flows replicate both ways, each change once": (_TWO_WAYS,),
         "also inside one cluster (a limitation there)": ("test_link_ddl::test_a_link_inside_one_cluster",),
@@ -440,6 +441,7 @@ PROMISES: Mapping[str, Lines] = {
         "without ZooKeeper a table waits and says so": (
             "test_link_statements::test_metrics_are_told_while_zookeeper_is_away",
         ),
+        "independent of sharding": ("test_shards::test_each_shard_takes_the_changes_of_its_own",),
         "`max_replica_delay_for_distributed_queries`": (
             "test_target_delay::test_readers_of_shards_pass_over_a_target_that_is_too_far_behind",
         ),
@@ -460,8 +462,6 @@ OPEN: Mapping[str, str] = {
     "YugabyteDB: triggers for replicated rows": "run_views = 1 is refused (48): views of a target do not run",
     "YugabyteDB: TLS": "https:// addresses are taken and checked, and no test runs a link through a TLS proxy",
     "YugabyteDB: compression": "parts travel as they are stored, compressed; messages about changes are plain JSON",
-    "YugabyteDB: unequal numbers of shards": "a link is of one shard's table; nothing compares the numbers of shards",
-    "ClickHouse: independent of sharding": "as unequal numbers of shards",
     "ClickHouse: recovery has no limit of bandwidth": "a copy is throttled as its link is, and no test measures it",
 }
 
