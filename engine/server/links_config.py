@@ -6,6 +6,7 @@ They are this cluster's name, and the addresses of the others.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -35,6 +36,9 @@ class LinkedClusterConfig(Section):
     """The user that links log in as."""
     password: Annotated[Text, Field(repr=False)] = ""
     """The user's password."""
+    ca_file: Path | None = None
+    """A file with the certificates (PEM) of the authorities that may vouch for servers with ``https://``; by default
+    those that this machine's Python trusts. Relative to the file."""
 
     @field_validator("urls")
     @classmethod
@@ -43,6 +47,12 @@ class LinkedClusterConfig(Section):
         if not all(map(is_server_url, value)):
             raise ValueError("a server is http://host:port or https://host:port; user and password are keys beside it")
         return [url.rstrip("/") for url in value]
+
+    def relative_to(self, directory: Path) -> LinkedClusterConfig:
+        """Returns the cluster with an absolute path; a relative one counts from the directory."""
+        if self.ca_file is None:
+            return self
+        return self.model_copy(update={"ca_file": (directory / self.ca_file).absolute()})
 
 
 def is_server_url(url: str) -> bool:

@@ -168,6 +168,10 @@ PROMISES: Mapping[str, Lines] = {
         "writes pay nothing for an asynchronous flow": (
             "test_commits_check_the_gate::test_an_insert_takes_two_requests",
         ),
+        "TLS": (
+            "test_links_over_tls::test_a_link_runs_through_a_proxy_that_speaks_tls",
+            "test_links_over_tls::test_a_server_that_cannot_prove_who_it_is_gets_nothing",
+        ),
         "unequal numbers of shards": ("test_shards::test_unequal_numbers_of_shards_are_refused_by_name",),
         "one or more flows of one direction": ("test_topologies::test_broadcast", _CHAIN),
         "two flows replicate both ways, each change once": (_TWO_WAYS,),
@@ -460,7 +464,6 @@ PROMISES: Mapping[str, Lines] = {
 OPEN: Mapping[str, str] = {
     "YTsaurus: `get-in-sync-replicas`": "inSyncClusters is not there; at the target SYSTEM WAIT … POSITION tells it",
     "YugabyteDB: triggers for replicated rows": "run_views = 1 is refused (48): views of a target do not run",
-    "YugabyteDB: TLS": "https:// addresses are taken and checked, and no test runs a link through a TLS proxy",
     "YugabyteDB: compression": "parts travel as they are stored, compressed; messages about changes are plain JSON",
     "ClickHouse: recovery has no limit of bandwidth": "a copy is throttled as its link is, and no test measures it",
 }

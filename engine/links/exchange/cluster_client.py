@@ -240,7 +240,8 @@ class ClusterClient:
         with self._lock:
             if self._transport is None or config != self._config:
                 former = self._transport
-                is_secure = any(url.startswith("https://") for url in config.urls)
+                is_secure: bool | Path = any(url.startswith("https://") for url in config.urls)
+                is_secure = config.ca_file or is_secure if is_secure else False
                 self._transport = self._make_transport(config.user, config.password, is_secure)
                 self._config = config
                 self._ring.configure(config.urls)
