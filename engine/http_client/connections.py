@@ -33,8 +33,8 @@ class Connections:
     """Connections to any number of servers, kept and reused. Thread-safe.
 
     Raises ``RefusedError`` when it cannot connect, ``UnknownOutcomeError`` when the connection breaks, and otherwise
-    the server's own errors. With ``names_servers`` their messages end with the server's URL. ``is_secure``: servers with
-    ``https://`` must prove who they are; a path is the file of the authorities that may vouch for them.
+    the server's own errors. With ``names_servers`` their messages end with the server's URL. ``is_secure``: servers
+    with ``https://`` must prove who they are; a path is the file of the authorities that may vouch for them.
     """
 
     def __init__(

@@ -445,6 +445,9 @@ PROMISES: Mapping[str, Lines] = {
         "without ZooKeeper a table waits and says so": (
             "test_link_statements::test_metrics_are_told_while_zookeeper_is_away",
         ),
+        "recovery has no limit of bandwidth (a limitation there)": (
+            "test_links_in_one_process::test_a_copy_brings_no_more_than_its_throttle_lets",
+        ),
         "independent of sharding": ("test_shards::test_each_shard_takes_the_changes_of_its_own",),
         "`max_replica_delay_for_distributed_queries`": (
             "test_target_delay::test_readers_of_shards_pass_over_a_target_that_is_too_far_behind",
@@ -462,10 +465,8 @@ PROMISES: Mapping[str, Lines] = {
 }
 
 OPEN: Mapping[str, str] = {
-    "YTsaurus: `get-in-sync-replicas`": "inSyncClusters is not there; at the target SYSTEM WAIT … POSITION tells it",
     "YugabyteDB: triggers for replicated rows": "run_views = 1 is refused (48): views of a target do not run",
     "YugabyteDB: compression": "parts travel as they are stored, compressed; messages about changes are plain JSON",
-    "ClickHouse: recovery has no limit of bandwidth": "a copy is throttled as its link is, and no test measures it",
 }
 
 LATER: tuple[str, ...] = (
@@ -477,6 +478,7 @@ LATER: tuple[str, ...] = (
     "YTsaurus: a transaction over tables is seen whole; a snapshot of several tables",
     "YTsaurus: mode at creation, and changed later",
     "YTsaurus: deletes in synchronous mode",
+    "YTsaurus: `get-in-sync-replicas`",
     "YTsaurus: tracker, its bounds, and copies left out of it",
     "YTsaurus: collocations and preferred clusters",
     "YugabyteDB: what was not replicated when a source is lost is reported",
