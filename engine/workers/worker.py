@@ -22,6 +22,7 @@ from engine.engine import make_spill_directory
 from engine.environment import make_system_services
 from engine.front.http.http_server import HttpServer
 from engine.front.http.status_pages import OK_PAGE, StatusPage
+from engine.front.login_throttle import FailedLogins, LoginThrottle
 from engine.front.prometheus_metrics import Metrics
 from engine.front.query_counts import QueryCounts
 from engine.interpreter.dispatch import STATEMENTS, execute_statement
@@ -79,7 +80,8 @@ class InheritedResources:
     """The file of memory with what the replica process publishes."""
     connections: ConnectionStates
     counts: QueryCounts
-    """A row for each worker, and one for the replica process."""
+    """A row for each worker, and one for the replica process; so have the following."""
+    failed_logins: FailedLogins
 
 
 class WorkerServer(StatementRunner):
@@ -223,6 +225,7 @@ class Worker:
             self.metrics,
             sessions=self.server.replica,
             leases=leases,
+            throttle=LoginThrottle(self.server.services.monotonic, self._common.failed_logins, self._number),
         )
         return http
 
