@@ -5,9 +5,11 @@ Only this module imports ``httpx``, whose import takes a tenth of a second.
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 
@@ -18,7 +20,7 @@ from engine.http_client.errors import (
     make_silence_error,
     split_error_trailer,
 )
-from parts.common.errors import PandoError
+from parts.common.errors import PandoError, UserError
 
 _HELD_BYTES = 64 << 10
 """The end of a streamed response is held back until it is known not to be an error's trailer."""
@@ -31,7 +33,8 @@ class Connections:
     """Connections to any number of servers, kept and reused. Thread-safe.
 
     Raises ``RefusedError`` when it cannot connect, ``UnknownOutcomeError`` when the connection breaks, and otherwise
-    the server's own errors. With ``names_servers`` their messages end with the server's URL.
+    the server's own errors. With ``names_servers`` their messages end with the server's URL. ``is_secure``: servers
+    with ``https://`` must prove who they are; a path is the file of the authorities that may vouch for them.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class Connections:
         password: str = "",
         timeout_seconds: float,
         connect_seconds: float = 10.0,
-        is_secure: bool = False,
+        is_secure: bool | Path = False,
         names_servers: bool = False,
     ) -> None:
         headers = {"Accept-Encoding": "identity", "User-Agent": "pando-client"}
@@ -54,7 +57,8 @@ class Connections:
             timeout=self._timeout,
             limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=20.0),
             trust_env=False,
-            verify=is_secure,  # reading the certificate authorities takes longer than a small request
+            # Reading the certificate authorities takes longer than a small request.
+            verify=_trust_authorities(is_secure) if isinstance(is_secure, Path) else is_secure,
         )
 
     def close(self) -> None:
@@ -124,6 +128,16 @@ class Connections:
                 return httpx.Response(page.status_code, headers=page.headers, content=content)
         except httpx.TransportError:
             return None
+
+
+def _trust_authorities(file: Path) -> ssl.SSLContext:
+    """Trusts the authorities of a file alone. Raises 36 (BAD_ARGUMENTS)."""
+    try:
+        return ssl.create_default_context(cafile=str(file))
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise UserError(
+            "BAD_ARGUMENTS", f"No certificates can be read from the file {file} (ca_file): {error}"
+        ) from None
 
 
 class StreamedResponse:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.interserver.transfer import Throttle
 from engine.tables.capabilities.link_status import UpstreamStatus
 from parts.common.errors import PandoError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
@@ -73,6 +74,52 @@ def test_a_link_brings_no_more_than_its_throttle_lets(servers: dict[str, list[Li
         assert size > 100_000
         assert seconds > 0.7 * (size - 50_000) / 100_000  # what the first period lets through comes at once
         target.execute("DROP REPLICATION LINK slow")
+
+
+class FakeTimeThrottle(Throttle):
+    """A throttle that does not wait: its clock jumps."""
+
+    clock = 0.0
+    bytes = 0
+
+    def __init__(self, rate: Callable[[], int], *_: object) -> None:
+        super().__init__(rate, lambda: self.clock, self._advance)
+        made.append(self)
+
+    def _advance(self, _: object, seconds: float) -> None:
+        self.clock += seconds
+
+    def spend(self, size: int, check: Callable[[], object]) -> None:
+        self.bytes += size
+        super().spend(size, check)
+
+
+made: list[FakeTimeThrottle] = []
+
+
+def test_a_copy_brings_no_more_than_its_throttle_lets(
+    servers: dict[str, list[LinkedServer]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_table([*servers["west"], *servers["east"]], "copied")
+    west, east = servers["west"][0], servers["east"][0]
+    monkeypatch.setattr("engine.links.link_runner.Throttle", FakeTimeThrottle)
+    made.clear()
+    with west.client() as source, east.client() as target:
+        for number in range(3):
+            source.execute(
+                f"INSERT INTO copied SELECT number, hex(SHA256(toString(number))) FROM numbers({number * 2000}, 2000)"
+            )
+        target.execute(
+            "CREATE REPLICATION LINK copied ON copied FROM CLUSTER west "
+            "SETTINGS replication_throttler_limit = 5000, replication_throttler_period = 500"
+        )
+        target.execute("SYSTEM WAIT REPLICATION LINK copied TIMEOUT 30")
+        assert target.value("SELECT count() FROM copied") == 6000
+        size = int(source.value("SELECT sum(bytes_on_disk) FROM system.parts WHERE table = 'copied' AND active"))
+        target.execute("DROP REPLICATION LINK copied")
+    (throttle,) = made
+    assert throttle.bytes >= size > 100_000
+    assert throttle.clock == pytest.approx(throttle.bytes / 10_000, rel=0.01)
 
 
 def test_a_link_inside_a_cluster_that_linked_clusters_does_not_name(servers: dict[str, list[LinkedServer]]) -> None:
