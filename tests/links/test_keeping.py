@@ -339,6 +339,47 @@ def test_an_outbox_keeps_within_its_bounds(asker: Asker) -> None:
     assert lost.blocks == 5
 
 
+def look_at_outboxes(asker: Asker, seconds: float = 20) -> None:
+    """Lets every server look at its outbox, at least once after so many seconds."""
+    for _ in range(3):
+        asker.table.servers.now += seconds
+        for server in asker.table.servers.servers:
+            server.step_all()
+
+
+@pytest.mark.parametrize("days", [10, -10])
+def test_a_wrong_clock_gives_up_nothing(asker: Asker, days: float) -> None:
+    """Neither a server's, nor ZooKeeper's that steps: not what a link needs, and not before the least time."""
+    asker.begin()
+    servers = asker.table.servers
+    servers.servers[0].clock.skew = days * 86_400
+    for key in range(1, 4):
+        asker.table.first.sql(INSERT.format(1, key))
+    keep_all(asker, 3)
+    asker.take_all()
+    asker.trim = asker.applied(asker.ask().source.origin)
+    servers.now += 11
+    asker.ask()
+    asker.table.first.sql(INSERT.format(1, 4))
+    keep_all(asker, 4)
+    clock = servers.ensemble.clock
+    servers.ensemble.clock = lambda: clock() + days * 86_400
+    asker.table.first.sql(INSERT.format(1, 5))
+    keep_all(asker, 5)
+    look_at_outboxes(asker)
+    servers.ensemble.clock = clock
+    look_at_outboxes(asker)
+    assert [len(kept(table)) for table in tables(asker)] == [5, 5]
+    servers.servers[1].clock.skew = days * 86_400
+    servers.servers[1].stop()
+    restart(asker, servers.servers[1])
+    look_at_outboxes(asker, 10)
+    assert [len(kept(table)) for table in tables(asker)] == [5, 5]
+    servers.now += 400
+    look_at_outboxes(asker)
+    assert kept(tables(asker)[0]) == kept(tables(asker)[1]) == ["1_4_4_0", "1_5_5_0"]
+
+
 def test_acknowledged_blocks_are_given_up(asker: Asker) -> None:
     asker.begin()
     for key in range(1, 4):

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from coordination.log.log_entry import EntryType, LogEntry
+from engine.link_store.block_ages import BlockAges
 from engine.link_store.journal_segment import JournalRecord
 from engine.link_store.outbox import OUTBOX_FOLDER, Outbox
 from engine.link_store.outbox_retention import RetentionLimits
@@ -56,7 +57,8 @@ class BlockKeeping:
         self._state = state
         self._resting = resting
         services = state.services
-        self.outbox = Outbox(state.definition.data_path / OUTBOX_FOLDER, services.clock, services.disk.unreserved_bytes)
+        self.ages = BlockAges(services.monotonic)
+        self.outbox = Outbox(state.definition.data_path / OUTBOX_FOLDER, self.ages, services.disk.unreserved_bytes)
         self.find_released: Callable[[], int | None] = lambda: None
         """Returns the zxid up to which no link needs blocks; ``None`` if nobody knows."""
         self.trim_journal: Callable[[int], None] = lambda position: None

@@ -164,7 +164,9 @@ class ChangeKeeping:
 
     def _continue_or_begin(self, keeper: Keeper, period: int) -> None:
         state, path = self._state, self._state.replica.link_keeping
-        answer = keeper.get_many([path])[0]
+        answer, session = keeper.get_many([path, state.replica.is_active])
+        if session is not None:
+            self._blocks.ages.note_time(session[1].modified_ms)
         kept = KeptChanges.parse(answer[0]) if answer is not None else None
         pointer, _ = read_log_pointer(keeper, state.replica)
         is_whole = (
