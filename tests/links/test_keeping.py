@@ -339,6 +339,48 @@ def test_an_outbox_keeps_within_its_bounds(asker: Asker) -> None:
     assert lost.blocks == 5
 
 
+def mutate(asker: Asker, values: range) -> None:
+    for value in values:
+        asker.table.first.sql(f"ALTER TABLE costs UPDATE v = {value} WHERE p = 1 SETTINGS mutations_sync = 2")
+
+
+@pytest.mark.parametrize("has_link_that_asks", [True, False])
+def test_a_table_with_mutations_only_trims_its_journal(asker: Asker, has_link_that_asks: bool) -> None:
+    """By what the links have, or by the longest time."""
+    asker.begin()
+    for server in asker.table.servers.servers:
+        server.sql("ALTER TABLE costs MODIFY SETTING link_log_max_seconds_to_retain = 4000")
+    for table in tables(asker):
+        table.links.keeping.journal._segment_bytes = 2000
+    mutate(asker, range(1, 15))
+    asker.table.settle()
+    look_at_outboxes(asker)
+    if has_link_that_asks:
+        asker.take_all()
+        asker.trim = asker.applied(asker.ask().source.origin)
+        asker.table.servers.now += 11
+        asker.ask()
+    before = [table.links.keeping.journal.get_statistics() for table in tables(asker)]
+    assert all(facts.segments > 3 for facts in before)
+    for _ in range(30):
+        asker.table.servers.now += 20 if has_link_that_asks else 200
+        for server in asker.table.servers.servers:
+            server.step_all()
+    after = [table.links.keeping.journal.get_statistics() for table in tables(asker)]
+    assert all(facts.segments <= 2 for facts in after)
+    since, second = tables(asker)[1].links.keeping.since, asker.table.servers.servers[1]
+    second.stop()
+    restart(asker, second)
+    asker.table.settle()
+    assert tables(asker)[1].links.keeping.since == since
+    mutate(asker, range(20, 22))
+    if has_link_that_asks:
+        assert [len(change.mutations) for change in asker.take_all(1)] == [1, 1]
+    else:
+        with pytest.raises(PandoError, match="begins after zxid"):
+            asker.ask(1)
+
+
 def look_at_outboxes(asker: Asker, seconds: float = 20) -> None:
     """Lets every server look at its outbox, at least once after so many seconds."""
     for _ in range(3):

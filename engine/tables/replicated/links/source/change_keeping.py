@@ -26,7 +26,9 @@ from coordination.nodes.deletion import delete_if_present
 from coordination.nodes.paths import parse_sequence_number
 from coordination.replicas.log_pull import KeepEntries, PulledEntry, read_log_pointer
 from engine.link_store.journal import JOURNAL_FOLDER, Journal
+from engine.link_store.journal_retention import JournalRetention
 from engine.link_store.journal_segment import JournalRecord, RecordKind
+from engine.link_store.outbox_retention import RetentionLimits
 from engine.tables.replicated.links.source.block_keeping import BlockKeeping
 from engine.tables.replicated.links.source.journal_records import make_log_record, make_record
 from engine.tables.replicated.replica_state import ReplicaState
@@ -54,14 +56,17 @@ class ChangeKeeping:
         self._state = state
         self._log = log
         self._blocks = blocks
-        blocks.trim_journal = self._trim
+        blocks.has_long_journal, blocks.trim_journal = self._has_long_journal, self._trim
         self.journal = Journal(state.definition.data_path / JOURNAL_FOLDER)
         self._lock = threading.Lock()
         self._is_loaded = False
         self._kept: KeptChanges | None = None
         """What this replica's node says, while it keeps."""
+        self._retention = JournalRetention()
         self._last_index = -1
         """The largest index of a log entry in the journal."""
+        self._last_entry = 0
+        """The zxid of that entry."""
         self._known: set[str] = set()
         """Names of nodes that have no pointer and are in the journal."""
         self.appended = 0
@@ -142,7 +147,7 @@ class ChangeKeeping:
 
     def _scan(self) -> None:
         """Finds what the journal has: its last log entry, and the blocks that the outbox may lack."""
-        self._last_index, self._known = -1, set()
+        self._forget_known()
         if not self.journal.is_begun:
             return
         after, is_last = self.journal.first_position, False
@@ -152,12 +157,17 @@ class ChangeKeeping:
             is_last = page.is_last
             after = page.records[-1].zxid if page.records else after
 
+    def _forget_known(self) -> None:
+        self._last_index, self._last_entry, self._known = -1, 0, set()
+        self._retention = JournalRetention()
+
     def _note(self, records: Sequence[JournalRecord], entries: Sequence[LogEntry] | None = None) -> None:
         logged = [record for record in records if record.kind is RecordKind.LOG_ENTRY]
         parsed = entries if entries is not None else [LogEntry.parse(record.content) for record in logged]
         for record in records:
             if record.kind is RecordKind.LOG_ENTRY:
-                self._last_index = max(self._last_index, parse_sequence_number(record.name))
+                place = parse_sequence_number(record.name), record.zxid
+                self._last_index, self._last_entry = max((self._last_index, self._last_entry), place)
             elif record.kind is not RecordKind.MUTATION:
                 self._known.add(record.name)
         self._blocks.want(zip(logged, parsed, strict=True))
@@ -186,7 +196,7 @@ class ChangeKeeping:
         since = keeper.set(path, beginning.to_bytes()).modified_zxid
         self.journal.begin_anew(since)
         self._blocks.begin_anew(keeps_outbox=kept is not None and kept.period == period)
-        self._last_index, self._known = -1, set()
+        self._forget_known()
         state.services.failpoint("links.after_beginning")
         begun = KeptChanges(period, since, pointer)
         keeper.set(path, begun.to_bytes())
@@ -196,7 +206,7 @@ class ChangeKeeping:
     def _stop(self) -> None:
         self._log.keep = self._state.mutations.keep = None
         self._kept = None
-        self._last_index, self._known = -1, set()
+        self._forget_known()
 
     def _end(self, keeper: Keeper) -> None:
         self._stop()
@@ -278,9 +288,25 @@ class ChangeKeeping:
 
     # -- what is there --------------------------------------------------------------------------------------------
 
-    def _trim(self, position: int) -> None:
-        if self._kept is not None and position > self.journal.first_position:
-            self.journal.trim(position)
+    def _has_long_journal(self) -> bool:
+        return self._kept is not None and self.journal.get_statistics().segments > 1
+
+    def _trim(self, released: int | None, limits: RetentionLimits) -> None:
+        """Trims the journal behind the blocks that went, and what needs no blocks by its age.
+
+        The newest log entry stays: a start finds by it that the journal has all that was pulled.
+        """
+        if self._kept is None:
+            return
+        facts, now = self.journal.get_statistics(), self._state.services.monotonic()
+        end = max(
+            self._blocks.outbox.get_statistics().trimmed_position,
+            self._retention.find_end(released, facts.last_position, limits, now),
+        )
+        if self._last_entry:
+            end = min(end, self._last_entry - 1)
+        if end > facts.first_position:
+            self.journal.trim(end)
 
     def require_journal(self) -> Journal:
         """Returns the journal. Raises 242 (TABLE_IS_READ_ONLY) if the replica does not keep changes."""
