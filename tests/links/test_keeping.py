@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from coordination.keeper.interface import Keeper, Stat
 from coordination.keeper.memory_keeper import Fault
 from coordination.links.stream.kept_changes import KeptChanges
-from coordination.nodes.paths import TablePaths
+from coordination.nodes.paths import ReplicaPaths, TablePaths
+from coordination.replicas.log_pull import read_log_pointer
 from engine.link_store.journal import JOURNAL_FOLDER
 from engine.link_store.outbox_retention import RetentionLimits
 from engine.simulator.simulated_disk import Tree
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer
+from engine.tables.replicated.links.source import change_keeping
 from engine.tables.replicated.replicated_table import ReplicatedTable
-from parts.common.errors import PandoError
+from parts.common.errors import PandoError, UnavailableError
 from tests.links.linked_source import Asker, linked_table, name_cluster, restart
 
 INSERT = "INSERT INTO costs (p, k, v) VALUES ({}, {}, 0)"
@@ -661,3 +664,27 @@ def test_a_table_that_is_only_a_target_warns_of_no_link(asker: Asker, caplog: py
     asker.table.servers.now += 100_000
     asker.table.work_until(lambda: all(len(kept(table)) == 1 for table in tables(asker)))
     assert "a link still needs" not in caplog.text
+
+
+def test_a_session_that_fails_at_its_beginning_keeps_the_journal(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZooKeeper is away when the replica reads what it had pulled."""
+    asker.begin()
+    asker.table.first.sql(INSERT.format(1, 1))
+    asker.table.settle()
+    second, since = asker.table.servers.servers[1], tables(asker)[1].links.keeping.since
+    refused: list[str] = []
+
+    def read(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, Stat]:
+        if not refused:
+            refused.append(replica.log_pointer)
+            raise UnavailableError("KEEPER_EXCEPTION", "connection lost")
+        return read_log_pointer(keeper, replica)
+
+    monkeypatch.setattr(change_keeping, "read_log_pointer", read)
+    second.stop()
+    restart(asker, second)
+    asker.table.work_until(lambda: tables(asker)[1].links.keeping.is_keeping)
+    assert refused
+    assert tables(asker)[1].links.keeping.since == since

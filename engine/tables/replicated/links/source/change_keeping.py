@@ -60,6 +60,8 @@ class ChangeKeeping:
         self.journal = Journal(state.definition.data_path / JOURNAL_FOLDER)
         self._lock = threading.Lock()
         self._is_loaded = False
+        self._has_hole = False
+        """Whether the journal may lack changes that were read here: the next attempt begins it anew."""
         self._kept: KeptChanges | None = None
         """What this replica's node says, while it keeps."""
         self._retention = JournalRetention()
@@ -97,13 +99,17 @@ class ChangeKeeping:
         """Goes on as the gate says, at the start of a session and before its first pull."""
         with self._log.resting(), self._lock:
             self._log.keep = self._state.mutations.keep = self._kept = None
-        self.follow_gate(keeper)
+        self._follow_gate(keeper, is_pulling=False)
 
     def follow_gate(self, keeper: Keeper) -> None:
         """Begins or ends keeping, as the gate says that was read last.
 
         The replica must be active.
         """
+        self._follow_gate(keeper, is_pulling=True)
+
+    def _follow_gate(self, keeper: Keeper, *, is_pulling: bool) -> None:
+        """``is_pulling``: after an error changes are read that nobody keeps."""
         gate = self._state.gate.gate
         if gate is None or not gate.periods or (gate.links and self.period == gate.periods):
             return
@@ -118,7 +124,8 @@ class ChangeKeeping:
             try:
                 self._continue_or_begin(keeper, gate.periods)
             except BaseException:
-                self._stop()  # pulls go on; the next attempt begins behind them
+                self._log.keep = self._state.mutations.keep = self._kept = None
+                self._has_hole |= is_pulling
                 raise
         self.read_late_nodes(keeper)
 
@@ -184,6 +191,7 @@ class ChangeKeeping:
             and kept.period == period
             and kept.since > 0
             and self.journal.is_begun
+            and not self._has_hole
             and max(self._last_index + 1, kept.pointer) >= pointer
         )
         self._log.keep, state.mutations.keep = self.keep_entries, self.keep_mutations
@@ -196,6 +204,7 @@ class ChangeKeeping:
         since = keeper.set(path, beginning.to_bytes()).modified_zxid
         self.journal.begin_anew(since)
         self._blocks.begin_anew(keeps_outbox=kept is not None and kept.period == period)
+        self._has_hole = False
         self._forget_known()
         state.services.failpoint("links.after_beginning")
         begun = KeptChanges(period, since, pointer)
