@@ -60,7 +60,9 @@ def test_a_block_of_zookeepers_future_ages_from_the_start() -> None:
 
 
 @given(st.floats(0, DAY), st.floats(0, 100), st.floats(0, DAY), st.booleans())
-def test_an_age_is_never_too_large_and_not_much_too_small(before: float, late: float, after: float, found: bool) -> None:
+def test_an_age_is_never_too_large_and_not_much_too_small(
+    before: float, late: float, after: float, found: bool
+) -> None:
     """``late``: what passes until the block is kept, or until the session after the start."""
     world = World()
     if found:

@@ -666,9 +666,7 @@ def test_a_table_that_is_only_a_target_warns_of_no_link(asker: Asker, caplog: py
     assert "a link still needs" not in caplog.text
 
 
-def test_a_session_that_fails_at_its_beginning_keeps_the_journal(
-    asker: Asker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_that_fails_at_its_beginning_keeps_the_journal(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     """ZooKeeper is away when the replica reads what it had pulled."""
     asker.begin()
     asker.table.first.sql(INSERT.format(1, 1))

@@ -30,9 +30,10 @@ from engine.link_store.journal_retention import JournalRetention
 from engine.link_store.journal_segment import JournalRecord, RecordKind
 from engine.link_store.outbox_retention import RetentionLimits
 from engine.tables.replicated.links.source.block_keeping import BlockKeeping
-from engine.tables.replicated.links.source.journal_records import make_log_record, make_record
+from engine.tables.replicated.links.source.journal_records import get_named_part, make_log_record, make_record
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CorruptionError, UnavailableError
+from parts.common.part_name import PartName
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,8 @@ class ChangeKeeping:
         """The zxid of that entry."""
         self._known: set[str] = set()
         """Names of nodes that have no pointer and are in the journal."""
+        self.failed_parts: set[PartName] = set()
+        """The parts whose failed quorum is in the journal."""
         self.appended = 0
         """How often the journal has grown."""
         self._waiting: set[threading.Event] = set()
@@ -165,7 +168,7 @@ class ChangeKeeping:
             after = page.records[-1].zxid if page.records else after
 
     def _forget_known(self) -> None:
-        self._last_index, self._last_entry, self._known = -1, 0, set()
+        self._last_index, self._last_entry, self._known, self.failed_parts = -1, 0, set(), set()
         self._retention = JournalRetention()
 
     def _note(self, records: Sequence[JournalRecord], entries: Sequence[LogEntry] | None = None) -> None:
@@ -177,6 +180,8 @@ class ChangeKeeping:
                 self._last_index, self._last_entry = max((self._last_index, self._last_entry), place)
             elif record.kind is not RecordKind.MUTATION:
                 self._known.add(record.name)
+                if record.kind is RecordKind.FAILED_QUORUM:
+                    self.failed_parts.add(get_named_part(record))
         self._blocks.want(zip(logged, parsed, strict=True))
 
     def _continue_or_begin(self, keeper: Keeper, period: int) -> None:
