@@ -395,6 +395,8 @@ PROMISES: Mapping[str, Lines] = {
         "else the table is made anew, under the same id": (_COPIED_ANEW,),
         "ids that are gone can be cleaned up (by hand there)": (
             "test_link_statements::test_an_origin_is_forgotten_when_it_is_gone",
+            "test_forgetting_origins::test_an_origin_is_forgotten_when_all_have_the_same_of_it",
+            "test_forgetting_origins::test_a_cluster_that_does_not_answer_is_named_and_force_goes_on",
         ),
         "`replication_timeout`: an answer when nothing happens": (
             "test_change_source::test_a_question_waits_for_something_new",

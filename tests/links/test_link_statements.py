@@ -363,7 +363,6 @@ def test_metrics_are_told_while_zookeeper_is_away(east: LinkedServer) -> None:
 def test_an_origin_is_forgotten_when_it_is_gone(east: LinkedServer) -> None:
     gone = Origin(NORTH, 5, SOURCE.epoch)
     text = f"SYSTEM FORGET LINK ORIGIN '{gone}' ON orders"
-    assert east.fails(text)[0] == 48
     assert "no link ever brought any" in east.fails(f"{text} FORCE")[1]
     table = east.engine.catalog.table("default", "orders")
     assert table.replication is not None
