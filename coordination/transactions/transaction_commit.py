@@ -161,7 +161,7 @@ def commit_transaction(
     is_in_doubt = False
     for _ in range(_ATTEMPTS):
         try:
-            outcome = _Attempt(keeper, replica, request, gate, first_number, last_blocks, clock, quorum).run()
+            outcome = CommitAttempt(keeper, replica, request, gate, first_number, last_blocks, clock, quorum).run()
         except KeeperConnectionLoss:
             outcome, is_in_doubt = None, True
             left_behind()
@@ -178,8 +178,8 @@ def commit_transaction(
     raise ConflictError("KEEPER_EXCEPTION", f"Could not commit in {_ATTEMPTS} attempts: others get ahead; try again")
 
 
-class _Attempt:
-    """One attempt to commit, and the locks it holds."""
+class CommitAttempt:
+    """One attempt to commit, and the block numbers it holds."""
 
     def __init__(
         self,
@@ -220,11 +220,49 @@ class _Attempt:
             if found is None or found.state is not TransactionState.OPEN:
                 found = open_transaction(self._keeper, table, request.transaction_id)
             return self._commit(found, application)
-        finally:  # a multi that may still be on its way fails then
-            for lock in self._locks:
-                release_block_number_if_possible(self._keeper, lock)
+        finally:
+            self.release()
+
+    def plan_along(self) -> Sequence[Op]:
+        """Returns the operations that commit an open transaction in the multi of another table.
+
+        Raises 649 (INVALID_TRANSACTION) for a decided transaction, 999 if it is gone, and ``GateBarred``.
+        """
+        require_feature(self._keeper, self._table, FEATURE_REPLACE_RANGE, "A transaction")
+        found = read_transaction(self._keeper, self._table, transaction_node_name(self._request.transaction_id))
+        if found is None:
+            raise ConflictError(
+                "KEEPER_EXCEPTION", f"Transaction {self._request.transaction_id!r} was given up meanwhile; try again"
+            )
+        if found.state is not TransactionState.OPEN:
+            raise already_decided_error(found)
+        return self._plan(found, None)[0]
+
+    def release(self) -> None:
+        """Gives the numbers up: a multi with the plan that may still be on its way fails then."""
+        for lock in self._locks:
+            release_block_number_if_possible(self._keeper, lock)
+        self._locks.clear()
+
+    def note_commit(self) -> None:
+        """Forgets the numbers, which the multi has used."""
+        self._locks.clear()
 
     def _commit(self, transaction: Transaction, application: ApplicationVersion | None) -> CommitOutcome | None:
+        ops, parts = self._plan(transaction, application)
+        try:
+            self._keeper.multi(ops)
+        except MultiFailed as error:
+            self._raise_if_hopeless(error, transaction, {part.replica for part in parts})
+            return None
+        self.note_commit()
+        rows = sum(part.rows for part in parts)
+        return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(part.part for part in parts))
+
+    def _plan(
+        self, transaction: Transaction, application: ApplicationVersion | None
+    ) -> tuple[Sequence[Op], Sequence[StagedPart]]:
+        """Takes the numbers; returns the multi's operations, and the parts with their numbers."""
         request, table = self._request, self._table
         staged = select_staged_parts(
             request, read_staged_parts(self._keeper, table, transaction.name, transaction.keys)
@@ -257,13 +295,7 @@ class _Attempt:
             ops.append(Check(table.block_numbers, partitions_version))
         limit_bytes = MAX_REQUEST_BYTES - _SLACK_BYTES - sum(map(operation_bytes, ops))
         logged, drop_ops = self._make_log_entry(transaction, parts, drop, limit_bytes)
-        try:
-            self._keeper.multi([logged, *ops, *drop_ops])
-        except MultiFailed as error:
-            self._raise_if_hopeless(error, transaction, {part.replica for part in parts})
-            return None
-        self._locks.clear()
-        return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(part.part for part in parts))
+        return [logged, *ops, *drop_ops], parts
 
     def _raise_if_hopeless(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
         """Raises if another attempt is of no use."""

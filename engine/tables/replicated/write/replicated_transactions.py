@@ -36,6 +36,7 @@ from engine.tables.replicated.replica_state import (
     LINK_STAGING_PREFIX,
     ReplicaState,
 )
+from engine.tables.replicated.write.joined_transaction import JoinedTransaction
 from engine.tables.statement_options import CommitOptions, InsertOptions
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
@@ -173,6 +174,10 @@ class ReplicatedTransactions:
             keeper.exists(paths.quorum_parallel_part(name)) is not None
             or count_finished_replicas(keeper, paths, name) < needed
         )
+
+    def join(self, transaction_id: str) -> JoinedTransaction:
+        """Returns a transaction as one that another table's multi commits."""
+        return JoinedTransaction(self._state, transaction_id, self._pull, self._last_blocks, self._wake_execution)
 
     def rollback(self, transaction_id: str) -> None:
         """Aborts a transaction. Raises 649 for a committed one."""
