@@ -210,6 +210,17 @@ def test_a_change_that_fails_five_times_in_a_row_pauses(pair: Pair) -> None:
     pair.wait_applied(1)
 
 
+def test_a_block_that_the_source_gave_up_stops_the_link(pair: Pair, tmp_path: Path) -> None:
+    """The source still has the change, and its outbox has no block: a copy helps, and not a repeat."""
+    pair.target.fetched = tmp_path
+    pair.create(start_position="now")
+    pair.source.add(make_change(10**6, make_block(1)))
+    progress = pair.wait_status(UpstreamStatus.STOPPED, "The source does not keep what the target lacks: No part")
+    assert "SYSTEM BOOTSTRAP REPLICATION LINK l" in progress.message
+    pair.target.fetched = None
+    pair.wait_applied(1)
+
+
 def test_another_writer_of_the_vector_costs_a_repeat_alone(pair: Pair) -> None:
     pair.target.moves_first = 3
     pair.create(start_position="now")
