@@ -59,8 +59,7 @@ class BlockSource:
         """
         if (found := self.open_here(part)) is not None:
             return found
-        with self._state.hold_write_access() as (keeper, _):
-            directory = self._bring(keeper, part)
+        directory = self.bring(part)
         if directory is None:
             raise UserError(
                 "NO_SUCH_DATA_PART",
@@ -68,6 +67,14 @@ class BlockSource:
             )
         drop = self._state.store.drop_temporary
         return Snapshot([], lambda _: drop(directory)), directory
+
+    def bring(self, part: PartName) -> Path | None:
+        """Fetches a block from another active replica; returns a temporary directory, or ``None`` if none has it.
+
+        Raises what keeps one from being asked.
+        """
+        with self._state.hold_write_access() as (keeper, _):
+            return self._bring(keeper, part)
 
     def find_holders(self, keeper: Keeper, part: PartName) -> Sequence[str]:
         """Returns the HTTP addresses of other active replicas; those that list the part come first."""
