@@ -1,4 +1,4 @@
-"""Finds the files of a block: in this replica's outbox, among its parts, or at another replica.
+"""Finds the files of a block: in this replica's outbox, among its parts, at another replica, or inside a merged part.
 
 A block that is nowhere is *lost* if the table has recorded the loss of a part that held it, and no replica lists a
 part with its rows; its place is then sent without its rows.
@@ -7,7 +7,7 @@ part with its rows; its place is then sent without its rows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,8 @@ class BlockSource:
         self._state = state
         self.outbox = outbox
         self._fetcher = fetcher
+        self.rebuild: Callable[[int, PartName], Path | None] = lambda zxid, part: None
+        """Makes the block of a commit anew, in a temporary directory; ``None`` if that is not possible."""
 
     def open_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
         """Returns the files of a block that this replica has; ``None`` if it has none."""
@@ -53,13 +55,13 @@ class BlockSource:
         return held, held.parts[0].path
 
     def open(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
-        """Returns the files of a block, which may be fetched from another replica first.
+        """Returns the files of a block, which may be fetched from another replica first, or made anew.
 
         Raises 232 (NO_SUCH_DATA_PART) if no replica has it, and names block and position.
         """
         if (found := self.open_here(part)) is not None:
             return found
-        directory = self.bring(part)
+        directory = self.bring(part) or self.rebuild(position.zxid, part)
         if directory is None:
             raise UserError(
                 "NO_SUCH_DATA_PART",
