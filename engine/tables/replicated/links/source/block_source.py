@@ -1,4 +1,6 @@
-"""Finds the files of a block: in this replica's outbox, among its parts, at another replica, or inside a merged part.
+"""Finds the files of a block.
+
+They are in this replica's outbox, among its parts, at another replica, or inside a merged part.
 
 A block that is nowhere is *lost* if the table has recorded the loss of a part that held it, and no replica lists a
 part with its rows; its place is then sent without its rows.
@@ -71,9 +73,9 @@ class BlockSource:
         return Snapshot([], lambda _: drop(directory)), directory
 
     def bring(self, part: PartName) -> Path | None:
-        """Fetches a block from another active replica; returns a temporary directory, or ``None`` if none has it.
+        """Fetches a block from another active replica.
 
-        Raises what keeps one from being asked.
+        Returns a temporary directory, or ``None`` if none has it. Raises what keeps one from being asked.
         """
         with self._state.hold_write_access() as (keeper, _):
             return self._bring(keeper, part)
