@@ -98,7 +98,7 @@ def test_a_wanted_part_is_not_deleted_before_it_is_kept(asker: Asker) -> None:
     asker.begin()
     first = asker.table.first
     links = asker.table.table.links
-    links.blocks._keep_present = lambda: None  # type: ignore[method-assign]
+    links.blocks._keep_present = list  # type: ignore[method-assign, assignment]
     for key in (1, 2):
         first.sql(INSERT.format(1, key))
     asker.table.settle()
@@ -383,6 +383,48 @@ def test_a_table_with_mutations_only_trims_its_journal(asker: Asker, has_link_th
     else:
         with pytest.raises(PandoError, match="begins after zxid"):
             asker.ask(1)
+
+
+def test_blocks_that_came_inside_a_merged_part_are_kept_too(asker: Asker) -> None:
+    """The second replica fetches the merged part. Its outbox gets the blocks while a link lacks them."""
+    asker.begin()
+    first, second = asker.table.servers.servers
+    second.sql("SYSTEM STOP FETCHES costs")
+    for key in range(1, 4):
+        first.sql(INSERT.format(1, key))
+    asker.table.work_until(lambda: len(kept(tables(asker)[0])) == 3)
+    first.sql("OPTIMIZE TABLE costs PARTITION 1 FINAL SETTINGS alter_sync = 1")
+    asker.table.servers.now += 10_000
+    with first.acting():
+        asker.table.table.delete_outdated(asker.table.table.store.list_deletable())
+    second.sql("SYSTEM START FETCHES costs")
+    keep_all(asker, 3)
+    assert [str(part.name) for part in tables(asker)[1].store.list_active()] == ["1_0_3_1"]
+    assert kept(tables(asker)[1]) == kept(tables(asker)[0]) == ["1_1_1_0", "1_2_2_0", "1_3_3_0"]
+    assert not list(tables(asker)[1].store.path.glob("tmp_*"))
+
+
+def test_blocks_that_no_link_needs_or_nobody_has_are_not_fetched(asker: Asker) -> None:
+    asker.begin()
+    first, second = asker.table.servers.servers
+    second.sql("SYSTEM STOP FETCHES costs")
+    for key in range(1, 4):
+        first.sql(INSERT.format(1, key))
+    asker.table.work_until(lambda: len(kept(tables(asker)[0])) == 3)
+    first.sql("OPTIMIZE TABLE costs PARTITION 1 FINAL SETTINGS alter_sync = 1")
+    asker.table.servers.now += 10_000
+    with first.acting():
+        asker.table.table.delete_outdated(asker.table.table.store.list_deletable())
+    asker.take(max_rows=1)
+    asker.trim = asker.applied(asker.ask(max_rows=1).source.origin)
+    asker.table.servers.now += 11
+    asker.ask()
+    outbox = tables(asker)[0].links.blocks.outbox
+    outbox.discard(outbox.list_blocks()[1])
+    second.sql("SYSTEM START FETCHES costs")
+    keep_all(asker, 1)
+    asker.table.work_until(lambda: not tables(asker)[1].links.blocks._wanted)
+    assert kept(tables(asker)[1]) == ["1_3_3_0"]
 
 
 def look_at_outboxes(asker: Asker, seconds: float = 20) -> None:

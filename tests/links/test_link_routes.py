@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from coordination.links.positions import Position
+from engine.links.exchange.protocol import LEAST_VERSION, VERSION
 from parts.common.part_name import PartName
 from tests.links.changes import NORTH, WEST, make_block, make_change
 from tests.links.link_ends import KeptTarget, StreamSource, replace_ends
