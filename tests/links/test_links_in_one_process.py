@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.interserver.transfer import Throttle
+from engine.server.links_config import LinkedClusterConfig
 from engine.tables.capabilities.link_status import UpstreamStatus
 from parts.common.errors import PandoError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
@@ -74,6 +75,23 @@ def test_a_link_brings_no_more_than_its_throttle_lets(servers: dict[str, list[Li
         assert size > 100_000
         assert seconds > 0.7 * (size - 50_000) / 100_000  # what the first period lets through comes at once
         target.execute("DROP REPLICATION LINK slow")
+
+
+def test_a_link_logs_in_with_any_characters(servers: dict[str, list[LinkedServer]]) -> None:
+    create_table([*servers["west"], *servers["east"]], "named")
+    west, east = servers["west"][0], servers["east"][0]
+    former = east.engine.linked_clusters._clusters
+    config = LinkedClusterConfig(urls=[west.url], user="jürgen", password="pä$$–Ж")
+    east.engine.linked_clusters._clusters = {"west": config}
+    try:
+        with west.client() as source, east.client() as target:
+            target.execute("CREATE REPLICATION LINK named ON named FROM CLUSTER west SETTINGS start_position = 'now'")
+            source.execute("INSERT INTO named VALUES (1, 'a')")
+            target.execute("SYSTEM WAIT REPLICATION LINK named TIMEOUT 30")
+            assert target.value("SELECT count() FROM named") == 1
+            target.execute("DROP REPLICATION LINK named")
+    finally:
+        east.engine.linked_clusters._clusters = former
 
 
 class FakeTimeThrottle(Throttle):
