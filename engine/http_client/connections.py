@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from engine.http_client.errors import (
+    RefusedError,
     make_connection_error,
     make_lost_connection_error,
     make_response_error,
@@ -100,6 +101,10 @@ class Connections:
                     text = answer.read_beginning(_MOST_ERROR_BYTES).decode(errors="replace")
                     raise make_response_error(text, response.status_code, url, source)
                 yield answer
+        except RuntimeError as error:
+            if not self._client.is_closed:
+                raise
+            raise RefusedError("NETWORK_ERROR", f"The connections to {url} were closed meanwhile: {error}") from None
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise make_connection_error(source or url.removeprefix("http://"), error) from None
         except httpx.ReadTimeout:

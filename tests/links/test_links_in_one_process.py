@@ -12,7 +12,9 @@ import pytest
 from engine.interserver.transfer import Throttle
 from engine.server.links_config import LinkedClusterConfig
 from engine.tables.capabilities.link_status import UpstreamStatus
+from engine.tables.capabilities.table_links import ChangesRequest
 from parts.common.errors import PandoError
+from parts.common.query_status import QueryStatus
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 
 _SECONDS = 30.0
@@ -183,6 +185,28 @@ def test_any_server_of_the_source_answers_for_it(servers: dict[str, list[LinkedS
             target.execute("DROP REPLICATION LINK any")
     finally:
         east.engine.linked_clusters._clusters = former
+
+
+def test_every_server_of_an_idle_source_knows_where_a_link_began(servers: dict[str, list[LinkedServer]]) -> None:
+    """The beginning lies behind the moment at which the last replica began to keep, and no commit came since."""
+    create_table([*servers["west"], *servers["east"]], "idle")
+    east = servers["east"][0]
+    with east.client() as target:
+        target.execute(
+            "CREATE REPLICATION LINK idle ON idle FROM CLUSTER west SETTINGS start_position = 'now', enabled = 0"
+        )
+        links = east.table("idle").links
+        assert links is not None
+        vector = links.target.read_target().vector
+        for server in servers["west"]:
+            source = server.table("idle").links
+            assert source is not None
+            source.source._reading._index = None  # type: ignore[attr-defined]  # as after a restart
+            (link,) = source.source.list_outgoing()
+            request = ChangesRequest(link.name, link.uuid, vector, 0, 100, 1 << 20)
+            answer = source.source.read_changes(request, QueryStatus())
+            assert answer.frontier >= vector.applied(answer.source.origin)
+        target.execute("DROP REPLICATION LINK idle")
 
 
 @pytest.mark.long
