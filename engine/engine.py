@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from coordination.links.positions import Position
 from coordination.links.table_position import read_current_position
 from engine.background_check import BackgroundCheck
 from engine.catalog.catalog import Catalog
@@ -22,10 +23,12 @@ from engine.environment import ServerEnvironment
 from engine.links.bootstrap.held_source import add_bootstrap_answers
 from engine.links.databases.database_links import DatabaseLinks
 from engine.links.exchange.link_service import LinkService
+from engine.links.in_sync_clusters import list_in_sync_clusters
 from engine.links.link_freshness import require_fresh
 from engine.links.link_manager import LinkManager
 from engine.links.link_start import LinkStart
 from engine.links.link_statuses import list_link_statuses
+from engine.links.origin_survey import OriginSurveys
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
 from engine.queries.server_links import LinkFreshness, ServerLinks, UnlinkedServer
@@ -81,6 +84,7 @@ class Engine(StatementRunner):
         )
         self.link_answers = LinkService(self)
         add_bootstrap_answers(self.link_answers, self.catalog)
+        self.link_answers.add("origin", OriginSurveys(self).answer)
         self.links: ServerLinks = UnlinkedServer()
         """The links; without ``cluster_name`` none."""
         self.link_start: LinkStart = LinkStart(self, has_links=config.cluster_name is not None)
@@ -183,6 +187,13 @@ class Engine(StatementRunner):
             name = found.definition.full_name
             raise UserError("BAD_ARGUMENTS", f"Only Replicated tables have positions, and {name} is none")
         return read_current_position(replica.require_keeper(), replica.paths, self._get_cluster_uuid())
+
+    def in_sync_clusters(self, database: str, table: str, position: str) -> list[str]:
+        """Returns the clusters whose links have brought a table's changes up to a position.
+
+        Raises 36 (BAD_ARGUMENTS) for a table that is not Replicated, and a position of another origin.
+        """
+        return list_in_sync_clusters(self.catalog.table(database, table), Position.parse(position))
 
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         require_fresh(self, self.catalog.table(database, table), demand, QueryStatus())

@@ -136,6 +136,10 @@ class StatementRunner(ABC):
         """Returns the position behind the newest commit of a replicated table."""
 
     @abstractmethod
+    def in_sync_clusters(self, database: str, table: str, position: str) -> list[str]:
+        """Returns the clusters whose links have brought a table's changes up to a position."""
+
+    @abstractmethod
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         """Returns when a target of links is as fresh as demanded."""
 

@@ -118,6 +118,12 @@ class Server(Protocol):
     def current_position(self, database: str, table: str) -> str:
         """Returns the position behind the newest commit of a replicated table. Raises 36, 48, 60, 225, 999."""
 
+    def in_sync_clusters(self, database: str, table: str, position: str) -> list[str]:
+        """Returns the clusters whose links have brought a table's changes up to a position.
+
+        Raises 36, 48, 60, 225, 999.
+        """
+
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         """Returns when a target of links is as fresh as demanded. Raises 36, 159, 369."""
 

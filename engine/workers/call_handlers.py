@@ -153,6 +153,9 @@ class WorkerCalls:
     def _on_current_position(self, _: Channel, database: str, table: str) -> str:
         return self._shared.engine.current_position(database, table)
 
+    def _on_in_sync_clusters(self, _: Channel, database: str, table: str, position: str) -> list[str]:
+        return self._shared.engine.in_sync_clusters(database, table, position)
+
     def _on_link_freshness(self, _: Channel, database: str, table: str, demand: LinkFreshness) -> None:
         self._shared.engine.require_link_freshness(database, table, demand)
 

@@ -86,6 +86,10 @@ class ReplicaProcessClient:
         """Returns the position behind the newest commit of a replicated table."""
         return str(self._caller.call("current_position", database, table))
 
+    def in_sync_clusters(self, database: str, table: str, position: str) -> list[str]:
+        """Returns the clusters whose links have brought a table's changes up to a position."""
+        return list(self._caller.call("in_sync_clusters", database, table, position))
+
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         """Returns when a target of links is as fresh as demanded."""
         self._caller.call("link_freshness", database, table, demand)

@@ -150,6 +150,9 @@ class WorkerServer(StatementRunner):
     def current_position(self, database: str, table: str) -> str:
         return self.replica.current_position(database, table)
 
+    def in_sync_clusters(self, database: str, table: str, position: str) -> list[str]:
+        return self.replica.in_sync_clusters(database, table, position)
+
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         self.replica.require_link_freshness(database, table, demand)
         self.mirror.mirror.catch_up()

@@ -113,6 +113,7 @@ PROMISES: Mapping[str, Lines] = {
             "test_link_nodes::test_one_of_several_links_cannot_be_closed_to_others",
         ),
         "a copy is read as of a place that the source gave": (_FRESHNESS,),
+        "`get-in-sync-replicas`": ("test_link_ddl::test_the_source_tells_which_clusters_have_a_position",),
         "a copy lags": (_LAG,),
         "a copy is made by naming cluster and table": (_SHOWN,),
         "the copy's table is made by hand, or with the database": (_DATABASE,),
@@ -394,6 +395,8 @@ PROMISES: Mapping[str, Lines] = {
         "else the table is made anew, under the same id": (_COPIED_ANEW,),
         "ids that are gone can be cleaned up (by hand there)": (
             "test_link_statements::test_an_origin_is_forgotten_when_it_is_gone",
+            "test_forgetting_origins::test_an_origin_is_forgotten_when_all_have_the_same_of_it",
+            "test_forgetting_origins::test_a_cluster_that_does_not_answer_is_named_and_force_goes_on",
         ),
         "`replication_timeout`: an answer when nothing happens": (
             "test_change_source::test_a_question_waits_for_something_new",
@@ -478,7 +481,6 @@ LATER: tuple[str, ...] = (
     "YTsaurus: a transaction over tables is seen whole; a snapshot of several tables",
     "YTsaurus: mode at creation, and changed later",
     "YTsaurus: deletes in synchronous mode",
-    "YTsaurus: `get-in-sync-replicas`",
     "YTsaurus: tracker, its bounds, and copies left out of it",
     "YTsaurus: collocations and preferred clusters",
     "YugabyteDB: what was not replicated when a source is lost is reported",

@@ -409,6 +409,7 @@ def test_own_changes_of_a_two_way_target_must_be_in_the_source(tables: Bootstrap
     with pytest.raises(ConflictError, match="lacks changes up to"):
         tables.run(replaces=True)
     tables.must_be([(1, 7, 7)])
+    ids = tables.keeper.children(TARGET.blocks)
     written = tables.keeper.get(TARGET.log_entry(0))[1].created_zxid
     own = Origin.parse(f"{CLUSTER}.{tables.keeper.get(TARGET.root)[1].created_zxid}.{tables.gate().epoch}")
     source = DirectSource(tables)
@@ -416,6 +417,8 @@ def test_own_changes_of_a_two_way_target_must_be_in_the_source(tables: Bootstrap
     tables.run(source, replaces=True)
     tables.must_be_equal()
     assert own not in tables.vector().entries
+    assert ids
+    assert set(ids) <= set(tables.keeper.children(TARGET.blocks)), "a client may repeat an INSERT whose rows came back"
 
 
 # --- other definitions -----------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 from coordination.keeper.interface import Keeper
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.known_clusters import check_known_cluster, remember_cluster
+from coordination.links.origin_survey import OriginSurvey, SurveyRequest
 from coordination.links.positions import Position
 from coordination.links.shard_place import ShardPlace, check_same_shard, check_shard_counts
 from engine.http_client.response_file import ResponseFile
@@ -48,6 +49,8 @@ from engine.links.exchange.protocol import (
     encode_shard,
 )
 from engine.links.exchange.server_ring import ServerRing
+from engine.links.exchange.survey_messages import LEAST_VERSION as SURVEY_VERSION
+from engine.links.exchange.survey_messages import decode_survey, encode_survey_request
 from engine.remote.linked_cluster import LinkableTable
 from engine.server.links_config import LinkedClusterConfig, is_server_url
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
@@ -95,7 +98,8 @@ class ClusterClient:
         self._ring = ServerRing(monotonic)
         self._config: LinkedClusterConfig | None = None
         self._transport: Transport | None = None
-        self._greeted: dict[str, ClusterIdentity] = {}
+        self._greeted: dict[str, int] = {}
+        """By server: the version of the protocol that both sides speak."""
 
     def close(self) -> None:
         """Closes the connections."""
@@ -161,6 +165,15 @@ class ClusterClient:
         document = self._ask("news", {"links": body, "wait_seconds": wait_seconds}, read_seconds=silence_seconds)
         return [at for at in _checked(lambda: get_numbers(document, "news"), "news") if at < len(links)]
 
+    def survey_origin(self, request: SurveyRequest) -> OriginSurvey:
+        """Asks a table of the cluster what it has of an origin, and those that links join to it.
+
+        Raises 48 (NOT_IMPLEMENTED) if the cluster's servers do not know the question.
+        """
+        body, seconds = encode_survey_request(request), request.seconds
+        document = self._ask("origin", body, read_seconds=seconds, least_version=SURVEY_VERSION)
+        return _checked(lambda: decode_survey(document), "origin")
+
     def fetch_block(
         self,
         table: tuple[str, str],
@@ -202,9 +215,25 @@ class ClusterClient:
         """
         return self._ask(name, document, read_seconds=read_seconds)
 
-    def _ask(self, name: str, document: Document, *, read_seconds: float = _ANSWER_SECONDS) -> Document:
+    def _ask(
+        self,
+        name: str,
+        document: Document,
+        *,
+        read_seconds: float = _ANSWER_SECONDS,
+        least_version: int = LEAST_VERSION,
+    ) -> Document:
         body = to_bytes(document)
-        return self._ask_servers(lambda transport, url: _post(transport, url, name, body, read_seconds))
+
+        def ask(transport: Transport, url: str) -> Document:
+            if self._greeted.get(url, VERSION) < least_version:
+                raise UnavailableError(  # another server may be newer
+                    "NOT_IMPLEMENTED",
+                    f"{url} of cluster {self.name!r} does not know /links/{name}: its version is too old",
+                )
+            return _post(transport, url, name, body, read_seconds)
+
+        return self._ask_servers(ask)
 
     def _ask_servers(self, ask: Callable[[Transport, str], _Result]) -> _Result:
         """Asks the servers, each greeted before, until one answers."""
@@ -264,7 +293,7 @@ class ClusterClient:
         met, (least, most), shard = _checked(
             lambda: (decode_identity(document), decode_versions(document), decode_shard(document)), "hello"
         )
-        agree_on_version(least, most, f"Cluster {self.name!r} at {url}")
+        version = agree_on_version(least, most, f"Cluster {self.name!r} at {url}")
         if met.name != self.name:
             raise UserError(
                 "BAD_ARGUMENTS",
@@ -273,7 +302,7 @@ class ClusterClient:
         check_known_cluster(self._require_keeper(), own, met)
         check_shard_counts(own_shard, shard, own.name, met.name)
         check_same_shard(own_shard, shard, url)
-        self._greeted[url] = met
+        self._greeted[url] = version
         return met
 
 

@@ -13,6 +13,7 @@ versions in the first request (``hello``), and the smaller one counts. A change 
                  of whose tables the server noticed something after it gave the mark, as soon as there is one
 ``position``     {database, table} → {position}: behind everything that is committed now
 ``block``        {database, table, position, part} → the files of a block (``engine.interserver.protocol``)
+``origin``       what tables have of an origin (``engine.links.exchange.survey_messages``)
 ``tables``       {database} → {tables: [{table, create_query, problem}]}: those that links can take, and why others not
 ===============  ======================================================================================================
 
@@ -54,7 +55,8 @@ from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
 
-VERSION = 1
+VERSION = 2
+"""1: without ``origin``."""
 LEAST_VERSION = 1
 """The oldest version of the other side that this one can speak with."""
 MAX_WAIT_SECONDS = 10.0

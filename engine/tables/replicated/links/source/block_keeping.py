@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from coordination.log.log_entry import EntryType, LogEntry
+from engine.link_store.block_ages import BlockAges
 from engine.link_store.journal_segment import JournalRecord
 from engine.link_store.outbox import OUTBOX_FOLDER, Outbox
 from engine.link_store.outbox_retention import RetentionLimits
@@ -56,11 +57,14 @@ class BlockKeeping:
         self._state = state
         self._resting = resting
         services = state.services
-        self.outbox = Outbox(state.definition.data_path / OUTBOX_FOLDER, services.clock, services.disk.unreserved_bytes)
+        self.ages = BlockAges(services.monotonic)
+        self.outbox = Outbox(state.definition.data_path / OUTBOX_FOLDER, self.ages, services.disk.unreserved_bytes)
         self.find_released: Callable[[], int | None] = lambda: None
         """Returns the zxid up to which no link needs blocks; ``None`` if nobody knows."""
-        self.trim_journal: Callable[[int], None] = lambda position: None
-        """Called with the zxid up to which blocks were released or given up."""
+        self.has_long_journal: Callable[[], bool] = lambda: False
+        """Tells whether some of the journal could go."""
+        self.trim_journal: Callable[[int | None, RetentionLimits], None] = lambda released, limits: None
+        """Called with the zxid up to which no link needs anything, after blocks were given up."""
         self.task = state.make_task("keep blocks for links", self.step)
         self._lock = threading.Lock()
         self._wanted: dict[PartName, WantedBlock] = {}
@@ -157,7 +161,10 @@ class BlockKeeping:
             return _RETRY_SECONDS
         if self._wanted:
             return _WANTED_SECONDS
-        return _TRIM_SECONDS if self.outbox.get_statistics().blocks else _IDLE_SECONDS
+        return _TRIM_SECONDS if self._has_old() else _IDLE_SECONDS
+
+    def _has_old(self) -> bool:
+        return self.outbox.get_statistics().blocks > 0 or self.has_long_journal()
 
     def _keep_present(self) -> None:
         if not self._wanted:
@@ -174,19 +181,20 @@ class BlockKeeping:
 
     def _trim(self) -> None:
         now = self._state.services.monotonic()
-        if now < self._trim_at or not self.outbox.get_statistics().blocks:
+        if now < self._trim_at or not self._has_old():
             return
         self._trim_at = now + _TRIM_SECONDS
         released = self.find_released()
         if released is not None:
             self.outbox.release(released)
-        lost = self.outbox.trim(self._limits())
+        limits = self._limits()
+        lost = self.outbox.trim(limits)
         if lost is not None and released is not None:
             logger.warning(
                 "table %s gave up %s blocks (zxid %s to %s) that a link still needs: the settings link_log_… say so",
                 self._state.definition.full_name, lost.blocks, lost.first, lost.last,
             )  # fmt: skip
-        self.trim_journal(self.outbox.get_statistics().trimmed_position)
+        self.trim_journal(released, limits)
 
     def _limits(self) -> RetentionLimits:
         settings = self._state.definition.settings
