@@ -155,8 +155,9 @@ class BootstrapCommit:
             if root is None:
                 raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {table.root}")
             own = Origin.parse(f"{state.replication.get_cluster_uuid()}.{root.created_zxid}.{gate.epoch}")
-            is_shared = bool(definition.settings.get("two_way")) or bool(gate.links_of(LinkDirection.OUT))
-            zxid = find_last_own_change(keeper, table) if is_shared else 0
+            is_two_way = bool(definition.settings.get("two_way"))
+            is_shared = is_two_way or bool(gate.links_of(LinkDirection.OUT))
+            zxid = find_last_own_change(keeper, table, is_written=is_two_way) if is_shared else 0
             return ClosedTable(
                 self._count_rows(),
                 vector,
