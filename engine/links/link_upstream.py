@@ -19,7 +19,7 @@ from engine.interserver.transfer import Throttle
 from engine.links.bootstrap.held_source import RemoteSource
 from engine.links.exchange.cluster_client import ClusterClient
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
-from parts.common.errors import CancelledError, UnavailableError, UserError
+from parts.common.errors import CancelledError, UserError
 
 SILENT_HEARTBEATS = 4
 """After so many without an answer another server is asked."""
@@ -90,22 +90,14 @@ class LinkUpstream:
         return answer
 
     def fetch(self, change: Change, block: Block, directory: Path) -> None:
-        """Fetches the files of a block into an empty directory, checked and durable.
-
-        Raises 33 (CANNOT_READ_ALL_DATA) if no server of the source has it any more.
-        """
+        """Fetches the files of a block into an empty directory, checked and durable."""
 
         def count(size: int) -> None:
             self._require_running()
             for throttle in self._throttles:
                 throttle.spend(size, self._require_running)
 
-        try:
-            self._client.fetch_block(self._table, change.position, block.part, directory, lambda _: None, count)
-        except UserError as error:
-            if error.name != "NO_SUCH_DATA_PART":
-                raise
-            raise UnavailableError("CANNOT_READ_ALL_DATA", error.message) from error
+        self._client.fetch_block(self._table, change.position, block.part, directory, lambda _: None, count)
 
     def open_held(self) -> RemoteSource:
         """Returns the source as one that is copied."""

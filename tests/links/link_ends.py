@@ -104,8 +104,6 @@ class KeptTarget:
     moves_first: int = 0
     """So many commits are lost to another writer."""
     refetch: RefetchBlock | None = None
-    fetched: Path | None = None
-    """Where blocks are fetched to, if they are."""
 
     def read_target(self) -> TargetState:
         return TargetState(self.vector, self.version, self.own)
@@ -122,9 +120,6 @@ class KeptTarget:
             self.moves_first = max(0, self.moves_first - 1)
             self.version += 1
             return AppliedBatch(False)
-        for change in batch.changes if self.fetched is not None else ():
-            for block in change.blocks:
-                batch.fetch(change, block, self.fetched)
         self.applied.extend(batch.changes)
         self.vector = batch.vector.advance(batch.end)
         self.version += 1

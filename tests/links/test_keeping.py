@@ -12,6 +12,7 @@ import pytest
 
 from coordination.keeper.interface import Keeper, Stat
 from coordination.keeper.memory_keeper import Fault
+from coordination.links.link_failures import is_late
 from coordination.links.stream.change import Change
 from coordination.links.stream.kept_changes import KeptChanges
 from coordination.nodes.paths import ReplicaPaths, TablePaths
@@ -467,6 +468,34 @@ def test_a_wrong_clock_gives_up_nothing(asker: Asker, days: float) -> None:
     servers.now += 400
     look_at_outboxes(asker)
     assert kept(tables(asker)[0]) == kept(tables(asker)[1]) == ["1_4_4_0", "1_5_5_0"]
+
+
+def test_a_block_that_was_given_up_tells_its_link_that_it_is_late(asker: Asker) -> None:
+    """The journal names the change for as long as its segment grows, so only the missing block tells."""
+    asker.begin()
+    for key in range(1, 3):
+        asker.table.first.sql(INSERT.format(1, key))
+    keep_all(asker, 2)
+    change = asker.take_all()[0]
+    for server in asker.table.servers.servers:
+        with server.acting():
+            asker.table.of(server).links.blocks.outbox.trim(RetentionLimits(0, max_bytes=1))
+    assert [kept(table) for table in tables(asker)] == [["1_2_2_0"]] * 2
+    asker.table.first.sql("OPTIMIZE TABLE costs FINAL")
+    asker.table.settle()
+    asker.table.servers.now += 10_000
+    for server in asker.table.servers.servers:
+        with server.acting():
+            table = asker.table.of(server)
+            table.delete_outdated(table.store.list_deletable())
+    with asker.table.first.acting(), pytest.raises(PandoError, match="was given up") as told:
+        asker.source().open_block(change.position, change.blocks[0].part)
+    assert is_late(told.value)
+    asker.table.servers.servers[1].crash()
+    asker.table.servers.end_zombies()
+    with asker.table.first.acting(), pytest.raises(PandoError, match="No replica") as told:  # who is away may have it
+        asker.source().open_block(change.position, change.blocks[0].part)
+    assert not is_late(told.value)
 
 
 def test_acknowledged_blocks_are_given_up(asker: Asker) -> None:

@@ -41,7 +41,7 @@ class ReplicaLinks:
         reading = StreamReading(state, self.keeping, block_source, log.pull)
         self.source = ReplicaLinkSource(state, self.keeping, reading, block_source)
         self.target = ReplicaLinkTarget(state, log, definitions, wake_execution)
-        self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution)
+        self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution, definitions)
 
     def _find_released(self) -> int | None:
         with self._state.hold_write_access() as (keeper, _):
