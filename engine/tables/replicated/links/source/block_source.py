@@ -62,12 +62,12 @@ class BlockSource:
             return found
         with self._state.hold_write_access() as (keeper, _):
             directory = self._bring(keeper, part)
-            is_given_up = directory is None and self._is_given_up(keeper)
+            is_given_up = directory is None and self._is_given_up(keeper, part)
         if is_given_up:
             raise UnavailableError(
                 "CANNOT_READ_ALL_DATA",
-                f"Block {part} of {self._state.definition.full_name}, which was committed at {position}, was given up: "
-                "the settings link_log_… say how much is kept",
+                f"No replica of {self._state.definition.full_name} keeps block {part}, which was committed at {position}: "
+                "it was given up (the settings link_log_… say how much is kept), or a disk was lost after it was merged",
             )
         if directory is None:
             raise UserError(
@@ -77,10 +77,13 @@ class BlockSource:
         drop = self._state.store.drop_temporary
         return Snapshot([], lambda _: drop(directory)), directory
 
-    def _is_given_up(self, keeper: Keeper) -> bool:
-        """Tells why no replica that answers has a block: this outbox gave up needed ones, and no replica is away."""
-        is_all_here = all(read_replica_activity(keeper, self._state.paths).values())
-        return is_all_here and self.outbox.get_statistics().lost is not None
+    def _is_given_up(self, keeper: Keeper, part: PartName) -> bool:
+        """Tells whether no replica will have a block that none has now: none is away, and it is not on its way.
+
+        This outbox gave up needed blocks, or the block was merged, and a replica that kept it has lost its disk.
+        """
+        is_over = self.outbox.get_statistics().lost is not None or self._state.store.covering_active(part) is not None
+        return is_over and all(read_replica_activity(keeper, self._state.paths).values())
 
     def find_holders(self, keeper: Keeper, part: PartName) -> Sequence[str]:
         """Returns the HTTP addresses of other active replicas; those that list the part come first."""
