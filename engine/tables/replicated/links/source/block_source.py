@@ -66,8 +66,9 @@ class BlockSource:
         if is_given_up:
             raise UnavailableError(
                 "CANNOT_READ_ALL_DATA",
-                f"No replica of {self._state.definition.full_name} keeps block {part}, which was committed at {position}: "
-                "it was given up (the settings link_log_… say how much is kept), or a disk was lost after it was merged",
+                f"No replica of {self._state.definition.full_name} keeps block {part}, which was committed at "
+                f"{position}: it was given up (the settings link_log_… say how much is kept), or the disk that kept it "
+                "was lost after it had been merged",
             )
         if directory is None:
             raise UserError(
