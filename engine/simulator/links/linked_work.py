@@ -260,7 +260,17 @@ class LinkedWork:
                 self._count("a copy was given up")
 
     def _has_everything(self) -> bool:
-        return not self._is_copying() and not any(self._missing())
+        return not (self._is_copying() or self._missing() or self._list_untrimmed())
+
+    def _list_untrimmed(self) -> list[str]:
+        """Says which outboxes have more than their newest blocks, although every link has them."""
+        return [
+            f"{server.name} of {name} keeps {facts.blocks} blocks"
+            for name in dict(self.topology.links)
+            for server in self.world.clusters[name].servers
+            if (facts := server.table.links.blocks.outbox.get_statistics()).blocks
+            and server.table.links.blocks.outbox.list_blocks()[0].zxid < facts.last_position
+        ]
 
     def _missing(self) -> list[str]:
         """Says which cluster lacks changes of which origin."""
@@ -281,7 +291,7 @@ class LinkedWork:
                 shown += server.sql("SELECT * FROM system.replication_links")[1]
             except PandoError as error:
                 shown.append((source, target, str(error)))
-        return f"{self._missing()}, {shown}"
+        return f"{self._missing()}, {self._list_untrimmed()}, {shown}"
 
     def check(self) -> None:
         """Checks everything that holds when all changes are everywhere."""
@@ -292,6 +302,8 @@ class LinkedWork:
         self._check_vectors()
         self._check_nodes()
         self._check_gates()
+        if not self.variant.settings:
+            self._check_outboxes()
 
     def _check_vectors(self) -> None:
         """Clusters that have the same origins have everything of them."""
@@ -313,6 +325,13 @@ class LinkedWork:
         for name, cluster in self.world.clusters.items():
             bars = Gate.parse(cluster.ensemble.tree[TABLE.gate].data).bars
             assert not bars, f"the table of {name} is closed: {bars}"
+
+    def _check_outboxes(self) -> None:
+        """No outbox has given up what a link needs: a run is shorter than the longest time that blocks are kept."""
+        for name in dict(self.topology.links):
+            for server in self.world.clusters[name].servers:
+                lost = server.table.links.blocks.outbox.get_statistics().lost
+                assert lost is None, f"{server.name} of {name} gave up blocks {lost} that a link needed"
 
     def _count_nodes(self, name: str) -> int:
         tree = self.world.clusters[name].ensemble.tree

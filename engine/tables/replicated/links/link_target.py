@@ -232,9 +232,14 @@ class ReplicaLinkTarget:
         with self._looking, self._state.hold_write_access() as (keeper, _):
             return self._progress.find_confirmed(keeper, copies).applied(source)
 
-    def wait_until_visible(self, timeout_seconds: float, status: QueryStatus) -> None:
-        """Waits until what is committed now is visible on all active replicas. Raises 159 (TIMEOUT_EXCEEDED)."""
-        BatchVisibility(self._state).wait(timeout_seconds, status)
+    def wait_until_visible(
+        self, timeout_seconds: float, status: QueryStatus, *, is_own_replica_enough: bool = False
+    ) -> None:
+        """Waits until what is committed now is visible on all active replicas, or on this one.
+
+        Raises 159 (TIMEOUT_EXCEEDED).
+        """
+        BatchVisibility(self._state, is_own_replica_enough=is_own_replica_enough).wait(timeout_seconds, status)
 
     def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""

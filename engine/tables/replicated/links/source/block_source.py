@@ -86,6 +86,14 @@ class BlockSource:
         is_over = self.outbox.get_statistics().lost is not None or self._state.store.covering_active(part) is not None
         return is_over and all(read_replica_activity(keeper, self._state.paths).values())
 
+    def bring(self, part: PartName) -> Path | None:
+        """Fetches a block from another active replica; returns a temporary directory, or ``None`` if none has it.
+
+        Raises what keeps one from being asked.
+        """
+        with self._state.hold_write_access() as (keeper, _):
+            return self._bring(keeper, part)
+
     def find_holders(self, keeper: Keeper, part: PartName) -> Sequence[str]:
         """Returns the HTTP addresses of other active replicas; those that list the part come first."""
         paths, own = self._state.paths, self._state.replica.name
