@@ -470,8 +470,12 @@ def test_a_wrong_clock_gives_up_nothing(asker: Asker, days: float) -> None:
     assert kept(tables(asker)[0]) == kept(tables(asker)[1]) == ["1_4_4_0", "1_5_5_0"]
 
 
-def test_a_block_that_was_given_up_tells_its_link_that_it_is_late(asker: Asker) -> None:
-    """The journal names the change for as long as its segment grows, so only the missing block tells."""
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_block_that_was_given_up_tells_its_link_that_it_is_late(asker: Asker, is_lost: bool) -> None:
+    """The journal names the change for as long as its segment grows, so only the missing block tells.
+
+    It was given up by the settings, or went with the disks that kept it after it was merged.
+    """
     asker.begin()
     for key in range(1, 3):
         asker.table.first.sql(INSERT.format(1, key))
@@ -479,8 +483,9 @@ def test_a_block_that_was_given_up_tells_its_link_that_it_is_late(asker: Asker) 
     change = asker.take_all()[0]
     for server in asker.table.servers.servers:
         with server.acting():
-            asker.table.of(server).links.blocks.outbox.trim(RetentionLimits(0, max_bytes=1))
-    assert [kept(table) for table in tables(asker)] == [["1_2_2_0"]] * 2
+            outbox = asker.table.of(server).links.blocks.outbox
+            outbox.remove() if is_lost else outbox.trim(RetentionLimits(0, max_bytes=1))
+    assert [kept(table) for table in tables(asker)] == [[] if is_lost else ["1_2_2_0"]] * 2
     asker.table.first.sql("OPTIMIZE TABLE costs FINAL")
     asker.table.settle()
     asker.table.servers.now += 10_000

@@ -65,11 +65,12 @@ class BlockSource:
         if (found := self.open_here(part)) is not None:
             return found
         directory = self.bring(part) or self.rebuild(position.zxid, part)
-        if directory is None and self._is_given_up():
+        if directory is None and self._is_given_up(part):
             raise UnavailableError(
                 "CANNOT_READ_ALL_DATA",
-                f"Block {part} of {self._state.definition.full_name}, which was committed at {position}, was given up: "
-                "the settings link_log_… say how much is kept",
+                f"No replica of {self._state.definition.full_name} keeps block {part}, which was committed at "
+                f"{position}: it was given up (the settings link_log_… say how much is kept), or the disk that kept it "
+                "was lost after it had been merged",
             )
         if directory is None:
             raise UserError(
@@ -79,11 +80,15 @@ class BlockSource:
         drop = self._state.store.drop_temporary
         return Snapshot([], lambda _: drop(directory)), directory
 
-    def _is_given_up(self) -> bool:
-        """Tells why no replica that answers has a block: this outbox gave up needed ones, and no replica is away."""
+    def _is_given_up(self, part: PartName) -> bool:
+        """Tells whether no replica will have a block that none has now: none is away, and it is not on its way.
+
+        This outbox gave up needed blocks, or the block was merged, and a replica that kept it has lost its disk.
+        """
+        if self.outbox.get_statistics().lost is None and self._state.store.covering_active(part) is None:
+            return False
         with self._state.hold_write_access() as (keeper, _):
-            is_all_here = all(read_replica_activity(keeper, self._state.paths).values())
-        return is_all_here and self.outbox.get_statistics().lost is not None
+            return all(read_replica_activity(keeper, self._state.paths).values())
 
     def bring(self, part: PartName) -> Path | None:
         """Fetches a block from another active replica.
