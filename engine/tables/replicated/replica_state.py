@@ -21,6 +21,7 @@ from coordination.inserts.insert_commit import InsertRequest
 from coordination.inserts.partition_nodes import PartitionNode
 from coordination.keeper.interface import Keeper, KeeperError, SessionState
 from coordination.links.stream.commit_times import CommitTimes
+from coordination.links.stream.stable_times import StableTime
 from coordination.log.replication_queue import ReplicationQueue
 from coordination.merges_mutations.mutation_nodes import KnownMutations
 from coordination.nodes.active_keeper import ActiveKeeper
@@ -104,6 +105,7 @@ class ReplicaState:
         self.gate = TableGate(self.paths)
         self.pull_rest = PullRest()
         self.commit_times = CommitTimes(self.paths)
+        self.stable_time = StableTime()
         self.partition_nodes: dict[str, PartitionNode] = {}
         """The last seen nodes of partitions whose nodes have other names than the partitions."""
         self.activation: Activation | None = None

@@ -20,6 +20,7 @@ from coordination.links.positions import Origin
 from coordination.links.stream.change import Change
 from coordination.links.stream.change_stream import build_changes
 from coordination.links.stream.frontier import Observation, find_frontier, select_undecided
+from coordination.links.stream.stable_times import Marks, read_marks
 from coordination.links.stream.stream_index import StreamIndex
 from engine.link_store.journal import Journal, PositionTrimmedError
 from engine.link_store.journal_segment import JournalRecord
@@ -81,7 +82,9 @@ class StreamReading:
         Raises ``PositionTrimmedError``, and 36 (BAD_ARGUMENTS) for a place at which no batch ends.
         """
         with self._lock:
-            index, source = self._advance(keeper)
+            has_versions = self._state.description.merge_mode.has_row_versions
+            marks = read_marks(keeper, self._state.paths) if has_versions else Marks()
+            index, source = self._advance(keeper, marks.zxid)
             journal = self._keeping.require_journal()
             after = request.vector.applied(source.origin)
             if after < journal.first_position:
@@ -105,6 +108,7 @@ class StreamReading:
             0,
             page.rows_behind,
             page.bytes_behind,
+            stable=marks.times if newest >= marks.zxid else {},
         )
 
     # -- the frontier ---------------------------------------------------------------------------------------------
