@@ -57,6 +57,8 @@ _GATE_SECONDS = 30.0
 """How long a commit waits for a bar that does not refuse it at once."""
 _GATE_PAUSES = (0.05, 1.0)
 """The first and the longest pause between its attempts."""
+INSERTED_STAGING_PREFIX = "inserted-"
+"""Staged parts of INSERTs whose rows get their version when the transaction is carried out."""
 DETACHED_STAGING_PREFIX = "detached-"
 """The prefix of places of staged parts that another replica may have in ``detached/``."""
 BOOTSTRAP_STAGING_PREFIX = "bootstrap-"
