@@ -4,7 +4,6 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.connector.catalog.{Table, TableProvider}
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2
@@ -37,12 +36,13 @@ final class PandoProvider extends TableProvider with DataSourceRegister {
   override def getTable(
       schema: StructType, partitioning: Array[Transform], properties: util.Map[String, String]): Table =
     parse(properties) match {
-      case Some(options) if inferred.contains(schema) || isNatural(schema, options) => new PandoTable(options, schema)
+      case Some(options) if inferred.contains(schema) || isNatural(schema, options) =>
+        new PandoTable(properties.asScala.toMap, options, schema)
       case _ => python.getTable(schema, partitioning, properties)
     }
 
   private def parse(properties: util.Map[String, String]): Option[ReadOptions] =
-    ReadOptions.parse(properties.asScala.toMap, ReadOptions.fromSession(SparkSession.active.conf.getAll))
+    ReadOptions.parse(properties.asScala.toMap)
 
   /** Tells whether the table's columns are read in these types without a conversion. */
   private def isNatural(schema: StructType, options: ReadOptions): Boolean = {

@@ -7,6 +7,8 @@ import java.util.Locale
 
 import scala.util.Try
 
+import org.apache.spark.sql.SparkSession
+
 /** The options of a read that this side understands. Times are in seconds. */
 final case class ReadOptions(
     urls: Seq[String],
@@ -54,19 +56,21 @@ object ReadOptions {
   /** Options of writes and streams, which a batch read passes over. */
   private val passedOver = Set("batch_rows", "batch_bytes", "maxrowspertrigger", "startingoffsets", "failondataloss")
 
-  /** Returns the options that the session's configuration has, by name without prefix. */
-  def fromSession(configuration: Map[String, String]): Map[String, String] =
+  /** Returns the options that the session's configuration has; a password there is for everybody to read. */
+  private def fromSession(configuration: Map[String, String]): Map[String, String] =
     configuration.collect {
       case (name, value) if name.startsWith(prefix) && value.nonEmpty => name.stripPrefix(prefix) -> value
-    }
+    } - "password"
 
   /**
    * Returns the options, or `None` for those that the Python source decides on: it reads what this side does not
    * (`query`, `task_query`), and tells what is wrong with the others.
    */
-  def parse(options: Map[String, String], defaults: Map[String, String]): Option[ReadOptions] = {
+  def parse(options: Map[String, String]): Option[ReadOptions] = {
+    val defaults = fromSession(SparkSession.active.conf.getAll)
     val lowered = options.map { case (name, value) => name.toLowerCase(Locale.ROOT) -> value }
-    val (copies, plain) = lowered.partition(_._1.startsWith(copy))
+    val (copies, others) = lowered.partition(_._1.startsWith(copy))
+    val plain = if (copies.isEmpty) others else others.filter(item => understood(item._1))  // a table's own properties
     val own = (copies.map { case (name, value) => name.stripPrefix(copy) -> value } ++ plain) -- ignored
     val kept = if (own.keys.exists(logins)) defaults -- logins else defaults
     val values = kept ++ own

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("s
 
 KEYS = ["k", "i8", "u64", "dec", "b", "s", "lc", "e", "id", "fs", "d", "d32", "ts", "ms", "f", "f32"]
 NUMBERS = ["k", "i8", "u64", "f", "f32", "dec"]
-CASES = 25
+CASES = 12
 
 
 class Pair:
@@ -83,12 +83,13 @@ def test_a_condition_keeps_the_rows_that_spark_keeps(pair: Pair) -> None:
     assert dict(zip(texts, found, strict=True)) == dict(zip(texts, expected, strict=True))
 
 
+@pytest.mark.long
 def test_spark_filters_no_row_again_where_the_server_says_the_same(pair: Pair) -> None:
     kept = {text for text in CONDITIONS if " Filter " in plan(pair.ours.where(text).select("k"))}
     assert kept <= LEFT_TO_SPARK | {"s LIKE '_ä%'", "s LIKE 'a\\\\%_'", "isnan(f)", "lc LIKE 'x_'"}
 
 
-@pytest.mark.parametrize("seed", one_in(16, range(16)))
+@pytest.mark.parametrize("seed", one_in(32, range(32)))
 def test_any_query_gives_the_same(pair: Pair, seed: int) -> None:
     choose = random.Random(seed)
     for number in range(CASES):

@@ -138,6 +138,19 @@ def test_a_query_over_shards(pando: Pando, spark: SparkSession, table: str) -> N
     assert [row.k for row in frame.orderBy("k").limit(3).collect()] == [0, 0, 1]
 
 
+def test_a_table_of_the_catalog(pando: Pando, spark: SparkSession, table: str) -> None:
+    name, options = f"inside_{table}", f"url '{pando.urls['r1']}', table '{table}'"
+    spark.sql(f"CREATE TABLE {name} USING pando_jvm OPTIONS ({options})")
+    try:
+        frame = spark.table(name).where("k < 9")
+        assert frame.groupBy().count().collect() == [(9,)]
+        assert "query: SELECT" in plan(frame.groupBy().count())
+    finally:
+        spark.sql(f"DROP TABLE {name}")
+    with pytest.raises(Exception, match="must not have the option 'password'"):
+        spark.sql(f"CREATE TABLE {name} USING pando_jvm OPTIONS ({options}, password 'hunter2')")
+
+
 # -- replicas and states -----------------------------------------------------------------------------------------------
 
 
