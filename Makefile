@@ -53,7 +53,7 @@ demo-links: check-tools $(VENV)/.demo ## Three linked clusters take flights, one
 $(VENV)/.jar: $(wildcard spark_connector/jvm/*) $(VENV)/.dev
 	@$(BIN)/python -m spark_connector.jvm > $@
 
-test: check-tools $(VENV)/.dev lint $(VENV)/.jar ## Lint, types, layering, and the tests that guard what Pando promises (about a quarter of an hour)
+test: check-tools $(VENV)/.dev lint $(VENV)/.jar ## Lint, types, layering, and the tests that guard what Pando promises (about ten minutes)
 	$(PYTEST) -m "not long"
 
 test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about half an hour)

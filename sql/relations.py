@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import pyarrow as pa
 
+from parts.common.errors import UserError
 from parts.read.part_reader import Part
 from parts.table.table_description import Column, TableDescription, TableSchema
 from parts.types import DataType
@@ -103,6 +104,34 @@ class BlockRelation:
         return self.block
 
 
+class TablePositions(Protocol):
+    """Answers what functions ask of the places of replicated tables in their orders of commits.
+
+    ``name`` is a table's name as SQL writes it. Raises 36, 48, 60, 225, 999.
+    """
+
+    def current_position(self, name: str) -> str:
+        """Returns the position behind the newest commit of a table: ``currentPosition('db.t')``."""
+
+    def in_sync_clusters(self, name: str, position: str) -> Sequence[str]:
+        """Returns the clusters that have a table's changes up to a position: ``inSyncClusters('db.t', …)``."""
+
+
+class UnknownPositions:
+    """The positions where no server is: every question is refused. Implements :class:`TablePositions`."""
+
+    def current_position(self, name: str) -> str:
+        """Raises 48 (NOT_IMPLEMENTED)."""
+        raise UserError("NOT_IMPLEMENTED", f"The position of table {name!r} is not asked for here")
+
+    def in_sync_clusters(self, name: str, position: str) -> Sequence[str]:
+        """Raises 48 (NOT_IMPLEMENTED)."""
+        raise UserError("NOT_IMPLEMENTED", f"The links of table {name!r} are not asked for here")
+
+
+UNKNOWN_POSITIONS = UnknownPositions()
+
+
 class RelationCatalog(Protocol):
     """Finds relations by name."""
 
@@ -121,11 +150,9 @@ class RelationCatalog(Protocol):
         See ``sql.compile.shards.remote_table_functions``. Raises 701, 519, 636.
         """
 
-    def current_position(self, name: str) -> str:
-        """Returns the position behind the newest commit of a replicated table: ``currentPosition('db.t')``.
-
-        Raises 36, 48, 60, 225, 999.
-        """
+    @property
+    def positions(self) -> TablePositions:
+        """Returns the answers to functions that ask for positions of tables."""
 
 
 def is_parts_relation(relation: object) -> TypeGuard[PartsRelation]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coordination.links.forgotten_origin import forget_origin
+from coordination.links.forgotten_origin import forget_origin, require_forgettable
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import DatabaseLink, find_link_name
 from coordination.links.link_nodes import StoredLink, find_link, make_unknown_error, request_copy, require_link
@@ -16,6 +17,7 @@ from coordination.links.link_settings import (
     format_link_setting,
     parse_link_setting,
 )
+from coordination.links.origin_survey import find_objections, refuse_objections
 from coordination.links.positions import Origin
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.shared_steps import refuse_system_database
@@ -26,9 +28,10 @@ from engine.links.link_changes import change_table_link
 from engine.links.link_creation import NewLink, create_table_link, drop_outgoing_link, drop_table_link
 from engine.links.link_wait import wait_for_link
 from engine.links.linkable_tables import require_linkable
+from engine.links.origin_survey import OriginSurveys
 from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
-from parts.common.errors import UserError
+from parts.common.errors import ConflictError, UserError
 from sql.grammar.clause_types import SettingLiteral, TableRef
 from sql.grammar.statements.link_statements import (
     AlterLink,
@@ -40,6 +43,8 @@ from sql.grammar.statements.link_statements import (
     WaitLink,
     render_create_link,
 )
+
+logger = logging.getLogger(__name__)
 
 
 def create_link(statement: CreateLink, context: OwnerContext) -> QueryResult:
@@ -219,22 +224,27 @@ def bootstrap_link(statement: BootstrapLink, context: OwnerContext) -> QueryResu
 
 
 def forget_link_origin(statement: ForgetLinkOrigin, context: OwnerContext) -> QueryResult:
-    """Executes SYSTEM FORGET LINK ORIGIN."""
+    """Executes SYSTEM FORGET LINK ORIGIN. With FORCE it returns what it went on in spite of."""
     origin = Origin.parse(statement.origin)
     database = context.database(statement.table.database)
     refuse_system_database(database)
     table = context.server.catalog.table(database, statement.table.table)
     require_linkable(table)
-    if not statement.force:
-        raise UserError(
-            "NOT_IMPLEMENTED",
-            "SYSTEM FORGET LINK ORIGIN does not ask other clusters whether they have changes of the origin that this "
-            "table lacks, which would be lost here. Compare their system.link_positions, then add FORCE",
-        )
     assert table.replication is not None
-    keeper = table.replication.require_keeper()
-    forget_origin(keeper, table.replication.paths, context.server.cluster_membership.get_identity(keeper).uuid, origin)
-    return QueryResult()
+    keeper, paths = table.replication.require_keeper(), table.replication.paths
+    own = context.server.cluster_membership.get_identity(keeper)
+    if require_forgettable(keeper, paths, own.uuid, origin).is_forgotten:
+        return QueryResult()
+    survey = OriginSurveys(context.server).survey(table, origin, context.status)
+    objections = find_objections(survey)
+    if not statement.force:
+        refuse_objections(origin, objections)
+    if not forget_origin(keeper, paths, origin, None if statement.force else survey.holders[0].applied):
+        raise ConflictError("KEEPER_EXCEPTION", f"A change of {origin} came meanwhile; repeat the statement")
+    for objection in objections:
+        logger.warning("%s is forgotten in %s by FORCE although %s", origin, table.definition.full_name, objection)
+    rows: list[tuple[object, ...]] = [(each.cluster, each.table, each.reason) for each in objections]
+    return make_result([("cluster", STRING), ("table", STRING), ("reason", STRING)], rows) if rows else QueryResult()
 
 
 def _parse_settings(given: Mapping[str, SettingLiteral]) -> dict[str, object]:

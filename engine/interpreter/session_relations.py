@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.catalog.database_names import TEMPORARY_DATABASE, make_unknown_table_error
@@ -25,11 +26,13 @@ from sql.compile.shards.remote_table_functions import MergeFunction, RemoteFunct
 from sql.grammar.common_clauses import parse_table_name
 from sql.grammar.tokens import TokenStream, quote_identifier
 from sql.relations import (
+    UNKNOWN_POSITIONS,
     ArrowRelation,
     BlockRelation,
     PartsRelation,
     PartsSnapshot,
     StreamedRelation,
+    TablePositions,
     ViewRelation,
 )
 
@@ -119,19 +122,23 @@ class SessionRelations:
             return open_merge_table(found.definition, self.context)
         if found.definition.engine.is_proxy:
             return open_distributed_table(found.definition, self.context, self.here)
-        self._require_fresh(found)
         sequential = self.context.settings.select_sequential_consistency
-        return _make_relation(found, self.context.server.catalog, sequential)
+        relation = _make_relation(found, self.context.server.catalog, sequential)
+        if isinstance(relation, TableRelation):  # the table itself, or that of a materialized view
+            self._require_fresh(relation.table)
+        return relation
 
     def _require_fresh(self, table: Table) -> None:
-        settings = self.context.settings
-        if not (settings.link_min_position or settings.max_link_lag_seconds) or not table.definition.is_replicated:
+        if not table.definition.is_replicated:
             return
-        demand = LinkFreshness(
-            settings.link_min_position, settings.link_wait_timeout_ms / 1000, settings.max_link_lag_seconds
-        )
+        server, settings = self.context.server, self.context.settings
+        if server.link_start.is_refusing:
+            server.link_start.require_readable(table.definition.database, table.definition.name)
+        demand = LinkFreshness.of(settings)
+        if not demand.is_demanded:
+            return
         with self.context.status.waiting():
-            self.context.server.require_link_freshness(table.definition.database, table.definition.name, demand)
+            server.require_link_freshness(table.definition.database, table.definition.name, demand)
 
     def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Returns the table of the function ``file``."""
@@ -143,13 +150,30 @@ class SessionRelations:
             return open_merge_function(function, self.context)
         return open_function_table(function, self.context, self.here)
 
+    @property
+    def positions(self) -> TablePositions:
+        """Returns the answers to functions that ask for positions of the session's tables."""
+        return _SessionPositions(self.context)
+
+
+@dataclass(frozen=True)
+class _SessionPositions:
+    """The positions of a session's tables. Implements ``sql.functions.registry.TablePositions``."""
+
+    context: Context
+
     def current_position(self, name: str) -> str:
-        """Returns the position behind the newest commit of a replicated table."""
+        return self.context.server.current_position(*self._parse(name))
+
+    def in_sync_clusters(self, name: str, position: str) -> Sequence[str]:
+        return self.context.server.in_sync_clusters(*self._parse(name), position)
+
+    def _parse(self, name: str) -> tuple[str, str]:
         stream = TokenStream(name)
         table = parse_table_name(stream)
         if not stream.is_at_end():
             stream.fail("end of the table's name")
-        return self.context.server.current_position(self.context.database(table.database), table.table)
+        return self.context.database(table.database), table.table
 
 
 @dataclass(frozen=True)
@@ -188,6 +212,7 @@ class CatalogRelations:
         """Raises 48 (NOT_IMPLEMENTED)."""
         raise UserError("NOT_IMPLEMENTED", f"{type(function).__name__} is not read here")
 
-    def current_position(self, name: str) -> str:
-        """Raises 48 (NOT_IMPLEMENTED)."""
-        raise UserError("NOT_IMPLEMENTED", f"The position of table {name!r} is not asked for here")
+    @property
+    def positions(self) -> TablePositions:
+        """None: every question is refused (48)."""
+        return UNKNOWN_POSITIONS

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordination.links.cluster_identity import ClusterIdentity
+from coordination.links.origin_survey import OriginSurvey, SurveyRequest
 from engine.tables.capabilities.table_links import OutgoingLink, SourceTable
 
 
@@ -42,3 +43,6 @@ class LinkedCluster(Protocol):
 
     def list_tables(self, database: str) -> Sequence[LinkableTable]:
         """Lists the tables of a database. Raises 81 (UNKNOWN_DATABASE)."""
+
+    def survey_origin(self, request: SurveyRequest) -> OriginSurvey:
+        """Asks a table of the cluster what it has of an origin, and those that links join to it."""

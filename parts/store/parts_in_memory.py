@@ -8,7 +8,7 @@ Invariants, which hold whenever the lock is free
 - An entry that is referenced or read, here or in another process, is not deleted.
 - No entry is of a later definition than ``description``.
 - A listener knows every change of the active parts: it is told before the lock is released, all changes at once.
-- The last block number of a partition never decreases.
+- The last block number of a partition and the largest commit time never decrease.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class PartsInMemory:
         self._readers = PartReaders()
         self._last_blocks: dict[str, int] = {}
         """Partition → the largest block number ever seen here."""
+        self._largest_commit_time = 0
         self._follower: ActivePartsListener | None = None
 
     def set_listener(self, make: Callable[[list[PartName]], ActivePartsListener]) -> None:
@@ -144,6 +145,14 @@ class PartsInMemory:
         with self.lock:
             return 1 + self._last_blocks.get(partition_id, -1)
 
+    def get_largest_commit_time(self) -> int:
+        """Returns the largest commit time of all parts that were here since the start, in microseconds since 1970.
+
+        It is at or above that of every active part, and 0 if rows have no versions (``parts.table.row_version``).
+        """
+        with self.lock:
+            return self._largest_commit_time
+
     def get_state(self, name: PartName) -> PartState | None:
         """Returns the state of the part; ``None`` if it is not here."""
         with self.lock:
@@ -232,6 +241,8 @@ class PartsInMemory:
     def _admit(self, entry: StoredPart) -> None:
         entry.part = entry.part.adapt_to_schema(self.description.schema)  # it may have been opened before an ALTER
         name = entry.part.name
+        if self.description.merge_mode.has_row_versions:
+            self._largest_commit_time = max(self._largest_commit_time, entry.part.row_version.commit_time)
         self._entries[name] = entry
         self._last_blocks[name.partition_id] = max(name.max_block, self._last_blocks.get(name.partition_id, -1))
         if entry.state is PartState.ACTIVE:

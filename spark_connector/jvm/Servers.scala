@@ -4,6 +4,7 @@ import java.io.{BufferedInputStream, ByteArrayOutputStream, IOException, InputSt
 import java.net.{ConnectException, HttpURLConnection, NoRouteToHostException, Proxy, SocketTimeoutException, URI}
 import java.net.UnknownHostException
 import java.nio.charset.StandardCharsets.UTF_8
+import java.util.Base64
 
 import com.fasterxml.jackson.databind.JsonNode
 
@@ -44,10 +45,7 @@ final class Servers(options: ReadOptions) {
       connection.setReadTimeout(milliseconds(silence))
       connection.setRequestProperty("User-Agent", "pando-spark")
       connection.setRequestProperty("Content-Type", "application/json")
-      if (options.user.nonEmpty || options.password.value.nonEmpty) {
-        connection.setRequestProperty("X-ClickHouse-User", if (options.user.isEmpty) "default" else options.user)
-        connection.setRequestProperty("X-ClickHouse-Key", options.password.value)
-      }
+      authenticate(connection)
       val bytes = Json.mapper.writeValueAsBytes(body)
       connection.setFixedLengthStreamingMode(bytes.length)
       connection.getOutputStream.write(bytes)
@@ -57,6 +55,21 @@ final class Servers(options: ReadOptions) {
       case error: IOException =>
         connection.disconnect()
         throw Servers.explain(url, error, silence)
+    }
+  }
+
+  /** Headers hold ASCII without blanks at the ends; other names and passwords are sent as basic authentication. */
+  private def authenticate(connection: HttpURLConnection): Unit = {
+    val user = if (options.user.isEmpty) "default" else options.user
+    val password = options.password.value
+    if (options.user.nonEmpty || password.nonEmpty) {
+      if (Seq(user, password).forall(text => text == text.trim && text.forall(letter => letter >= ' ' && letter < 127))) {
+        connection.setRequestProperty("X-ClickHouse-User", user)
+        connection.setRequestProperty("X-ClickHouse-Key", password)
+      } else {
+        val encoded = Base64.getEncoder.encodeToString(s"$user:$password".getBytes(UTF_8))
+        connection.setRequestProperty("Authorization", s"Basic $encoded")
+      }
     }
   }
 

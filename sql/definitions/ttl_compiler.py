@@ -22,7 +22,7 @@ from sql.grammar.statements.statement import CreateTable
 from sql.grammar.syntax_tree import Function, Identifier, walk
 from sql.grammar.table_elements.ttl import TtlClause, parse_stored_ttl
 from sql.grammar.tokens import quote_identifier
-from sql.relations import StreamedRelation
+from sql.relations import UNKNOWN_POSITIONS, StreamedRelation, TablePositions
 from sql.run.block_expressions import CompiledExpression, compile_expressions
 from sql.run.query_engine import QueryEngine
 
@@ -216,9 +216,10 @@ class _Block:
         """Never called: TTL has no table functions."""
         raise AssertionError("TTL reads no files")
 
-    def current_position(self, name: str) -> str:
-        """Never called: TTL takes no functions whose values change."""
-        raise AssertionError("TTL asks for no positions")
+    @property
+    def positions(self) -> TablePositions:
+        """None: TTL takes no functions whose values change."""
+        return UNKNOWN_POSITIONS
 
 
 class _Assignment:

@@ -13,7 +13,8 @@ CHANGING = frozenset(
     generateUUIDv4 generateUUIDv7 generateULID generateSnowflakeID fuzzBits hostName hostname FQDN fqdn uptime version
     serverUUID rowNumberInBlock rowNumberInAllBlocks blockNumber blockSize runningDifference runningAccumulate neighbor
     currentUser user queryID query_id initialQueryID connectionId timezone serverTimezone isConstant getSetting
-    getServerSetting filesystemAvailable filesystemCapacity currentDatabase database currentPosition""".lower().split()
+    getServerSetting filesystemAvailable filesystemCapacity currentDatabase database currentPosition
+    inSyncClusters""".lower().split()
 )
 """Functions whose value depends on time, server, session or chance, in lower case."""
 

@@ -36,6 +36,7 @@ from parts.types import (
 from sql.functions.known_functions import known_functions
 from sql.functions.lambda_bodies import with_vector_form
 from sql.grammar.syntax_tree import Function
+from sql.relations import UNKNOWN_POSITIONS, TablePositions
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
     Settings,
@@ -43,10 +44,6 @@ from sql.settings.supported_settings import (
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import ELEMENT, EMPTY, HIDES_NULL, Fragment, IntegerSum, fragment, join_fragments
 from sql.typing.typed_expressions import NOT_LITERAL, LambdaType, Typed, literal
-
-
-def _refuse_position(name: str) -> str:
-    raise UserError("NOT_IMPLEMENTED", f"The position of table {name!r} is not known here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +54,7 @@ class Environment:
     constants: dict[str, str] = field(default_factory=dict)
     now: float = 0.0
     settings: Settings = DEFAULT_SETTINGS
-    current_position: Callable[[str], str] = _refuse_position
-    """Returns the position behind the newest commit of a table, by the table's name."""
+    positions: TablePositions = UNKNOWN_POSITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +202,6 @@ def list_functions() -> list[tuple[str, bool]]:
 
 
 _NOT_YET = {
-    "insyncclusters": "links are asynchronous. SYSTEM WAIT REPLICATION LINK … POSITION '…' at a target waits for a "
-    "position of currentPosition",
     "lastcut": "there are no groups of links yet",
 }
 """Functions of links that are planned, and what helps today; by lower-case name."""

@@ -21,6 +21,7 @@ from sql.relations import (
     PartsRelation,
     RelationCatalog,
     StreamedRelation,
+    TablePositions,
     ViewRelation,
 )
 from sql.run.query_engine import QueryEngine
@@ -171,6 +172,7 @@ class _WithPart:
         """Returns the tables that a table function reads."""
         return self.others.find_function_tables(function)
 
-    def current_position(self, name: str) -> str:
-        """Returns the position behind the newest commit of a table."""
-        return self.others.current_position(name)
+    @property
+    def positions(self) -> TablePositions:
+        """Returns the answers to functions that ask for positions of tables."""
+        return self.others.positions

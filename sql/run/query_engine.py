@@ -208,7 +208,7 @@ def _compile_tree(
     with_codes: bool = False,
     with_groups: bool = False,
 ) -> tuple[QueryCompiler, CompiledQuery]:
-    session = Environment(constants.get("timezone", "UTC"), constants, time.time(), settings, catalog.current_position)
+    session = Environment(constants.get("timezone", "UTC"), constants, time.time(), settings, catalog.positions)
     compiler = QueryCompiler(catalog, session, database, settings, guard, constant=fold_constant)
     compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
     compiler.grouped_in_scan = tree if with_groups and isinstance(tree, Select) else None

@@ -12,6 +12,7 @@ from sql.relations import (
     PartsRelation,
     RelationCatalog,
     StreamedRelation,
+    TablePositions,
     ViewRelation,
     is_parts_relation,
 )
@@ -46,9 +47,10 @@ class TableLookups:
         self.has_functions = True
         return self.catalog.find_function_tables(function)
 
-    def current_position(self, name: str) -> str:
-        """Returns the position behind the newest commit of a table."""
-        return self.catalog.current_position(name)
+    @property
+    def positions(self) -> TablePositions:
+        """Returns the answers to functions that ask for positions of tables."""
+        return self.catalog.positions
 
     def definitions(self) -> Mapping[TableName, object] | None:
         """Returns what a plan knows of each table; ``None`` if a plan over them cannot be cached."""

@@ -285,6 +285,32 @@ def test_an_older_row_that_comes_late_stays_deleted(cluster: Cluster) -> None:
     cluster.check()
 
 
+def test_the_largest_time_is_known_without_a_look_at_the_parts(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever brought a part: an INSERT, a fetch, a merge, ATTACH, a start."""
+    one, two = cluster.servers
+    late = RowVersion(2 * 10**15, "6b1f0c2e-5f5d-4b57-9d0c-0f6f6f1f9a10.5.1-00c0ffee00c0ffee", 3)
+    bring_block(cluster, late, "(1, 100)")
+    cluster.settle()
+    one.sql("OPTIMIZE TABLE lww FINAL")
+    cluster.settle()
+    for server in (one, two):
+        store = cluster.table(server).store
+        assert [part.row_version.commit_time for part in store.list_active()] == [late.commit_time]
+        assert store.get_largest_commit_time() == late.commit_time
+    two.stop()
+    two.start()
+    cluster.work(20)
+    store = cluster.table(two).store
+    assert store.get_largest_commit_time() == late.commit_time
+    monkeypatch.setattr(store, "list_active", lambda: pytest.fail("an INSERT lists the parts"))
+    two.sql("INSERT INTO lww VALUES (1, 8)")
+    monkeypatch.undo()
+    cluster.rows = {1: 8}
+    cluster.check()
+
+
 def test_conflict_order_takes_the_place_of_the_time(tmp_path: Path) -> None:
     with make_cluster(tmp_path) as cluster:
         cluster.create(columns="k UInt64, v UInt64, m UInt64 MATERIALIZED v * 2", rest=", conflict_order = 'v % 100'")

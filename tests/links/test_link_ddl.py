@@ -134,6 +134,33 @@ def test_a_link_waits_while_it_is_disabled(clusters: TwoClusters) -> None:
     other.execute("DROP REPLICATION LINK m")
 
 
+def test_the_source_tells_which_clusters_have_a_position(clusters: TwoClusters) -> None:
+    t, (one, _), source = clusters.make_tables(), clusters.targets, clusters.source
+    for client in (source, one):
+        client.execute(
+            f"CREATE TABLE other_{t} (k UInt64) ENGINE = ReplicatedMergeTree('/{t}', '{{replica}}') ORDER BY k"
+        )
+    source.execute(f"INSERT INTO {t} VALUES (1)")
+    asked = f"SELECT inSyncClusters('{t}', currentPosition('{t}'))"
+    assert source.value(asked) == []
+    one.execute(f"CREATE REPLICATION LINK s ON {t} FROM CLUSTER west")
+    one.execute(WAIT.format("s"))
+    wait_for(lambda: source.value(asked) == ["east"])  # the target tells it about once a second
+
+    position = str(source.value(f"SELECT currentPosition('{t}')"))
+    one.execute("ALTER REPLICATION LINK s DISABLE")
+    source.execute(f"INSERT INTO {t} VALUES (2)")
+    assert source.value(asked) == []
+    assert source.value(f"SELECT inSyncClusters('default.{t}', '{position}')") == ["east"]
+
+    assert one.value(asked) == []  # the table there has no links that go out
+    foreign = fails(source, f"SELECT inSyncClusters('{t}', currentPosition('other_{t}'))")
+    assert (foreign.code, "the table was made anew" in foreign.message) == (36, True)
+    assert fails(source, f"SELECT inSyncClusters('{t}', 'x')").code == 36
+    assert fails(source, f"SELECT inSyncClusters('none', '{position}')").code == 60
+    one.execute("DROP REPLICATION LINK s")
+
+
 def test_a_database_is_followed(clusters: TwoClusters) -> None:
     for client in (clusters.source, *clusters.targets):
         client.execute("CREATE DATABASE shop")

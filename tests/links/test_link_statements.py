@@ -282,13 +282,11 @@ def test_detach_keeps_a_link(east: LinkedServer) -> None:
     assert east.sql("SELECT table FROM system.replication_links WHERE name = 'l'") == [("lines",)]
 
 
-@pytest.mark.parametrize(
-    "text", ["SELECT inSyncClusters('default.orders', 'x')", "SELECT lastCut()", "SET link_read_cut = 'x'"]
-)
+@pytest.mark.parametrize("text", ["SELECT lastCut()", "SET link_read_cut = 'x'"])
 def test_what_links_do_not_do_yet_is_refused_by_name(east: LinkedServer, text: str) -> None:
     code, message = east.fails(text)
     assert code == 48
-    assert any(name in message for name in ("inSyncClusters", "lastCut", "link_read_cut"))
+    assert any(name in message for name in ("lastCut", "link_read_cut"))
 
 
 def test_read_only_sessions_see_links_and_change_none(east: LinkedServer) -> None:
@@ -365,7 +363,6 @@ def test_metrics_are_told_while_zookeeper_is_away(east: LinkedServer) -> None:
 def test_an_origin_is_forgotten_when_it_is_gone(east: LinkedServer) -> None:
     gone = Origin(NORTH, 5, SOURCE.epoch)
     text = f"SYSTEM FORGET LINK ORIGIN '{gone}' ON orders"
-    assert east.fails(text)[0] == 48
     assert "no link ever brought any" in east.fails(f"{text} FORCE")[1]
     table = east.engine.catalog.table("default", "orders")
     assert table.replication is not None

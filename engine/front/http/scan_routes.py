@@ -243,6 +243,7 @@ class ScanEndpoints:
 
     def _plan_slots(self, table: Table, columns: Sequence[Column], body: Body) -> dict[str, Any]:
         require_own_rows(table.definition)
+        self._require_caught_up(table)
         size, blocks = parse_task_size(body), parse_wanted_blocks(body)
         snapshot = table.snapshot()
         try:
@@ -292,7 +293,7 @@ class ScanEndpoints:
     @contextlib.contextmanager
     def _open_slot(self, body: Body) -> Iterator[_Slot]:
         """Gives the rows that the request reads, and holds their parts during the block."""
-        table = self._find_table(body)
+        table = self._find_readable_table(body)
         slot, size, behind = parse_slot(body), parse_task_size(body), get_positive_number(body, "behind", least=0) or 0
         with self._engine.reporting(), self._leases.hold_lease(table, parse_opening(body)) as lease:
             description = table.description_of(lease.metadata_version)
@@ -307,7 +308,7 @@ class ScanEndpoints:
 
     def positions(self, body: Body) -> dict[str, Any]:
         """Returns how far a stream may read, and where its next batch ends."""
-        table = self._find_table(body)
+        table = self._find_readable_table(body)
         start = parse_stream_start(body)
         history = self._leases.history(table, get_seconds(body, "max_delay_seconds", MAX_SECONDS))
         after = start.read_blocks(table.definition, history)
@@ -333,6 +334,15 @@ class ScanEndpoints:
         table = self._engine.catalog.table(*_get_table_name(body))
         require_own_rows(table.definition)
         return table
+
+    def _find_readable_table(self, body: Body) -> Table:
+        table = self._find_table(body)
+        self._require_caught_up(table)
+        return table
+
+    def _require_caught_up(self, table: Table) -> None:
+        if self._engine.link_start.is_refusing:
+            self._engine.link_start.require_readable(table.definition.database, table.definition.name)
 
     def _select_granules(
         self, description: TableDescription, parts: Sequence[Part], body: Body

@@ -19,7 +19,9 @@ from typing import Protocol, TypeVar
 from coordination.keeper.interface import Keeper
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.known_clusters import check_known_cluster, remember_cluster
+from coordination.links.origin_survey import OriginSurvey, SurveyRequest
 from coordination.links.positions import Position
+from coordination.links.shard_place import ShardPlace, check_same_shard, check_shard_counts
 from engine.http_client.response_file import ResponseFile
 from engine.http_client.transport import Answer, MakeTransport, Transport
 from engine.links.exchange.fields import (
@@ -39,12 +41,16 @@ from engine.links.exchange.protocol import (
     agree_on_version,
     decode_answer,
     decode_identity,
+    decode_shard,
     decode_source,
     decode_versions,
     encode_outgoing,
     encode_request,
+    encode_shard,
 )
 from engine.links.exchange.server_ring import ServerRing
+from engine.links.exchange.survey_messages import LEAST_VERSION as SURVEY_VERSION
+from engine.links.exchange.survey_messages import decode_survey, encode_survey_request
 from engine.remote.linked_cluster import LinkableTable
 from engine.server.links_config import LinkedClusterConfig, is_server_url
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
@@ -80,8 +86,10 @@ class ClusterClient:
         get_own: Callable[[], ClusterIdentity],
         require_keeper: Callable[[], Keeper],
         monotonic: Callable[[], float],
+        get_own_shard: Callable[[], ShardPlace] = ShardPlace,
     ) -> None:
         self.name = name
+        self._get_own_shard = get_own_shard
         self._clusters = clusters
         self._make_transport = make_transport
         self._get_own = get_own
@@ -90,7 +98,8 @@ class ClusterClient:
         self._ring = ServerRing(monotonic)
         self._config: LinkedClusterConfig | None = None
         self._transport: Transport | None = None
-        self._greeted: dict[str, ClusterIdentity] = {}
+        self._greeted: dict[str, int] = {}
+        """By server: the version of the protocol that both sides speak."""
 
     def close(self) -> None:
         """Closes the connections."""
@@ -156,6 +165,15 @@ class ClusterClient:
         document = self._ask("news", {"links": body, "wait_seconds": wait_seconds}, read_seconds=silence_seconds)
         return [at for at in _checked(lambda: get_numbers(document, "news"), "news") if at < len(links)]
 
+    def survey_origin(self, request: SurveyRequest) -> OriginSurvey:
+        """Asks a table of the cluster what it has of an origin, and those that links join to it.
+
+        Raises 48 (NOT_IMPLEMENTED) if the cluster's servers do not know the question.
+        """
+        body, seconds = encode_survey_request(request), request.seconds
+        document = self._ask("origin", body, read_seconds=seconds, least_version=SURVEY_VERSION)
+        return _checked(lambda: decode_survey(document), "origin")
+
     def fetch_block(
         self,
         table: tuple[str, str],
@@ -197,9 +215,25 @@ class ClusterClient:
         """
         return self._ask(name, document, read_seconds=read_seconds)
 
-    def _ask(self, name: str, document: Document, *, read_seconds: float = _ANSWER_SECONDS) -> Document:
+    def _ask(
+        self,
+        name: str,
+        document: Document,
+        *,
+        read_seconds: float = _ANSWER_SECONDS,
+        least_version: int = LEAST_VERSION,
+    ) -> Document:
         body = to_bytes(document)
-        return self._ask_servers(lambda transport, url: _post(transport, url, name, body, read_seconds))
+
+        def ask(transport: Transport, url: str) -> Document:
+            if self._greeted.get(url, VERSION) < least_version:
+                raise UnavailableError(  # another server may be newer
+                    "NOT_IMPLEMENTED",
+                    f"{url} of cluster {self.name!r} does not know /links/{name}: its version is too old",
+                )
+            return _post(transport, url, name, body, read_seconds)
+
+        return self._ask_servers(ask)
 
     def _ask_servers(self, ask: Callable[[Transport, str], _Result]) -> _Result:
         """Asks the servers, each greeted before, until one answers."""
@@ -235,7 +269,8 @@ class ClusterClient:
         with self._lock:
             if self._transport is None or config != self._config:
                 former = self._transport
-                is_secure = any(url.startswith("https://") for url in config.urls)
+                is_secure: bool | Path = any(url.startswith("https://") for url in config.urls)
+                is_secure = config.ca_file or is_secure if is_secure else False
                 self._transport = self._make_transport(config.user, config.password, is_secure)
                 self._config = config
                 self._ring.configure(config.urls)
@@ -247,20 +282,27 @@ class ClusterClient:
     def _greet(self, transport: Transport, url: str) -> ClusterIdentity:
         """Exchanges versions and identities with a server.
 
-        Raises 36 (BAD_ARGUMENTS) if it belongs to another cluster than the name says, 48 for a version that is too old.
+        Raises 36 (BAD_ARGUMENTS) if it belongs to another cluster than the name says, or to another shard than this
+        server, and 48 for a version that is too old.
         """
-        own = self._get_own()
-        request = {"versions": [LEAST_VERSION, VERSION], "cluster": own.name, "uuid": own.uuid}
+        own, own_shard = self._get_own(), self._get_own_shard()
+        request = {
+            "versions": [LEAST_VERSION, VERSION], "cluster": own.name, "uuid": own.uuid, **encode_shard(own_shard),
+        }  # fmt: skip
         document = _post(transport, url, "hello", to_bytes(request), _ANSWER_SECONDS)
-        met, (least, most) = _checked(lambda: (decode_identity(document), decode_versions(document)), "hello")
-        agree_on_version(least, most, f"Cluster {self.name!r} at {url}")
+        met, (least, most), shard = _checked(
+            lambda: (decode_identity(document), decode_versions(document), decode_shard(document)), "hello"
+        )
+        version = agree_on_version(least, most, f"Cluster {self.name!r} at {url}")
         if met.name != self.name:
             raise UserError(
                 "BAD_ARGUMENTS",
                 f"{url} belongs to cluster {met.name!r}, and linked_clusters names it {self.name!r}",
             )
         check_known_cluster(self._require_keeper(), own, met)
-        self._greeted[url] = met
+        check_shard_counts(own_shard, shard, own.name, met.name)
+        check_same_shard(own_shard, shard, url)
+        self._greeted[url] = version
         return met
 
 

@@ -33,8 +33,8 @@ class LinkedScale:
     weights: LinkWeights = field(default_factory=LinkWeights)
 
 
-_KEPT_FOR_EVER = {"link_log_max_seconds_to_retain": 0, "link_log_stop_retaining_min_disk_mb": 0}
-"""No outbox gives up what a link needs: clocks are wrong by days here, and the age of a block is told by them."""
+_KEEPING_SETTINGS = {"link_log_min_seconds_to_retain": 20}
+"""Blocks that every link has go within a run."""
 
 
 def simulate_links(
@@ -57,7 +57,7 @@ def simulate_links(
     with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, record_syncs(disks), run_jobs_inline():
         world = LinkedWorld(
             Path(directory), topology.clusters, scale.replicas, seed, trace, disks, count,
-            **options, **TABLE_SETTINGS, **_KEPT_FOR_EVER,
+            **options, **TABLE_SETTINGS, **_KEEPING_SETTINGS,
         )  # fmt: skip
         if seed // len(TOPOLOGIES) % 2:  # finds tasks that nothing wakes; with other seeds every task is stepped
             for cluster in world.clusters.values():

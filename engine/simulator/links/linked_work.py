@@ -140,10 +140,17 @@ class LinkedWork:
                 server.sql(f"ALTER REPLICATION LINK {_link_name(source)} ENABLE")
             except PandoError as error:
                 raise AssertionError(f"the link from {source} to {target} cannot go on: {error}") from error
-        self.world.settle(self._has_everything, self._explain)
+        self.world.settle(lambda: not self._missing() and not self._list_untrimmed(), self._explain)
 
-    def _has_everything(self) -> bool:
-        return not any(self._missing())
+    def _list_untrimmed(self) -> list[str]:
+        """Says which outboxes have more than their newest blocks, although every link has them."""
+        return [
+            f"{server.name} of {name} keeps {facts.blocks} blocks"
+            for name in dict(self.topology.links)
+            for server in self.world.clusters[name].servers
+            if (facts := server.table.links.blocks.outbox.get_statistics()).blocks
+            and server.table.links.blocks.outbox.list_blocks()[0].zxid < facts.last_position
+        ]
 
     def _missing(self) -> list[str]:
         """Says which cluster lacks changes of which origin."""
@@ -164,7 +171,7 @@ class LinkedWork:
                 shown += server.sql("SELECT * FROM system.replication_links")[1]
             except PandoError as error:
                 shown.append((source, target, str(error)))
-        return f"{self._missing()}, {shown}"
+        return f"{self._missing()}, {self._list_untrimmed()}, {shown}"
 
     def check(self) -> None:
         """Checks everything that holds when all changes are everywhere."""
@@ -174,6 +181,7 @@ class LinkedWork:
                 self.model.check_final(f"{name} {server.name}", work.read_all(server), self.topology.origins_of(name))
         self._check_vectors()
         self._check_nodes()
+        self._check_outboxes()
 
     def _check_vectors(self) -> None:
         """Clusters that have the same origins have everything of them."""
@@ -189,6 +197,13 @@ class LinkedWork:
             links = sum(name in link for link in self.topology.links)
             more = self._count_nodes(name) - self._nodes_without_links[name]
             assert more <= links * _MAX_LINK_NODES, f"{links} links added {more} nodes to the ZooKeeper of {name}"
+
+    def _check_outboxes(self) -> None:
+        """No outbox has given up what a link needs: a run is shorter than the longest time that blocks are kept."""
+        for name in dict(self.topology.links):
+            for server in self.world.clusters[name].servers:
+                lost = server.table.links.blocks.outbox.get_statistics().lost
+                assert lost is None, f"{server.name} of {name} gave up blocks {lost} that a link needed"
 
     def _count_nodes(self, name: str) -> int:
         tree = self.world.clusters[name].ensemble.tree

@@ -25,7 +25,7 @@ from parts.store.part_states import Snapshot
 from parts.table.table_description import TableDescription
 from sql.mutations.mutation import Mutation
 from sql.mutations.part_mutation import PartMutator
-from sql.relations import PartsRelation, PartsSnapshot, StreamedRelation
+from sql.relations import UNKNOWN_POSITIONS, PartsRelation, PartsSnapshot, StreamedRelation, TablePositions
 from sql.run.query_engine import QueryEngine
 
 
@@ -189,6 +189,7 @@ class HeldPartsCatalog:
         """Raises 48: a mutation reads no other servers."""
         raise UserError("NOT_IMPLEMENTED", "Other servers are not read here")
 
-    def current_position(self, name: str) -> str:
-        """Raises 48 (NOT_IMPLEMENTED)."""
-        raise UserError("NOT_IMPLEMENTED", f"The position of table {name!r} is not asked for here")
+    @property
+    def positions(self) -> TablePositions:
+        """None: every question is refused (48)."""
+        return UNKNOWN_POSITIONS

@@ -55,6 +55,7 @@ _BEGIN_SECONDS = 10.0
 _GATE_SECONDS = 30.0
 """How long a commit waits for a bar that does not refuse it at once."""
 _GATE_PAUSES = (0.05, 1.0)
+_OF_CLIENTS = (CommitKind.ROWS, CommitKind.OTHER)
 """The first and the longest pause between its attempts."""
 DETACHED_STAGING_PREFIX = "detached-"
 """The prefix of places of staged parts that another replica may have in ``detached/``."""
@@ -256,7 +257,10 @@ class ReplicaState:
         pause, longest = _GATE_PAUSES
         while True:
             try:
-                self.gate.require_open(self.require_writable(), kind)
+                keeper = self.require_writable()
+                if kind in _OF_CLIENTS:
+                    self.replication.check_clients_may_write(self.paths, self.definition.full_name)
+                self.gate.require_open(keeper, kind)
                 return commit()
             except GateBarred as barred:
                 is_over = self.services.monotonic() >= deadline or self.is_stopping.is_set()

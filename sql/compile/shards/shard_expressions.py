@@ -37,7 +37,7 @@ _SERVER_FUNCTIONS = frozenset(
         "queryID", "serverUUID", "serverTimezone", "timezone", "now64", "nowInBlock", "rowNumberInBlock", "blockNumber",
         "rowNumberInAllBlocks", "runningDifference", "runningAccumulate", "neighbor", "sleep", "sleepEachRow",
         "throwIf", "arrayJoin", "unnest", "file", "getSetting", "getMacro", "shardNum", "shardCount", "profiles",
-        "exists", "_any", "_all", "currentPosition",
+        "exists", "_any", "_all", "currentPosition", "inSyncClusters",
     }
 )  # fmt: skip
 """Functions that depend on the server or on chance, do not give one value a row, or have side effects."""

@@ -75,7 +75,15 @@ def _get_setting(call: Call) -> Typed:
 @function("currentPosition", 1, nulls=False)
 def _current_position(call: Call) -> Typed:
     """Compiles ``currentPosition('db.t')``, a function of Pando's own: the text of a position."""
-    return literal(call.environment.current_position(call.constant_text(0)))
+    return literal(call.environment.positions.current_position(call.constant_text(0)))
+
+
+@function("inSyncClusters", 2, nulls=False)
+def _in_sync_clusters(call: Call) -> Typed:
+    """Compiles ``inSyncClusters('db.t', position)``, a function of Pando's own: names of clusters, sorted."""
+    names = call.environment.positions.in_sync_clusters(call.constant_text(0), call.constant_text(1))
+    texts = join_fragments(", ", map(string_literal, names))
+    return Typed(fragment("CAST([{}] AS VARCHAR[])", texts), ArrayType(StringType()))
 
 
 _GLOBAL_VARIABLES = {

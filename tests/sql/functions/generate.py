@@ -21,7 +21,10 @@ from sql.functions.registry import (
 TARGET = Path(__file__).parents[3] / "sql" / "functions" / "functions.tsv"
 _UNKNOWN = r"Code: (46|63)\b"
 """The codes of ClickHouse for a function and an aggregate function that it does not have."""
-_OWN = {"currentPosition": "currentPosition('db.table')"}
+_OWN = {
+    "currentPosition": "currentPosition('db.table')",
+    "inSyncClusters": "inSyncClusters('db.table', position)",
+}
 """Functions of Pando's own, with their syntax."""
 
 

@@ -34,11 +34,12 @@ class ReplicaLinks:
         self.blocks.find_released = self._find_released
         self.keeping = ChangeKeeping(state, log, self.blocks)
         block_source = BlockSource(state, self.blocks.outbox, fetcher)
+        self.blocks.bring = block_source.bring
         self.open_here = block_source.open_here
         reading = StreamReading(state, self.keeping, block_source, log.pull)
         self.source = ReplicaLinkSource(state, self.keeping, reading, block_source)
         self.target = ReplicaLinkTarget(state, log, definitions, wake_execution)
-        self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution)
+        self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution, definitions)
 
     def _find_released(self) -> int | None:
         with self._state.hold_write_access() as (keeper, _):

@@ -270,8 +270,7 @@ class ReplicatedInsert(PartSink):
         if not state.description.merge_mode.has_row_versions:
             return 0
         try:
-            floor = max((stored.row_version.commit_time for stored in state.store.list_active()), default=0)
-            made = state.commit_times.make_version(keeper, lock, floor)
+            made = state.commit_times.make_version(keeper, lock, state.store.get_largest_commit_time())
             version = RowVersion(made.commit_time, made.origin, made.block)
             meta = stamp_part(part.directory, version, state.description.settings, meta=part.written)
         except Exception:

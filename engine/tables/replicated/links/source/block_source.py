@@ -20,7 +20,7 @@ from coordination.reads.dropped_blocks import read_lost_parts
 from engine.link_store.outbox import OUTBOX_FOLDER, Outbox
 from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
 from engine.tables.replicated.replica_state import ReplicaState
-from parts.common.errors import PandoError, UserError
+from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.store.part_states import Snapshot
 
@@ -55,12 +55,20 @@ class BlockSource:
     def open(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
         """Returns the files of a block, which may be fetched from another replica first.
 
-        Raises 232 (NO_SUCH_DATA_PART) if no replica has it, and names block and position.
+        Raises 232 (NO_SUCH_DATA_PART) if no replica has it, and names block and position; 33 (CANNOT_READ_ALL_DATA) if
+        it was given up, so that no replica will have it any more.
         """
         if (found := self.open_here(part)) is not None:
             return found
         with self._state.hold_write_access() as (keeper, _):
             directory = self._bring(keeper, part)
+            is_given_up = directory is None and self._is_given_up(keeper)
+        if is_given_up:
+            raise UnavailableError(
+                "CANNOT_READ_ALL_DATA",
+                f"Block {part} of {self._state.definition.full_name}, which was committed at {position}, was given up: "
+                "the settings link_log_… say how much is kept",
+            )
         if directory is None:
             raise UserError(
                 "NO_SUCH_DATA_PART",
@@ -68,6 +76,19 @@ class BlockSource:
             )
         drop = self._state.store.drop_temporary
         return Snapshot([], lambda _: drop(directory)), directory
+
+    def _is_given_up(self, keeper: Keeper) -> bool:
+        """Tells why no replica that answers has a block: this outbox gave up needed ones, and no replica is away."""
+        is_all_here = all(read_replica_activity(keeper, self._state.paths).values())
+        return is_all_here and self.outbox.get_statistics().lost is not None
+
+    def bring(self, part: PartName) -> Path | None:
+        """Fetches a block from another active replica; returns a temporary directory, or ``None`` if none has it.
+
+        Raises what keeps one from being asked.
+        """
+        with self._state.hold_write_access() as (keeper, _):
+            return self._bring(keeper, part)
 
     def find_holders(self, keeper: Keeper, part: PartName) -> Sequence[str]:
         """Returns the HTTP addresses of other active replicas; those that list the part come first."""
