@@ -73,8 +73,8 @@ _RESIGNED_SECONDS = 3.0
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
-_RESTING_SECONDS = 25.0
-"""A resting link asks by itself so often: its source counts that as the link's heartbeat."""
+_RESTING_SECONDS, _RESTING_AGAIN_SECONDS = 25.0, 55.0
+"""A resting link asks by itself so often, the second if nothing came since the first: it is the link's heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ class LinkRunner:
         is_again, self._has_rested = self._has_rested, True
         resting = RestingLink(table, answer.mark, timeout, is_again, self._note_heartbeat, self._wake)
         self._world.rest(self.definition.name, resting)
-        return _RESTING_SECONDS
+        return _RESTING_AGAIN_SECONDS if is_again else _RESTING_SECONDS
 
     def _note_heartbeat(self) -> None:
         self._report.note_answer(LinkLag(self._services.monotonic()))
