@@ -73,8 +73,6 @@ _RESIGNED_SECONDS = 3.0
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
-_RESTING_SECONDS = 25.0
-"""A resting link asks by itself so often: its source counts that as the link's heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -311,11 +309,10 @@ class LinkRunner:
         if is_active or answer.waits:  # nobody notices when what holds the frontier back ends
             return _HELD_BACK_SECONDS
         table = self.definition.source_database, self.definition.source_table
-        timeout = settings.replication_timeout
-        is_again, self._has_rested = self._has_rested, True
-        resting = RestingLink(table, answer.mark, timeout, is_again, self._note_heartbeat, self._wake)
+        wait, is_again, self._has_rested = settings.replication_timeout, self._has_rested, True
+        resting = RestingLink(table, answer.mark, wait, is_again, self._note_heartbeat, self._wake)
         self._world.rest(self.definition.name, resting)
-        return _RESTING_SECONDS
+        return resting.rest_seconds
 
     def _note_heartbeat(self) -> None:
         self._report.note_answer(LinkLag(self._services.monotonic()))
