@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from coordination.links.positions import Position
@@ -25,12 +26,15 @@ from engine.links.exchange.link_service import LinkService
 from engine.links.in_sync_clusters import list_in_sync_clusters
 from engine.links.link_freshness import require_fresh
 from engine.links.link_manager import LinkManager
+from engine.links.link_start import LinkStart
 from engine.links.link_statuses import list_link_statuses
 from engine.links.origin_survey import OriginSurveys
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
 from engine.queries.server_links import LinkFreshness, ServerLinks, UnlinkedServer
 from engine.remote.cluster_membership import ClusterMembership
+from engine.remote.own_shard import find_own_shard
+from engine.remote.replica_delays import Delays
 from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
@@ -75,12 +79,15 @@ class Engine(StatementRunner):
         self.list_worker_rows: Callable[[], list[Row]] = list
         self.query_totals: Callable[[], QueryTotals] = EmptyQueryTotals
         """Of ``system.workers``."""
-        self.cluster_membership = ClusterMembership(config.cluster_name, self.services.new_uuid)
+        self.cluster_membership = ClusterMembership(
+            config.cluster_name, self.services.new_uuid, partial(find_own_shard, config)
+        )
         self.link_answers = LinkService(self)
         add_bootstrap_answers(self.link_answers, self.catalog)
         self.link_answers.add("origin", OriginSurveys(self).answer)
         self.links: ServerLinks = UnlinkedServer()
         """The links; without ``cluster_name`` none."""
+        self.link_start: LinkStart = LinkStart(self, has_links=config.cluster_name is not None)
         self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
 
@@ -109,6 +116,7 @@ class Engine(StatementRunner):
             self._on_stop.callback(self._stop_background)
             self.cluster_membership.join(self.replication.keeper)
             self.replication.get_cluster_uuid = self._get_cluster_uuid
+            self.replication.check_clients_may_write = self.link_start.check_clients_may_write
             self.catalog.conversion = Conversion(self.replication, self.services)
             self.replication.are_sessions_begun_later = in_background
             with without_collections():
@@ -117,6 +125,8 @@ class Engine(StatementRunner):
             self._start_background_check()
             if self.replication.keeper is not None and self.config.cluster_name is not None:
                 self._start_links()
+            else:
+                self.link_start.open()
             if self.replication.keeper is not None and self.config.remote_servers:
                 self._start_distributed_ddl()
         except BaseException:
@@ -144,6 +154,8 @@ class Engine(StatementRunner):
         task = BackgroundTask("links of databases", DatabaseLinks(self).run_once)
         self.services.workers.add(task)
         self._on_stop.callback(self.services.workers.remove, task)
+        self.link_start.start()
+        self._on_stop.callback(self.link_start.stop)
 
     def _start_background_check(self) -> None:
         speed = self.config.background_check_bytes_per_second
@@ -204,6 +216,10 @@ class Engine(StatementRunner):
             *self._loaded_replicas(),
         ]
 
+    def replica_delays(self) -> Delays:
+        delays, lags = super().replica_delays(), self.links.measure_lags()
+        return {name: max(delay, lags.get(name, 0.0)) for name, delay in delays.items()}
+
     def link_statuses(self) -> list[LinkStatus]:
         try:
             return list_link_statuses(self)
@@ -212,18 +228,23 @@ class Engine(StatementRunner):
             return []
 
     def _loaded_replicas(self) -> list[ReplicaStatus]:
-        return [
-            ReplicaStatus(
-                table.definition.full_name,
-                replica.delay_seconds(),
-                replica.problem(),
-                replica.warning,
-                replica.has_started,
-                replica.is_starting,
+        found = []
+        for table in self.catalog.tables():
+            replica = table.replication
+            if replica is None:
+                continue
+            refusal = self.link_start.explain_refusal(table)
+            found.append(
+                ReplicaStatus(
+                    table.definition.full_name,
+                    replica.delay_seconds(),
+                    replica.problem() or refusal or None,
+                    replica.warning or self.link_start.warn(table),
+                    replica.has_started and not refusal,
+                    replica.is_starting,
+                )
             )
-            for table in self.catalog.tables()
-            if (replica := table.replication) is not None
-        ]
+        return found
 
 
 def make_spill_directory(config: Config, owner: str = "") -> Path:

@@ -15,8 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
-import pyarrow as pa
-
 from engine.catalog.database_names import TEMPORARY_DATABASE
 from engine.catalog.databases import Databases
 from engine.interpreter import execute_statement
@@ -27,12 +25,14 @@ from engine.links.exchange.link_service import LinkAnswers
 from engine.queries.context import Context, QueryTotals, Row, SystemTableRows
 from engine.queries.other_processes import OtherProcesses
 from engine.queries.process_list import Process, ProcessList
-from engine.queries.server_links import LinkFreshness
+from engine.queries.result_errors import translate_errors
+from engine.queries.server_links import LinkFreshness, LinkReadiness
 from engine.queries.session import QueryResult, QueryStatistics, Session
 from engine.queries.settings_constraints import check_settings_change
 from engine.queries.watchdog import Watchdog
 from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
+from engine.remote.replica_delays import Delays, collect_delays
 from engine.server.config import Config
 from engine.system_tables import zookeeper
 from engine.tables.capabilities.link_status import LinkStatus
@@ -78,6 +78,7 @@ class StatementRunner(ABC):
     context_class: type[Context] = Context
     replication: Replication
     query_engine: QueryEngine
+    link_start: LinkReadiness
     list_worker_rows: Callable[[], list[Row]]
     query_totals: Callable[[], QueryTotals]
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
@@ -110,6 +111,10 @@ class StatementRunner(ABC):
     @abstractmethod
     def replicas_status(self) -> list[ReplicaStatus]:
         """Returns the status of every replicated table."""
+
+    def replica_delays(self) -> Delays:
+        """Returns by how many seconds each replicated table is behind, links included."""
+        return collect_delays(self.replicas_status())
 
     def link_statuses(self) -> list[LinkStatus]:
         """Returns the cluster's links; none if this process does not know them, or ZooKeeper is away."""
@@ -270,7 +275,7 @@ class StatementRunner(ABC):
             for step in steps:
                 step()
 
-        batches = _translate_errors(result.batches, process, self.report_corruption, on_close)
+        batches = translate_errors(result.batches, process, self.report_corruption, on_close)
         return replace(result, batches=batches, on_close=on_close)
 
     @contextmanager
@@ -335,8 +340,8 @@ class StatementRunner(ABC):
         return QueryResult(found.columns, iter(found.batches), found.format, statistics=statistics, query_id=query_id)
 
     def _is_current(self) -> bool:
-        """Returns whether this process has seen every acknowledged change of the catalog and of the parts."""
-        return True
+        """Returns whether this process has seen every acknowledged change, and its server reads every table."""
+        return not self.link_start.is_refusing
 
     def _remember_short_query(self, parsed: ParsedStatement, text: str, context: Context) -> None:
         """Learns the statement, so that its next run may take the short way."""
@@ -344,8 +349,7 @@ class StatementRunner(ABC):
         if self._may_be_short(settings, context.session):
             database = context.session.database
             relations = CatalogRelations(self.catalog, database)
-            given = context.parameters
-            self._short_queries.learn(text.strip(), parsed, settings, database, relations, given)
+            self._short_queries.learn(text.strip(), parsed, settings, database, relations, context.parameters)
 
     def _settings_of(self, session: Session) -> Settings:
         return make_settings({**self.config.default_settings, **session.settings}, self.config.timezone)
@@ -363,6 +367,7 @@ class StatementRunner(ABC):
             or 0 < settings.max_memory_usage < _SHORT_BYTES
             or 0 < settings.max_memory_usage_for_user < _SHORT_BYTES
             or settings.max_query_size < MAX_SHAPED_CHARACTERS
+            or LinkFreshness.of(settings).is_demanded
             or self._processes.memory.is_exceeded
         )
 
@@ -377,27 +382,3 @@ def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
     The SETTINGS of CREATE stay with the table and those of SET with the session; all others are the statement's.
     """
     return dict(parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else parsed.settings)
-
-
-def _translate_errors(
-    batches: Iterator[pa.RecordBatch],
-    process: Process,
-    report_corruption: Callable[[PandoError], None],
-    on_close: Callable[[], None],
-) -> Iterator[pa.RecordBatch]:
-    """Yields the batches and translates their errors; calls ``on_close`` at the end or at an error."""
-    try:
-        for batch in batches:
-            process.is_working = False
-            process.status.witness.record_handover()
-            yield batch
-            process.is_working = True
-            process.status.witness.record_work()
-            process.status.check()
-    except PandoError as error:
-        report_corruption(error)
-        raise process.explain_cancellation(error) from error
-    except (OSError, MemoryError) as error:
-        raise convert_resource_error(error) from error
-    finally:
-        on_close()

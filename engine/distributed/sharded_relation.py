@@ -185,7 +185,7 @@ class ShardedTable:
             table.table,
             limit,
             settings.fallback_to_stale_replicas_for_distributed_queries,
-            self.context.server.replicas_status,
+            self.context.server.replica_delays,
         )
 
     def _start_query(

@@ -5,20 +5,24 @@ Only this module imports ``httpx``, whose import takes a tenth of a second.
 
 from __future__ import annotations
 
+import base64
+import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 
 from engine.http_client.errors import (
+    RefusedError,
     make_connection_error,
     make_lost_connection_error,
     make_response_error,
     make_silence_error,
     split_error_trailer,
 )
-from parts.common.errors import PandoError
+from parts.common.errors import PandoError, UserError
 
 _HELD_BYTES = 64 << 10
 """The end of a streamed response is held back until it is known not to be an error's trailer."""
@@ -31,7 +35,8 @@ class Connections:
     """Connections to any number of servers, kept and reused. Thread-safe.
 
     Raises ``RefusedError`` when it cannot connect, ``UnknownOutcomeError`` when the connection breaks, and otherwise
-    the server's own errors. With ``names_servers`` their messages end with the server's URL.
+    the server's own errors. With ``names_servers`` their messages end with the server's URL. ``is_secure``: servers
+    with ``https://`` must prove who they are; a path is the file of the authorities that may vouch for them.
     """
 
     def __init__(
@@ -41,12 +46,12 @@ class Connections:
         password: str = "",
         timeout_seconds: float,
         connect_seconds: float = 10.0,
-        is_secure: bool = False,
+        is_secure: bool | Path = False,
         names_servers: bool = False,
     ) -> None:
         headers = {"Accept-Encoding": "identity", "User-Agent": "pando-client"}
         if user or password:
-            headers |= {"X-ClickHouse-User": user or "default", "X-ClickHouse-Key": password}
+            headers |= _make_credentials(user or "default", password)
         self._names_servers = names_servers
         self._timeout = httpx.Timeout(timeout_seconds, connect=connect_seconds)
         self._client = httpx.Client(
@@ -54,7 +59,8 @@ class Connections:
             timeout=self._timeout,
             limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=20.0),
             trust_env=False,
-            verify=is_secure,  # reading the certificate authorities takes longer than a small request
+            # Reading the certificate authorities takes longer than a small request.
+            verify=_trust_authorities(is_secure) if isinstance(is_secure, Path) else is_secure,
         )
 
     def close(self) -> None:
@@ -95,6 +101,10 @@ class Connections:
                     text = answer.read_beginning(_MOST_ERROR_BYTES).decode(errors="replace")
                     raise make_response_error(text, response.status_code, url, source)
                 yield answer
+        except RuntimeError as error:
+            if not self._client.is_closed:
+                raise
+            raise RefusedError("NETWORK_ERROR", f"The connections to {url} were closed meanwhile: {error}") from None
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise make_connection_error(source or url.removeprefix("http://"), error) from None
         except httpx.ReadTimeout:
@@ -124,6 +134,29 @@ class Connections:
                 return httpx.Response(page.status_code, headers=page.headers, content=content)
         except httpx.TransportError:
             return None
+
+
+def _make_credentials(user: str, password: str) -> dict[str, str]:
+    """Returns the headers that tell user and password.
+
+    A header holds ASCII without blanks at its ends. Any other text goes as basic authentication, in UTF-8. Source:
+    RFC 7617, "The 'Basic' HTTP Authentication Scheme".
+    """
+    if all(text.isascii() and (text.isprintable() and text == text.strip()) for text in (user, password)):
+        return {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
+    if ":" in user:
+        raise UserError("BAD_ARGUMENTS", f"The user {user!r} cannot log in: a name with ':' and other text is not sent")
+    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
+
+
+def _trust_authorities(file: Path) -> ssl.SSLContext:
+    """Trusts the authorities of a file alone. Raises 36 (BAD_ARGUMENTS)."""
+    try:
+        return ssl.create_default_context(cafile=str(file))
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise UserError(
+            "BAD_ARGUMENTS", f"No certificates can be read from the file {file} (ca_file): {error}"
+        ) from None
 
 
 class StreamedResponse:

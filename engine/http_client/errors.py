@@ -59,7 +59,11 @@ def split_error_trailer(tail: bytes, tag: str, source: str = "") -> tuple[bytes,
 
 def make_connection_error(server: str, problem: Exception) -> RefusedError:
     """Returns the error for a server that cannot be connected to."""
-    hint = " (is a server running there?)" if "refused" in str(problem) else " (check host and port)"
+    hint = " (check host and port)"
+    if "refused" in str(problem):
+        hint = " (is a server running there?)"
+    elif "CERTIFICATE_VERIFY_FAILED" in str(problem):
+        hint = " (it does not prove that it is this server: see ca_file of linked_clusters)"
     return RefusedError("NETWORK_ERROR", f"Cannot connect to {server}: {problem}{hint}")
 
 

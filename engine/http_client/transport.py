@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 
@@ -36,12 +37,18 @@ class Transport(Protocol):
         """Closes all connections."""
 
 
-MakeTransport = Callable[[str, str, bool], Transport]
-"""Makes a transport for a user and a password; the last argument says whether servers must prove who they are (TLS)."""
+MakeTransport = Callable[[str, str, bool | Path], Transport]
+"""Makes a transport for a user and a password.
+
+The last argument says whether servers must prove who they are (TLS); a path is the file of the authorities to trust.
+"""
 
 
-def make_http_transport(user: str, password: str, is_secure: bool) -> Transport:
-    """Returns connections over HTTP, kept and reused."""
+def make_http_transport(user: str, password: str, is_secure: bool | Path) -> Transport:
+    """Returns connections over HTTP, kept and reused.
+
+    Raises 36 (BAD_ARGUMENTS) for a file of no certificates.
+    """
     from engine.http_client.connections import Connections  # its import takes a tenth of a second
 
     return Connections(

@@ -140,6 +140,7 @@ def _plan_attach_from(
     if command.partition.is_all and command.replace:
         raise UserError("SUPPORT_IS_DISABLED", "REPLACE PARTITION ALL is not supported: name one partition")
     source = context.server.catalog.table(context.database(ref.database), ref.table)
+    context.server.link_start.require_readable(source.definition.database, source.definition.name)
     _require_same_structure(source, table)
     partition = _find_partition_id(table, command.partition, context)
     overwrite = Overwrite.PARTITIONS if command.replace else Overwrite.NOTHING

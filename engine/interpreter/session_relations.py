@@ -122,19 +122,23 @@ class SessionRelations:
             return open_merge_table(found.definition, self.context)
         if found.definition.engine.is_proxy:
             return open_distributed_table(found.definition, self.context, self.here)
-        self._require_fresh(found)
         sequential = self.context.settings.select_sequential_consistency
-        return _make_relation(found, self.context.server.catalog, sequential)
+        relation = _make_relation(found, self.context.server.catalog, sequential)
+        if isinstance(relation, TableRelation):  # the table itself, or that of a materialized view
+            self._require_fresh(relation.table)
+        return relation
 
     def _require_fresh(self, table: Table) -> None:
-        settings = self.context.settings
-        if not (settings.link_min_position or settings.max_link_lag_seconds) or not table.definition.is_replicated:
+        if not table.definition.is_replicated:
             return
-        demand = LinkFreshness(
-            settings.link_min_position, settings.link_wait_timeout_ms / 1000, settings.max_link_lag_seconds
-        )
+        server, settings = self.context.server, self.context.settings
+        if server.link_start.is_refusing:
+            server.link_start.require_readable(table.definition.database, table.definition.name)
+        demand = LinkFreshness.of(settings)
+        if not demand.is_demanded:
+            return
         with self.context.status.waiting():
-            self.context.server.require_link_freshness(table.definition.database, table.definition.name, demand)
+            server.require_link_freshness(table.definition.database, table.definition.name, demand)
 
     def find_file(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Returns the table of the function ``file``."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from coordination.keeper.interface import Keeper, SessionState
+from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import ReplicaAddress
 from engine.interserver.part_client import InterserverClient
 from engine.interserver.part_server import InterserverServer
@@ -109,6 +110,8 @@ class Replication:
         """Connects an auxiliary ZooKeeper by name; returns ``None`` if the configuration does not name it."""
         self.get_cluster_uuid: Callable[[], str] = _refuse_without_cluster
         """Returns the UUID of this server's cluster. Raises 36 (BAD_ARGUMENTS) without ``cluster_name``."""
+        self.check_clients_may_write: Callable[[TablePaths, str], None] = lambda paths, name: None
+        """Raises 242 (TABLE_IS_READ_ONLY) while a server that starts takes no writes for the table of this name."""
         self._providers: dict[str, tuple[PartProvider, str]] = {}
         """By endpoint, the table and the name of its ZooKeeper."""
         self._stops: list[Callable[[], None]] = [transport.close]

@@ -32,13 +32,14 @@ import os
 import re
 import shutil
 import threading
-from bisect import insort
+from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
+from engine.link_store.block_ages import BlockAges
 from engine.link_store.outbox_retention import BlockRange, OutboxBlock, RetentionLimits, count_expired, describe_range
 from parts.common.errors import CorruptionError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -72,12 +73,12 @@ class OutboxStatistics:
 class Outbox:
     """The outbox in ``folder``.
 
-    ``clock`` returns seconds since 1970, ``free_bytes`` the free bytes of the disk of a path.
+    ``ages`` tells how old blocks are, ``free_bytes`` returns the free bytes of the disk of a path.
     """
 
-    def __init__(self, folder: Path, clock: Callable[[], float], free_bytes: Callable[[Path], int]) -> None:
+    def __init__(self, folder: Path, ages: BlockAges, free_bytes: Callable[[Path], int]) -> None:
         self._folder = folder
-        self._clock = clock
+        self._ages = ages
         self._free_bytes = free_bytes
         self._sync = SharedSync(folder)
         self._numbers = itertools.count(1)
@@ -133,8 +134,9 @@ class Outbox:
         draft = self._folder / f"{_DRAFT}{next(self._numbers)}_{part}"
         try:
             _link_whole_part(source, draft, part, content_hash)
-            block = OutboxBlock(zxid, part, commit_time_ms, _count_bytes(draft), self._folder / draft.name)
-            return self._move_in(draft, block)
+            folder = self._folder / draft.name
+            size_bytes, kept_at = _count_bytes(draft), self._ages.now()
+            return self._move_in(draft, OutboxBlock(zxid, part, commit_time_ms, size_bytes, folder, kept_at))
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
@@ -259,8 +261,7 @@ class Outbox:
         with self._lock:
             order, released = list(self._order), self._released
         free = self._free_bytes(self._folder) if limits.min_free_bytes and order else 0
-        now_ms = int(self._clock() * 1000)
-        return order[: count_expired(order, limits, now_ms, released, free, _get_freed_bytes)], released
+        return order[: count_expired(order, limits, self._ages.age_ms, released, free, _get_freed_bytes)], released
 
     def _remove_blocks(self, blocks: Sequence[OutboxBlock]) -> None:
         """Removes blocks, from the first on. After an error those that are left are still here."""
@@ -329,7 +330,7 @@ class Outbox:
                 self._trimmed,
                 len(order),
                 self._size_bytes,
-                sum(block.zxid > self._released for block in order),
+                len(order) - bisect_right(order, self._released, key=lambda block: block.zxid),
                 self._lost,
             )
 

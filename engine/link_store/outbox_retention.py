@@ -15,7 +15,7 @@ Source: YugabyteDB's flags log_min_seconds_to_retain, log_max_seconds_to_retain 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from parts.common.part_name import PartName
@@ -48,6 +48,8 @@ class OutboxBlock:
     """ZooKeeper's time of the commit, in milliseconds since 1970."""
     size_bytes: int
     folder: Path
+    kept_at: float | None = field(default=None, compare=False)
+    """When this process kept it, by the monotonic clock; ``None`` if it found it at its start."""
 
     @property
     def key(self) -> tuple[int, PartName]:
@@ -90,19 +92,20 @@ def describe_range(blocks: Sequence[OutboxBlock]) -> BlockRange | None:
 def count_expired(
     blocks: Sequence[OutboxBlock],
     limits: RetentionLimits,
-    now_ms: int,
+    get_age_ms: Callable[[OutboxBlock], int],
     released: int,
     free_bytes: int,
     get_freed_bytes: Callable[[OutboxBlock], int],
 ) -> int:
     """Returns how many blocks go, from the first on. ``blocks`` are sorted by position.
 
-    ``released``: the position up to which every link has acknowledged. ``get_freed_bytes`` returns what the removal of
+    ``get_age_ms`` returns the least age of a block (:mod:`engine.link_store.block_ages`). ``released``: the position up
+    to which every link has acknowledged. ``get_freed_bytes`` returns what the removal of
     a block gives back to the disk; it is called only while the disk is too full.
     """
     most = _count_before_newest(blocks)
     count = _count_by_disk(blocks[:most], limits.min_free_bytes - free_bytes, get_freed_bytes)
-    return count + _count_by_age_and_size(blocks[count:], most - count, limits, now_ms, released)
+    return count + _count_by_age_and_size(blocks[count:], most - count, limits, get_age_ms, released)
 
 
 def _count_before_newest(blocks: Sequence[OutboxBlock]) -> int:
@@ -113,12 +116,16 @@ def _count_before_newest(blocks: Sequence[OutboxBlock]) -> int:
 
 
 def _count_by_age_and_size(
-    blocks: Sequence[OutboxBlock], most: int, limits: RetentionLimits, now_ms: int, released: int
+    blocks: Sequence[OutboxBlock],
+    most: int,
+    limits: RetentionLimits,
+    get_age_ms: Callable[[OutboxBlock], int],
+    released: int,
 ) -> int:
     """Returns how many blocks go, at most ``most``."""
     left = sum(block.size_bytes for block in blocks) if limits.max_bytes else 0
     for count, block in enumerate(blocks[:most]):
-        age_ms = now_ms - block.commit_time_ms
+        age_ms = get_age_ms(block)
         is_old = limits.max_seconds > limits.min_seconds and age_ms > limits.max_seconds * _MS
         is_too_much = 0 < limits.max_bytes < left
         if age_ms < limits.min_seconds * _MS or not (block.zxid <= released or is_old or is_too_much):

@@ -159,12 +159,27 @@ def drop_table_link(server: OwnerServer, name: str) -> bool:
 
     Raises 341 (UNFINISHED) if the source could not be told; the message says what to run there.
     """
+    _require_own_shard(server, name)
     dropped = drop_link(server.replication.require_keeper(), name)
     server.links.wake()
     if dropped is None:
         return False
     end_keeping(server, dropped)
     return True
+
+
+def _require_own_shard(server: OwnerServer, name: str) -> None:
+    """Raises 36 (BAD_ARGUMENTS) if the link is of another shard, whose source this server does not ask."""
+    if server.cluster_membership.shard.count <= 1:
+        return
+    found = find_link_name(server.replication.require_keeper(), name)
+    roots = {table.replication.paths.root for table in server.catalog.tables() if table.replication is not None}
+    if isinstance(found, TableLinkName) and found.path not in roots:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"The target of link {name!r} ({found.path}) has no replica on this server of "
+            f"{server.cluster_membership.shard}: run the statement on a server that has one",
+        )
 
 
 def end_keeping(server: OwnerServer, link: TableLinkName) -> None:

@@ -6,10 +6,12 @@ Tables that no link brings changes to are as fresh as ever.
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 from collections.abc import Sequence
 
-from coordination.keeper.interface import Keeper
+from coordination.keeper.interface import Keeper, KeeperConnectionLoss, KeeperError, SessionState, Stat
 from coordination.links.positions import Position
 from coordination.nodes.paths import TablePaths
 from engine.queries.context import OwnerServer
@@ -19,7 +21,10 @@ from engine.tables.owned_table import OwnedTable
 from parts.common.errors import UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 
+logger = logging.getLogger(__name__)
+
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
+_Node = tuple[bytes, Stat] | None
 _CURRENT = (UpstreamStatus.FOLLOW, UpstreamStatus.SYNC)
 
 
@@ -61,12 +66,52 @@ def measure_staleness(server: OwnerServer, keeper: Keeper, table: TablePaths, li
     """Returns by how many seconds a target may be behind a source; ``None`` if nobody has told yet."""
     own = server.links.find_progress(link)
     if own is not None:
-        return own.lag if own.upstream_status in _CURRENT else max(own.lag, own.idle)
+        return _measure_own(own)
     state, leader = keeper.get_many([table.linked.status(link), table.linked.leader(link)])
+    return _measure_told(state, leader, server.services.clock())
+
+
+def measure_lags(
+    links: Sequence[tuple[OwnedTable, str, LinkProgress | None]], keeper: Keeper | None, clock: float
+) -> dict[str, float]:
+    """Returns by how many seconds the targets of these links may be behind, by ``database.table``.
+
+    Each link is its target, its name, and how far it is if this server runs it; ``clock`` is the time. Infinity: nobody
+    has told yet. Links of other servers are left out while ZooKeeper is away.
+    """
+    lags: dict[str, float] = {}
+    places: list[str] = []
+    elsewhere: list[str] = []
+    for table, name, own in links:
+        full_name, replica = table.definition.full_name, table.replication
+        if own is not None:
+            lags[full_name] = max(lags.get(full_name, 0.0), _measure_own(own))
+        elif replica is not None:
+            elsewhere.append(full_name)
+            places += replica.paths.linked.status(name), replica.paths.linked.leader(name)
+    if not elsewhere or keeper is None or keeper.state is not SessionState.CONNECTED:
+        return lags
+    try:
+        found = keeper.get_many(places)
+    except (KeeperError, KeeperConnectionLoss) as error:
+        logger.debug("the lag of links that other servers run is not known now: %s", error)
+        return lags
+    for full_name, state, leader in zip(elsewhere, found[::2], found[1::2], strict=True):
+        seconds = _measure_told(state, leader, clock)
+        lags[full_name] = max(lags.get(full_name, 0.0), math.inf if seconds is None else seconds)
+    return lags
+
+
+def _measure_own(progress: LinkProgress) -> float:
+    return progress.lag if progress.upstream_status in _CURRENT else max(progress.lag, progress.idle)
+
+
+def _measure_told(state: _Node, leader: _Node, clock: float) -> float | None:
+    """Returns the lag that the server that runs the link wrote, as old as it is by now."""
     if state is None:
         return None
     progress = LinkProgress.parse(state[0])
-    age = max(0.0, server.services.clock() - state[1].modified_ms / 1000)
+    age = max(0.0, clock - state[1].modified_ms / 1000)
     if leader is None or progress.upstream_status not in _CURRENT:
         return max(progress.lag, progress.idle) + age
     return progress.lag + age if progress.lag else 0.0

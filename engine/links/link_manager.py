@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -27,6 +27,7 @@ from engine.links.exchange.cluster_client import ClusterClient, ClusterConfigs
 from engine.links.exchange.link_service import LinkService
 from engine.links.found_links import FoundLinks
 from engine.links.link_beginning import BootstrapLink, CopyWaits
+from engine.links.link_freshness import measure_lags
 from engine.links.link_runner import LinkRunner, RunnerWorld
 from engine.links.link_upstream import LinkUpstream
 from engine.links.own_cluster import OwnCluster, OwnTransport
@@ -132,6 +133,7 @@ class LinkManager:
                     self._get_own,
                     server.replication.require_keeper,
                     self._services.monotonic,
+                    lambda: server.cluster_membership.shard,
                 )
             return self._clients[cluster]
 
@@ -145,6 +147,14 @@ class LinkManager:
             if link == name and (progress := runner.progress) is not None:
                 return progress
         return None
+
+    def measure_lags(self) -> Mapping[str, float]:
+        """Returns by how many seconds tables may be behind the sources of their links, by ``database.table``.
+
+        Infinity: nobody has told yet. Links that other servers run are left out while ZooKeeper is away.
+        """
+        running = [(table, name, runner.progress) for (table, name), (runner, _) in list(self._runners.items())]
+        return measure_lags(running, self._server.replication.keeper, self._services.clock())
 
     def _get_own(self) -> ClusterIdentity:
         return self._server.cluster_membership.get_identity(self._server.replication.require_keeper())

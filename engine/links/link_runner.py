@@ -204,6 +204,7 @@ class LinkRunner:
         delay = self._leader.try_lead(keeper, self._world.count_running())
         if delay:
             self._disconnect()
+            self._offer_blocks(definition)
             return delay
         if not definition.is_begun or definition.wants_copy:  # a server that died may have left the table closed
             self._bootstrap.taker.clean_up(definition.uuid)
@@ -223,21 +224,27 @@ class LinkRunner:
             return 0.0
         return self._follow(upstream, state, self._source)
 
+    def _offer_blocks(self, definition: LinkDefinition) -> None:
+        """Lets this replica ask the source for a part that all replicas have lost, though another server leads."""
+        if definition.is_begun and definition.is_enabled:
+            self._target.set_refetch(definition.name, self._make_upstream(definition).fetch)
+
+    def _make_upstream(self, definition: LinkDefinition) -> LinkUpstream:
+        settings = LinkSettings.parse(definition.settings)
+        self._limit = settings.replication_throttler_limit, settings.replication_throttler_period
+        own, is_cancelled = self._world.own_cluster, self._is_stopping.is_set
+        return LinkUpstream(definition, self._client, own, (self._throttle,), is_cancelled)
+
     def _connect(self, definition: LinkDefinition) -> LinkUpstream:
         if self._upstream is None or self._upstream.definition is not definition:
-            settings = LinkSettings.parse(definition.settings)
-            self._limit = settings.replication_throttler_limit, settings.replication_throttler_period
-            self._upstream = LinkUpstream(
-                definition, self._client, self._world.own_cluster, (self._throttle,), self._is_stopping.is_set
-            )
+            self._upstream = self._make_upstream(definition)
             self._source = None
             self._report.change(message="")
             self._target.set_refetch(definition.name, self._upstream.fetch)
         return self._upstream
 
     def _disconnect(self) -> None:
-        if self._upstream is not None:
-            self._target.set_refetch(self._upstream.definition.name, None)
+        self._target.set_refetch(self.definition.name, None)
         self._upstream = self._state = self._source = None
 
     def _get_rate(self) -> int:
@@ -269,7 +276,7 @@ class LinkRunner:
                 return self._rest(answer, settings)
             # A source at which many wait already answers at once.
             return max(0.0, min(_HELD_BACK_SECONDS, wait - (self._services.monotonic() - asked_at)))
-        if not selection.changes and not self._is_move_due(settings):
+        if not selection.changes and self._services.monotonic() - self._moved_at < _SMALL_MOVE_SECONDS:
             return min(_SMALL_MOVE_SECONDS, settings.replication_timeout)
         batch = IncomingBatch(
             self.definition,
@@ -312,9 +319,6 @@ class LinkRunner:
 
     def _note_heartbeat(self) -> None:
         self._report.note_answer(LinkLag(self._services.monotonic()))
-
-    def _is_move_due(self, settings: LinkSettings) -> bool:
-        return self._services.monotonic() - self._moved_at >= _SMALL_MOVE_SECONDS
 
     def _find_trim(self, source: SourceTable, state: TargetState, settings: LinkSettings) -> None:
         """Asks now and then how far the replicas are, until they have everything that is applied."""
@@ -373,7 +377,6 @@ class LinkRunner:
             self._report.change(
                 upstream_status=status, message=explain_failure(self.definition.name, error, failure, text)
             )
-        if failure.kind is not FailureKind.RETRY or failure.count > 1:
             self._source = None  # it is looked at anew, perhaps at another server
         return failure.pause_seconds
 

@@ -14,11 +14,12 @@ from engine.catalog.catalog import Catalog
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
 from engine.queries.process_list import Process
-from engine.queries.server_links import LinkFreshness, ServerLinks
+from engine.queries.server_links import LinkFreshness, LinkReadiness, ServerLinks
 from engine.queries.session import QueryStatistics, Session
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
+from engine.remote.replica_delays import Delays
 from engine.server.config import Config
 from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
@@ -84,6 +85,10 @@ class Server(Protocol):
     def catalog(self) -> Databases[Table]:
         """The tables of the server."""
 
+    @property
+    def link_start(self) -> LinkReadiness:
+        """Whether the server has caught up with the sources of its links since it started."""
+
     def database_names(self) -> list[str]:
         """Returns the names of all databases."""
 
@@ -92,6 +97,9 @@ class Server(Protocol):
 
     def replicas_status(self) -> list[ReplicaStatus]:
         """Returns the status of every replicated table."""
+
+    def replica_delays(self) -> Delays:
+        """Returns by how many seconds each replicated table is behind, links included."""
 
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
         """Returns a system table's rows as the statement of ``context`` sees them, with the named columns."""

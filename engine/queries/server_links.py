@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from engine.remote.linked_cluster import LinkedCluster
 from engine.tables.capabilities.link_status import LinkProgress
 from parts.common.errors import UserError
+from sql.settings.supported_settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,27 @@ class LinkFreshness:
     """The longest wait for the position."""
     max_lag_seconds: int = 0
     """0: any."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> LinkFreshness:
+        """Takes them from the settings of a query."""
+        return cls(settings.link_min_position, settings.link_wait_timeout_ms / 1000, settings.max_link_lag_seconds)
+
+    @property
+    def is_demanded(self) -> bool:
+        """Whether a target must be looked at."""
+        return bool(self.min_position or self.max_lag_seconds)
+
+
+class LinkReadiness(Protocol):
+    """Whether a server that was started has caught up with the sources of its links."""
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether it does not read linked tables yet. Costs nothing."""
+
+    def require_readable(self, database: str, table: str) -> None:
+        """Raises 369 (ALL_REPLICAS_ARE_STALE) for a linked table that is not read yet."""
 
 
 class ServerLinks(Protocol):
@@ -37,6 +60,12 @@ class ServerLinks(Protocol):
     def find_progress(self, name: str) -> LinkProgress | None:
         """Returns how far a link is, if this server runs it."""
 
+    def measure_lags(self) -> Mapping[str, float]:
+        """Returns by how many seconds tables may be behind the sources of their links, by ``database.table``.
+
+        Infinity: nobody has told yet.
+        """
+
 
 class UnlinkedServer:
     """The links of an engine without a server around it: none."""
@@ -53,3 +82,7 @@ class UnlinkedServer:
     def find_progress(self, name: str) -> LinkProgress | None:
         """Returns nothing."""
         return None
+
+    def measure_lags(self) -> Mapping[str, float]:
+        """Returns nothing."""
+        return {}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from uuid import UUID
 
 from coordination.keeper.interface import Keeper, KeeperConnectionLoss, KeeperError
 from coordination.links.cluster_identity import ClusterIdentity, claim_cluster_identity
+from coordination.links.shard_place import ShardPlace
 from parts.common.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -16,10 +18,18 @@ logger = logging.getLogger(__name__)
 class ClusterMembership:
     """This server's place in a cluster, as the configuration names it and ZooKeeper knows it. Thread-safe."""
 
-    def __init__(self, name: str | None, new_uuid: Callable[[], UUID]) -> None:
+    def __init__(
+        self, name: str | None, new_uuid: Callable[[], UUID], find_shard: Callable[[], ShardPlace] = ShardPlace
+    ) -> None:
         self._name = name
+        self._find_shard = find_shard
         self._new_uuid = new_uuid
         self._identity: ClusterIdentity | None = None
+
+    @cached_property
+    def shard(self) -> ShardPlace:
+        """The shard that this server belongs to."""
+        return self._find_shard()
 
     def join(self, keeper: Keeper | None) -> None:
         """Makes or checks the cluster's identity when the server starts.

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from engine.server.config import Config
-from engine.server.links_config import LinkedClusterConfig
+from engine.server.links_config import LinkedClusterConfig, LinkKeys
 from parts.common.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -17,6 +17,8 @@ class LinkedClusters:
 
     def __init__(self, config: Config) -> None:
         self._file = config.file
+        self.keys: LinkKeys = config
+        """The keys of links, as they were read last."""
         self._clusters: Mapping[str, LinkedClusterConfig] = config.linked_clusters
 
     def names(self) -> list[str]:
@@ -40,5 +42,6 @@ class LinkedClusters:
         """
         if self._file is None:
             raise UserError("BAD_ARGUMENTS", "This server was not started with a configuration file")
-        self._clusters = Config.load(self._file).linked_clusters
+        self.keys = Config.load(self._file)
+        self._clusters = self.keys.linked_clusters
         logger.info("linked_clusters were read again: %s", ", ".join(self.names()) or "none")

@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from engine.http_client.errors import RefusedError
-from engine.remote.replica_delays import Delays, Freshness, collect_delays, parse_delays
+from engine.remote.replica_delays import Delays, Freshness, parse_delays
 from engine.remote.server_clusters import Address, Shard, is_this_server
 from engine.server.cluster_secret import make_authorization
 from engine.server.config import Config
@@ -123,9 +123,10 @@ class RemoteServers:
         lists all failures; 369 (ALL_REPLICAS_ARE_STALE); and at once any error that another replica would give too.
         """
         problems: list[str] = []
+        refusals: list[PandoError] = []
         stale: list[tuple[float, Address]] = []
         for address in self.order_replicas(shard.replicas):
-            with self._note_replica_failure(address, problems):
+            with self._note_replica_failure(address, problems, refusals):
                 delay = self._check(address, shard, freshness, connect_seconds)
                 if freshness is None or delay < freshness.limit_seconds:
                     return self._ask_replica(address, ask)
@@ -133,22 +134,32 @@ class RemoteServers:
         if freshness is not None and stale and not freshness.may_be_stale:
             raise _make_all_stale_error(shard, freshness, stale, problems)
         for _, address in sorted(stale, key=lambda found: found[0]):
-            with self._note_replica_failure(address, problems):
+            with self._note_replica_failure(address, problems, refusals):
                 return self._ask_replica(address, ask)
+        if refusals and len(refusals) == len(problems):
+            raise refusals[0]
         raise UnavailableError(
             "ALL_CONNECTION_TRIES_FAILED",
             f"All connection tries failed for shard {shard.number}. Log: {'; '.join(problems)}",
         )
 
     @contextmanager
-    def _note_replica_failure(self, address: Address, problems: list[str]) -> Iterator[None]:
-        """Records a failure that concerns this replica alone; other errors pass."""
+    def _note_replica_failure(
+        self, address: Address, problems: list[str], refusals: list[PandoError]
+    ) -> Iterator[None]:
+        """Records a failure that concerns this replica alone; other errors pass.
+
+        A replica that answers that its rows are too old is among ``refusals``, too.
+        """
         try:
             yield
         except PandoError as error:
-            if not _concerns_replica(error):
+            if error.name == "ALL_REPLICAS_ARE_STALE":
+                refusals.append(error)
+            elif _concerns_replica(error):
+                self._note_failure(address)
+            else:
                 raise
-            self._note_failure(address)
             problems.append(f"{address}: {error}")
 
     def _ask_replica(self, address: Address, ask: Callable[[Address], Value]) -> Value:
@@ -182,11 +193,7 @@ class RemoteServers:
         delays = self._get_known_delays(address)
         if delays is None:
             asked_at = self._monotonic()
-            delays = (
-                collect_delays(freshness.here())
-                if self.is_local(address)
-                else self._request_delays(address, connect_seconds)
-            )
+            delays = freshness.here() if self.is_local(address) else self._request_delays(address, connect_seconds)
             self._delays[address.host, address.port] = asked_at, delays
         return delays
 

@@ -1,7 +1,8 @@
 """Decides which replicas of a shard are too far behind to be read.
 
 A server reports the delays of its replicated tables at ``/replicas_status?delays=1``: a JSON object of seconds by
-``database.table``, ``null`` where the replica does not know yet. A server without this report counts as up to date.
+``database.table``, ``null`` where the replica does not know yet. The lag of the links that bring changes to a table
+counts: its rows may be older than those of a replica at the source. A server without this report counts as up to date.
 Source: ClickHouse documentation, "max_replica_delay_for_distributed_queries",
 "fallback_to_stale_replicas_for_distributed_queries".
 """
@@ -24,14 +25,14 @@ class Freshness:
     """The freshness that a query demands of a replica of ``database.table``.
 
     A replica with a delay of ``limit_seconds`` or more is stale. ``may_be_stale``: if all are stale, the least stale is
-    read. ``here`` returns the status of this server's tables. An empty ``database`` is that of the replica's address.
+    read. ``here`` returns the delays of this server's tables. An empty ``database`` is that of the replica's address.
     """
 
     database: str
     table: str
     limit_seconds: int
     may_be_stale: bool
-    here: Callable[[], Sequence[ReplicaStatus]]
+    here: Callable[[], Delays]
 
     def delay(self, delays: Delays, default_database: str) -> float:
         """Returns the table's delay in seconds; 0 for a table that is not replicated."""
@@ -43,9 +44,9 @@ def collect_delays(statuses: Sequence[ReplicaStatus]) -> dict[str, float]:
     return {status.table: status.delay_seconds if status.has_started else math.inf for status in statuses}
 
 
-def encode_delays(statuses: Sequence[ReplicaStatus]) -> bytes:
+def encode_delays(delays: Delays) -> bytes:
     """Encodes the delays as the JSON of the report."""
-    known = {name: None if math.isinf(delay) else delay for name, delay in collect_delays(statuses).items()}
+    known = {name: None if math.isinf(delay) else delay for name, delay in delays.items()}
     return json.dumps(known).encode()
 
 

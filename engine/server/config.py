@@ -335,7 +335,8 @@ class Config(GraphiteSections, ClusterSections, LinkKeys, BackgroundCheckKeys, S
             raise ConfigError(f"{_describe_first_problem(error)} (in {file})") from None
         path = (file.parent / config.path).absolute()
         user_files = file.parent / config.user_files_path if config.user_files_path else None
-        loaded = config.model_copy(update={"path": path, "user_files_path": user_files})
+        linked = {name: cluster.relative_to(file.parent) for name, cluster in config.linked_clusters.items()}
+        loaded = config.model_copy(update={"path": path, "user_files_path": user_files, "linked_clusters": linked})
         loaded._file = file.absolute()
         return loaded
 

@@ -6,7 +6,8 @@ They are this cluster's name, and the addresses of the others.
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator
@@ -35,6 +36,9 @@ class LinkedClusterConfig(Section):
     """The user that links log in as."""
     password: Annotated[Text, Field(repr=False)] = ""
     """The user's password."""
+    ca_file: Path | None = None
+    """A file with the certificates (PEM) of the authorities that may vouch for servers with ``https://``; by default
+    those that this machine's Python trusts. Relative to the file."""
 
     @field_validator("urls")
     @classmethod
@@ -43,6 +47,12 @@ class LinkedClusterConfig(Section):
         if not all(map(is_server_url, value)):
             raise ValueError("a server is http://host:port or https://host:port; user and password are keys beside it")
         return [url.rstrip("/") for url in value]
+
+    def relative_to(self, directory: Path) -> LinkedClusterConfig:
+        """Returns the cluster with an absolute path; a relative one counts from the directory."""
+        if self.ca_file is None:
+            return self
+        return self.model_copy(update={"ca_file": (directory / self.ca_file).absolute()})
 
 
 def is_server_url(url: str) -> bool:
@@ -63,4 +73,14 @@ class LinkKeys(BaseModel):
     """The name of the cluster that this server belongs to, the same on all its servers; without it there are no links
     with other clusters. At most 64 letters, digits, ``_`` and ``-``."""
     linked_clusters: dict[ClusterName, LinkedClusterConfig] = Field(default_factory=dict)
-    """The clusters that links may connect to, by name. ``SYSTEM RELOAD CONFIG`` reads them again, and no other key."""
+    """The clusters that links may connect to, by name. ``SYSTEM RELOAD CONFIG`` reads them again, and the keys
+    ``replication_…``, and no other key."""
+    replication_connect_quorum: Annotated[int, Field(ge=0)] = 0
+    """After its start the server does not answer queries of linked tables until it has caught up with so many clusters
+    from which links bring changes to its tables, or with all if there are fewer; 0: it answers at once."""
+    replication_connect_timeout: Annotated[float, Field(ge=0)] = 30.0
+    """Seconds after which it reads them although it has not caught up. Clients write to them only when it has."""
+    replication_sync_lag: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds: the server has caught up with a cluster when it shows all that was there so long ago."""
+    replication_orphan_mode: Literal["refuse", "readonly"] = "refuse"
+    """Until then: ``refuse`` refuses reads (369) and writes (242) of linked tables, ``readonly`` the writes alone."""

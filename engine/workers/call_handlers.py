@@ -28,6 +28,7 @@ from engine.queries.context import OwnerContext, Row
 from engine.queries.process_list import Process
 from engine.queries.server_links import LinkFreshness
 from engine.queries.session import Session
+from engine.remote.replica_delays import Delays
 from engine.scan.leases import LeaseBook, ScanOpening
 from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.capabilities.block_history import BlockHistory
@@ -157,6 +158,9 @@ class WorkerCalls:
 
     def _on_link_freshness(self, _: Channel, database: str, table: str, demand: LinkFreshness) -> None:
         self._shared.engine.require_link_freshness(database, table, demand)
+
+    def _on_require_readable(self, _: Channel, database: str, table: str) -> None:
+        self._shared.engine.link_start.require_readable(database, table)
 
     def _on_uuid(self, _: Channel) -> str:
         return self._shared.engine.uuid
@@ -307,6 +311,9 @@ class WorkerCalls:
 
     def _on_replicas_status(self, _: Channel) -> list[ReplicaStatus]:
         return self._shared.engine.replicas_status()
+
+    def _on_replica_delays(self, _: Channel) -> Delays:
+        return self._shared.engine.replica_delays()
 
 
 def _receive_parts(channel: Channel) -> list[TemporaryPart]:

@@ -13,6 +13,7 @@ from engine.front.http.status_pages import StatusPage
 from engine.queries.context import Context, Row
 from engine.queries.server_links import LinkFreshness
 from engine.queries.session import QueryResult, QueryStatistics, Session
+from engine.remote.replica_delays import Delays
 from engine.scan.leases import ScanOpening
 from engine.tables.capabilities.block_history import BlockHistory
 from engine.tables.capabilities.replica_status import ReplicaStatus
@@ -92,6 +93,10 @@ class ReplicaProcessClient:
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         """Returns when a target of links is as fresh as demanded."""
         self._caller.call("link_freshness", database, table, demand)
+
+    def require_readable(self, database: str, table: str) -> None:
+        """Raises 369 (ALL_REPLICAS_ARE_STALE) for a linked table that is not read yet."""
+        self._caller.call("require_readable", database, table)
 
     def uuid(self) -> str:
         """Returns the server's UUID; waits until the replica process is ready."""
@@ -186,6 +191,10 @@ class ReplicaProcessClient:
     def replicas_status(self) -> list[ReplicaStatus]:
         """Returns the status of all replicated tables."""
         return self._caller.call("replicas_status")
+
+    def replica_delays(self) -> Delays:
+        """Returns by how many seconds each replicated table is behind."""
+        return self._caller.call("replica_delays")
 
 
 @dataclass(frozen=True)

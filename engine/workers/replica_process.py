@@ -26,6 +26,7 @@ from engine.front.http.request_entry import RequestEntry
 from engine.front.http.routes import make_status_page_application
 from engine.front.http.scan_routes import get_replica_delay_seconds
 from engine.front.http.status_pages import EngineStatusPages
+from engine.front.login_throttle import FailedLogins, LoginThrottle
 from engine.front.prometheus_metrics import Metrics
 from engine.front.query_counts import QueryCounts
 from engine.front.session_store import SWEEP_SECONDS, SessionStore
@@ -58,7 +59,8 @@ class ReplicaProcess:
         file = os.memfd_create("pando publication", os.MFD_CLOEXEC)
         self._states = ConnectionStates(config.max_connections)
         self._counts = QueryCounts(config.worker_count + 1)
-        common = InheritedResources(config, page, file, self._states, self._counts)
+        self._failed_logins = FailedLogins(os.urandom(16), config.worker_count + 1)
+        common = InheritedResources(config, page, file, self._states, self._counts, self._failed_logins)
         kinds = {"worker": partial(run_worker, common), "merge": partial(serve_merge_orders, config)}
         self._fork_server = ForkServer(kinds, close_in_children=[listening])
         self._publication = CatalogPublication(page, file)
@@ -67,6 +69,7 @@ class ReplicaProcess:
     def start(self, running: ExitStack, start_engine: Callable[[Engine, ExitStack], None], engine: Engine) -> None:
         """Starts workers, merge processes, engine and dispatcher; pushes the end of each on ``running``."""
         services = engine.services
+        engine.link_start.follow_state(self._page.set_link_start)  # before any worker looks
         leases = LeaseBook(services.monotonic, partial(get_replica_delay_seconds, engine))
         shared = SharedServices(self._publication, SessionStore(services.monotonic, engine.end_session), leases)
         config = self._config
@@ -91,7 +94,8 @@ class ReplicaProcess:
         shared.open(engine, pages)
         services.housekeeping.add(shared.sessions.task, SWEEP_SECONDS)
         services.housekeeping.add(BackgroundTask("expire scan leases", partial(_expire, leases)), _LEASES_SECONDS)
-        entry = RequestEntry(self._config, services.monotonic, services.clock)
+        throttle = LoginThrottle(services.monotonic, self._failed_logins, self._config.worker_count)
+        entry = RequestEntry(self._config, throttle, services.clock)
         application = make_status_page_application(pages, entry.check_page)
         door = ConnectionDispatcher(self._listening, self._config, self._states, pool.list_workers, application)
         running.callback(door.stop)

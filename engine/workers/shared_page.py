@@ -11,7 +11,8 @@ Invariants
 ===================  ==================================================================================================
 written by           numbers
 ===================  ==================================================================================================
-the replica process  ``published_from``, ``published_to`` (``catalog_publication``)
+the replica process  ``published_from``, ``published_to`` (``catalog_publication``),
+                     ``link_start`` (``engine.links.link_start.StartState``)
 worker *w*           ``reading`` (the oldest change its snapshots may lack; ``NO_READER`` without snapshots),
                      ``beat`` (its monotonic clock, ns); ``held_bytes`` (memory), ``idle_bytes`` (of it,
                      beside the queries), ``largest_bytes`` (of its largest query); ``queries`` (running),
@@ -62,7 +63,7 @@ class SharedPage:
         width = len(_NUMBERS) + users
         memory = mmap.mmap(-1, 8 * (8 + MAX_WORKERS * width))
         numbers = np.frombuffer(memory, np.uint64)
-        self._published = numbers[:2]
+        self._published = numbers[:3]
         workers = numbers[8:].reshape(MAX_WORKERS, width)
         self._reading = workers[:, 0]
         self.beat = workers[:, 1]
@@ -85,6 +86,15 @@ class SharedPage:
     def published_to(self) -> int:
         """The end of the published changes."""
         return int(self._published[1])
+
+    @property
+    def link_start(self) -> int:
+        """The use of linked tables: ``engine.links.link_start.StartState``."""
+        return int(self._published[2])
+
+    def set_link_start(self, state: int) -> None:
+        """Publishes what the server does with linked tables."""
+        self._published[2] = state
 
     def publish(self, begin: int, end: int) -> None:
         """Publishes the range of changes to read."""

@@ -22,12 +22,14 @@ from engine.engine import make_spill_directory
 from engine.environment import make_system_services
 from engine.front.http.http_server import HttpServer
 from engine.front.http.status_pages import OK_PAGE, StatusPage
+from engine.front.login_throttle import FailedLogins, LoginThrottle
 from engine.front.prometheus_metrics import Metrics
 from engine.front.query_counts import QueryCounts
 from engine.interpreter.dispatch import STATEMENTS, execute_statement
 from engine.queries.context import Context, Row, SystemTableRows
 from engine.queries.server_links import LinkFreshness
 from engine.queries.session import QueryResult, Session
+from engine.remote.replica_delays import Delays
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES, built_in_objects, processes, settings
@@ -39,7 +41,7 @@ from engine.workers.channel import CallClient, Channel, serve_calls
 from engine.workers.connections.connection_states import ConnectionStates
 from engine.workers.connections.receiver import make_worker_http_server
 from engine.workers.fork_server import set_process_name
-from engine.workers.link_calls import ReplicaProcessLinks
+from engine.workers.link_calls import ReplicaProcessLinks, ReplicaProcessLinkStart
 from engine.workers.other_workers import OtherWorkers
 from engine.workers.replica_client import ReplicaProcessClient
 from engine.workers.shared_page import SharedPage
@@ -78,7 +80,8 @@ class InheritedResources:
     """The file of memory with what the replica process publishes."""
     connections: ConnectionStates
     counts: QueryCounts
-    """A row for each worker, and one for the replica process."""
+    """A row for each worker, and one for the replica process; so have the following."""
+    failed_logins: FailedLogins
 
 
 class WorkerServer(StatementRunner):
@@ -95,6 +98,7 @@ class WorkerServer(StatementRunner):
         }
         self.query_engine = QueryEngine()
         self.link_answers = ReplicaProcessLinks(replica)
+        self.link_start = ReplicaProcessLinkStart(replica, common.page)
         published = PublishedChanges(common.page, common.publication)
         self.mirror = self.catalog = WorkerCatalog(
             common.config,
@@ -131,6 +135,9 @@ class WorkerServer(StatementRunner):
     def replicas_status(self) -> list[ReplicaStatus]:
         return self.replica.replicas_status()
 
+    def replica_delays(self) -> Delays:
+        return self.replica.replica_delays()
+
     def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
         if id(table) in _TOLD_HERE:
             return super().system_rows(table, context, columns)
@@ -151,7 +158,7 @@ class WorkerServer(StatementRunner):
         self.mirror.mirror.catch_up()
 
     def _is_current(self) -> bool:
-        return self.mirror.mirror.is_current()
+        return self.mirror.mirror.is_current() and super()._is_current()
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         self.mirror.mirror.catch_up()  # also for statements that look for no table: short ones need it done
@@ -221,6 +228,7 @@ class Worker:
             self.metrics,
             sessions=self.server.replica,
             leases=leases,
+            throttle=LoginThrottle(self.server.services.monotonic, self._common.failed_logins, self._number),
         )
         return http
 

@@ -27,6 +27,7 @@ USER, PASSWORD = "linker", "quiet"
 USERS = {
     "default": {"password": "other"},
     USER: {"password": PASSWORD},
+    "jürgen": {"password": "pä$$–Ж"},
     "reader": {"password": PASSWORD, "readonly": 1},
 }
 
@@ -34,7 +35,16 @@ USERS = {
 class LinkedServer:
     """One server of the cluster ``name``, in a directory of its own."""
 
-    def __init__(self, name: str, replica: str, path: Path, ensemble: MemoryEnsemble, **world: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        replica: str,
+        path: Path,
+        ensemble: MemoryEnsemble,
+        keys: Mapping[str, Any] = MappingProxyType({}),
+        **world: Any,
+    ) -> None:
+        """``keys`` are further ones of the configuration."""
         config = Config.model_validate(
             {
                 "path": path,
@@ -46,6 +56,7 @@ class LinkedServer:
                 "macros": {"replica": replica},
                 "background_check_bytes_per_second": 0,
                 "shutdown_wait_unfinished": 2,
+                **keys,
             }
         )
         self.http = HttpServer(config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from engine.link_store.block_ages import BlockAges
 from engine.link_store.outbox import Outbox
 from parts.common.part_name import PartName
 from parts.read.part_reader import open_part
@@ -16,7 +17,7 @@ GIB = 1024**3
 
 
 class Surroundings:
-    """Clock and disk."""
+    """Clocks and disk."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -26,7 +27,9 @@ class Surroundings:
         return int((self.now - age_seconds) * 1000)
 
     def outbox(self, folder: Path) -> Outbox:
-        outbox = Outbox(folder, lambda: self.now, lambda path: self.free)
+        ages = BlockAges(lambda: self.now)
+        ages.note_time(self.now_ms())
+        outbox = Outbox(folder, ages, lambda path: self.free)
         outbox.load()
         return outbox
 

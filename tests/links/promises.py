@@ -50,6 +50,7 @@ _CHAIN = "test_topologies::test_chain"
 _CONSOLIDATION = "test_topologies::test_consolidation"
 _ANSWERS = "test_links_in_one_process::test_any_server_of_the_source_answers_for_it"
 _KEPT_WHILE_AWAY = "test_keeping::test_a_merged_block_can_still_be_sent"
+_START_TIMEOUT = "test_link_start::test_when_the_time_is_over_reads_work_and_it_says_what_is_missing"
 _GAP = "test_link_runner::test_a_gap_stops_the_link_and_names_the_hole"
 
 PROMISES: Mapping[str, Lines] = {
@@ -168,6 +169,11 @@ PROMISES: Mapping[str, Lines] = {
         "writes pay nothing for an asynchronous flow": (
             "test_commits_check_the_gate::test_an_insert_takes_two_requests",
         ),
+        "TLS": (
+            "test_links_over_tls::test_a_link_runs_through_a_proxy_that_speaks_tls",
+            "test_links_over_tls::test_a_server_that_cannot_prove_who_it_is_gets_nothing",
+        ),
+        "unequal numbers of shards": ("test_shards::test_unequal_numbers_of_shards_are_refused_by_name",),
         "one or more flows of one direction": ("test_topologies::test_broadcast", _CHAIN),
         "two flows replicate both ways, each change once": (_TWO_WAYS,),
         "also inside one cluster (a limitation there)": ("test_link_ddl::test_a_link_inside_one_cluster",),
@@ -396,6 +402,16 @@ PROMISES: Mapping[str, Lines] = {
             "test_change_source::test_a_question_waits_for_something_new",
         ),
         "four silent ones: another is asked": ("test_link_runner::test_a_silent_server_is_given_up_for_another",),
+        "`replication_connect_quorum`": (
+            "test_link_start::test_a_server_answers_when_it_has_caught_up",
+            "test_link_start::test_two_clusters_that_start_together_do_not_wait_for_each_other",
+        ),
+        "`replication_connect_timeout`": (_START_TIMEOUT,),
+        "`replication_sync_lag`": (
+            "test_link_start::test_what_another_server_brought_must_be_visible_here",
+            "test_link_start::test_what_is_visible_counts_from_the_moment_at_which_it_was_asked_for",
+        ),
+        "an error when that time is over": (_START_TIMEOUT,),
         "what is there is not taken again (a limitation there)": (
             "test_link_decisions::test_what_the_target_has_or_made_itself_is_left_out_and_the_place_moves_on",
             _MESH,
@@ -432,6 +448,13 @@ PROMISES: Mapping[str, Lines] = {
         "without ZooKeeper a table waits and says so": (
             "test_link_statements::test_metrics_are_told_while_zookeeper_is_away",
         ),
+        "recovery has no limit of bandwidth (a limitation there)": (
+            "test_links_in_one_process::test_a_copy_brings_no_more_than_its_throttle_lets",
+        ),
+        "independent of sharding": ("test_shards::test_each_shard_takes_the_changes_of_its_own",),
+        "`max_replica_delay_for_distributed_queries`": (
+            "test_target_delay::test_readers_of_shards_pass_over_a_target_that_is_too_far_behind",
+        ),
         "what is corrupt is fetched again": (
             "test_keeping::test_a_block_comes_from_another_replica",
             "test_outbox::test_damaged_and_lost_files_are_told",
@@ -446,16 +469,7 @@ PROMISES: Mapping[str, Lines] = {
 
 OPEN: Mapping[str, str] = {
     "YugabyteDB: triggers for replicated rows": "run_views = 1 is refused (48): views of a target do not run",
-    "YugabyteDB: TLS": "https:// addresses are taken and checked, and no test runs a link through a TLS proxy",
     "YugabyteDB: compression": "parts travel as they are stored, compressed; messages about changes are plain JSON",
-    "YugabyteDB: unequal numbers of shards": "a link is of one shard's table; nothing compares the numbers of shards",
-    "Tarantool: `replication_connect_quorum`": "a server answers at once, however far its links are",
-    "Tarantool: `replication_connect_timeout`": "as above",
-    "Tarantool: `replication_sync_lag`": "as above; max_link_lag_seconds refuses stale reads one by one",
-    "Tarantool: an error when that time is over": "as above",
-    "ClickHouse: `max_replica_delay_for_distributed_queries`": "a target's lag does not count as its replicas' delay",
-    "ClickHouse: independent of sharding": "as unequal numbers of shards",
-    "ClickHouse: recovery has no limit of bandwidth": "a copy is throttled as its link is, and no test measures it",
 }
 
 LATER: tuple[str, ...] = (

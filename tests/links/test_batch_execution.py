@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from coordination.links.stream.change import Block, Change
 from engine.interserver.transfer import Transfer
 from parts.common.errors import UnavailableError
 from parts.common.part_name import PartName
@@ -125,3 +127,23 @@ def test_a_part_that_the_target_lost_comes_from_the_source_again(tables: LinkedT
     fetches.held.clear()
     tables.must_be_equal()
     assert tables.fetched == {PartName.parse("1_0_0_0"): 2}
+
+
+def test_a_lost_part_comes_from_the_source_that_brought_it(tables: LinkedTables) -> None:
+    """Another source gave the part's number to other rows. What it sends is not taken, and the next one is asked."""
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0), (2, 2, 0)")
+    fetches = HeldFetches(tables, 1)
+    fetches.held = {"1_0_0_0", "2_0_0_0"}
+    tables.apply()
+    staged = tables.table.table.store.staged
+    (name,) = staged.list_transactions()
+    staged.remove(name)
+
+    def fetch_other_rows(change: Change, block: Block, directory: Path) -> None:
+        other = "2_0_0_0" if str(block.part) == "1_0_0_0" else "1_0_0_0"
+        tables.fetch(change, replace(block, part=PartName.parse(other)), directory)
+
+    tables.target().set_refetch("another", fetch_other_rows)
+    tables.target().set_refetch("l", tables.fetch)
+    fetches.held.clear()
+    tables.must_be_equal()

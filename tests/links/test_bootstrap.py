@@ -14,6 +14,7 @@ from coordination.links.bootstrap_plan import HeldPart, HeldTable
 from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry
+from coordination.merges_mutations.mutation_set import MutationEntry
 from coordination.nodes.table_gate import move_gate
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
@@ -21,6 +22,7 @@ from engine.tables.capabilities.table_links import UncoveredSchema
 from engine.tables.replicated.links.bootstrap import copy_writers
 from engine.tables.replicated.links.bootstrap import giver as bootstrap_giver
 from engine.tables.replicated.links.bootstrap import taker as bootstrap_taker
+from engine.tables.replicated.links.bootstrap.own_changes import find_last_own_change
 from parts.common.errors import ConflictError, CorruptionError, PandoError, UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 from tests.links.bootstrap_tables import (
@@ -409,6 +411,7 @@ def test_own_changes_of_a_two_way_target_must_be_in_the_source(tables: Bootstrap
     with pytest.raises(ConflictError, match="lacks changes up to"):
         tables.run(replaces=True)
     tables.must_be([(1, 7, 7)])
+    ids = tables.keeper.children(TARGET.blocks)
     written = tables.keeper.get(TARGET.log_entry(0))[1].created_zxid
     own = Origin.parse(f"{CLUSTER}.{tables.keeper.get(TARGET.root)[1].created_zxid}.{tables.gate().epoch}")
     source = DirectSource(tables)
@@ -416,9 +419,50 @@ def test_own_changes_of_a_two_way_target_must_be_in_the_source(tables: Bootstrap
     tables.run(source, replaces=True)
     tables.must_be_equal()
     assert own not in tables.vector().entries
+    assert ids
+    assert set(ids) <= set(tables.keeper.children(TARGET.blocks)), "a client may repeat an INSERT whose rows came back"
+
+
+def test_a_relay_whose_log_was_trimmed_is_copied(tables: BootstrapTables) -> None:
+    """Links alone write to it, so what its log does not show any more came by them too."""
+    tables.insert(1)
+    tables.settle()
+    tables.run()
+    tables.settle()
+    assert find_last_own_change(tables.keeper, TARGET, is_written=False) == 0
+    tables.keeper.create(TARGET.log_prefix, tables.keeper.get(TARGET.log_entry(0))[0], sequential=True)
+    tables.keeper.delete(TARGET.log_entry(0))
+    first = tables.keeper.get(TARGET.log_entry(1))[1].created_zxid
+    assert find_last_own_change(tables.keeper, TARGET, is_written=False) == 0
+    assert find_last_own_change(tables.keeper, TARGET, is_written=True) == first - 1
+    data = tables.keeper.get(TARGET.log_entry(1))[0]
+    mutation = MutationEntry("", 0, "r1", "UPDATE v = 1 WHERE 1", {"1": 1}, 0).to_bytes()
+    tables.keeper.create(TARGET.mutation_prefix, mutation, sequential=True)  # of a batch that is not shown any more
+    tables.keeper.create(TARGET.log_prefix, data, sequential=True)
+    tables.keeper.delete(TARGET.log_entry(1))
+    assert find_last_own_change(tables.keeper, TARGET, is_written=False) == 0
+    own = tables.keeper.create(TARGET.mutation_prefix, mutation, sequential=True)
+    assert find_last_own_change(tables.keeper, TARGET, is_written=False) == tables.keeper.get(own)[1].created_zxid
 
 
 # --- other definitions -----------------------------------------------------------------------------------------------
+
+
+def test_a_copy_carries_the_alters_before_its_place(tables: BootstrapTables) -> None:
+    """With replicate_ddl = 1: the stream behind the copy does not have them any more."""
+    tables.change_link(settings={"replicate_ddl": True})
+    tables.insert(1)
+    tables.servers[0].sql("ALTER TABLE source ADD COLUMN e UInt64 DEFAULT k + 5")
+    tables.settle()
+    tables.run()
+    tables.settle()
+    assert tables.servers[1].sql("SELECT * FROM costs")[1] == tables.servers[0].sql("SELECT * FROM source")[1]
+    tables.servers[0].sql("ALTER TABLE source DROP COLUMN e")
+    tables.insert(2)
+    tables.settle()
+    tables.run(replaces=True)
+    tables.settle()
+    assert [name for name, _ in tables.servers[1].sql("SELECT * FROM costs")[0].columns] == ["p", "k", "v"]
 
 
 def test_rows_are_written_anew_where_the_definitions_differ(

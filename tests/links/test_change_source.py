@@ -14,11 +14,14 @@ from coordination.inserts.block_numbers import BlockLock, LockKind, allocate_blo
 from coordination.keeper.interface import Create, Delete
 from coordination.links.positions import Position
 from coordination.links.stream.change import Change
+from coordination.links.stream.stream_index import StreamIndex
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.table_lists import create_lists
 from engine.simulator.simulated_servers import SimulatedServer
+from engine.tables.replicated.links.source import stream_reading
+from engine.tables.replicated.links.source.change_keeping import SCAN_BYTES
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
 from parts.read.part_reader import open_part
@@ -239,6 +242,7 @@ def test_what_comes_gives_the_rows_of_the_source(asker: Asker, seed: int) -> Non
     start = dict.fromkeys(read_keys(asker), ("1", 0))
     world = RandomStatements(asker, random)
     taken = ModelTarget(start)
+    asker.source(1)._reading.scan_bytes = 1000 if seed % 2 else SCAN_BYTES
     for _ in range(25):
         world.run()
         if random.random() < 0.3:
@@ -250,6 +254,44 @@ def test_what_comes_gives_the_rows_of_the_source(asker: Asker, seed: int) -> Non
         pass
     assert sorted(taken.rows) == sorted(read_keys(asker))
     assert asker.applied(begun.origin) >= begun.newest
+    whole, by_pages = (index_anew(asker, scan_bytes) for scan_bytes in (1 << 30, 1000))
+    assert len(whole) > 10
+    assert vars(whole) == vars(by_pages)
+
+
+def index_anew(asker: Asker, scan_bytes: int) -> StreamIndex:
+    """Returns the index of the first replica's journal, which is read anew."""
+    reading = asker.source()._reading
+    reading._index, reading.scan_bytes = None, scan_bytes
+    assert asker.ask().changes == ()
+    index = reading._index
+    assert index is not None
+    return index
+
+
+def test_a_long_journal_that_has_a_failed_quorum_is_read_by_pages(asker: Asker) -> None:
+    """The quorum fails pages behind its block."""
+    asker.begin()
+    keeper, paths = asker.table.servers.ensemble.connect(), asker.table.table.replication.paths
+    for key in range(1, 12):
+        asker.table.first.sql(INSERT.format(1, key))
+    asker.table.settle()
+    keeper.create(paths.quorum_failed_part("1_2_2_0"), b"r9")
+    with asker.table.first.acting(), asker.table.table.state.hold_write_access() as (acting, _):
+        asker.table.table.links.keeping.read_failures(acting)
+    keeper.delete(paths.quorum_failed_part("1_2_2_0"))
+    asker.source()._reading.scan_bytes = 1000
+    assert "1_2_2_0" not in [str(block.part) for change in asker.take_all() for block in change.blocks]
+    assert len(asker.changes) == 10
+
+
+def test_a_page_has_no_more_changes_than_a_batch(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small they are: what a target does not take is read and sent again."""
+    asker.begin()
+    for key in range(1, 11):
+        asker.table.first.sql(INSERT.format(1, key))
+    monkeypatch.setattr(stream_reading, "MAX_PAGE_CHANGES", 4)
+    assert [len(asker.take().changes) for _ in range(4)] == [4, 4, 2, 0]
 
 
 def read_keys(asker: Asker) -> list[int]:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from coordination.links.positions import Position
+from engine.links.exchange.protocol import LEAST_VERSION, VERSION
 from parts.common.part_name import PartName
 from tests.links.changes import NORTH, WEST, make_block, make_change
 from tests.links.link_ends import KeptTarget, StreamSource, replace_ends
@@ -60,7 +61,7 @@ def link(name: str = "north/l", uuid: str = "u1") -> dict[str, object]:
 def test_hello_names_the_cluster(servers: list[LinkedServer]) -> None:
     found = [ask(server, "hello", hello()).json() for server in servers]
     assert found[0] == found[1]
-    assert (found[0]["cluster"], found[0]["versions"]) == ("west", [1, 1])
+    assert (found[0]["cluster"], found[0]["versions"]) == ("west", [LEAST_VERSION, VERSION])
 
 
 def test_a_reader_may_ask_but_changes_nothing(servers: list[LinkedServer], source: StreamSource) -> None:

@@ -133,6 +133,19 @@ def test_one_server_leads_and_another_takes_over(pair: Pair) -> None:
     pair.wait_applied(1)
 
 
+def test_a_server_that_does_not_lead_may_ask_for_lost_parts(pair: Pair) -> None:
+    """The leader's replica may have all its parts, and the other one lack some that nobody has."""
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    other = next(server for server in pair.east if not server.links._count_running())
+    ((runner, _),) = other.links._runners.values()
+    runner._target = target = KeptTarget(EAST)
+    pair.wait(lambda: target.refetch is not None, "the source of lost parts")
+    runner.stop()
+    runner.resign()
+    assert target.refetch is None
+
+
 def test_a_link_from_an_empty_table_begins_at_once(pair: Pair) -> None:
     pair.create()
     pair.wait_status(UpstreamStatus.FOLLOW)

@@ -33,9 +33,12 @@ def table(tmp_path: Path) -> Path:
 def fill(outbox: Outbox, table: Path, world: Surroundings, count: int, age_seconds: float = 0) -> None:
     """Blocks at positions 10, 20 … as the oldest are older than the next."""
     template = make_part(table, "template_0_0_0")
+    now = world.now
     for n in range(1, count + 1):
+        world.now = now - age_seconds - (count - n)
         folder = link_part(template, table / f"p_{n}_{n}_0")
-        outbox.keep(folder, name(folder.name), 10 * n, world.now_ms(age_seconds + count - n))
+        outbox.keep(folder, name(folder.name), 10 * n, world.now_ms())
+    world.now = now
 
 
 def positions(outbox: Outbox) -> list[int]:

@@ -18,11 +18,15 @@ def block(zxid: int, age_seconds: float, size_bytes: int = 10) -> OutboxBlock:
     return OutboxBlock(zxid, part, NOW_MS - int(age_seconds * 1000), size_bytes, Path(str(part)))
 
 
+def get_age_ms(each: OutboxBlock) -> int:
+    return NOW_MS - each.commit_time_ms
+
+
 def count(blocks: list[OutboxBlock], released: int = 0, free: int = 0, freed: int | None = None, **limits: int) -> int:
     def get_freed(each: OutboxBlock) -> int:
         return each.size_bytes if freed is None else freed
 
-    return count_expired(blocks, RetentionLimits(**limits), NOW_MS, released, free, get_freed)
+    return count_expired(blocks, RetentionLimits(**limits), get_age_ms, released, free, get_freed)
 
 
 def test_the_least_time_goes_before_the_rest() -> None:
@@ -75,7 +79,7 @@ def test_every_block_that_goes_may_go_and_the_next_may_not(
     for step, age, size in facts:
         zxid += step
         blocks.append(block(zxid, age, size))
-    gone = count_expired(blocks, limits, NOW_MS, released, free, lambda each: each.size_bytes)
+    gone = count_expired(blocks, limits, get_age_ms, released, free, lambda each: each.size_bytes)
 
     def may_go(place: int) -> bool:
         each = blocks[place]

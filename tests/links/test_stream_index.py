@@ -29,9 +29,9 @@ def streams(draw: st.DrawFn) -> tuple[list[Change], list[int]]:
     return changes, [*ends, place + 2]
 
 
-@given(streams(), st.integers(0, 20), st.integers(1, 12), st.integers(1, 100), st.integers(0, 20))
+@given(streams(), st.integers(0, 20), st.integers(1, 12), st.integers(1, 100), st.integers(1, 5), st.integers(0, 20))
 def test_pages(
-    stream: tuple[list[Change], list[int]], after: int, max_rows: int, max_bytes: int, forgotten: int
+    stream: tuple[list[Change], list[int]], after: int, max_rows: int, max_bytes: int, max_changes: int, forgotten: int
 ) -> None:
     changes, ends = stream
     cuts = find_cuts(changes, 0, is_ordered=True)
@@ -43,7 +43,7 @@ def test_pages(
         index.extend(OWN, fresh, [cut for cut in cuts if known < cut <= end], end)
         known = max(known, end)
         index.forget_before(min(after, forgotten), at_least=0)
-    page = index.find_page(after, max_rows, max_bytes)
+    page = index.find_page(after, max_rows, max_bytes, max_changes)
     behind = [change for change in changes if change.place > after]
     assert page.rows_behind == sum(change.rows for change in behind)
     assert page.bytes_behind == sum(change.size_bytes for change in behind)
@@ -53,6 +53,7 @@ def test_pages(
         for cut in allowed
         if sum(c.rows for c in behind if c.place <= cut) <= max_rows
         and sum(c.size_bytes for c in behind if c.place <= cut) <= max_bytes
+        and sum(c.place <= cut for c in behind) <= max_changes
     ]
     chosen = fitting or allowed[:1]
     if chosen == allowed and index.end > (chosen[-1] if chosen else after):
@@ -73,4 +74,4 @@ def test_what_the_journal_gave_up_takes_no_memory() -> None:
         index.forget_before(place - 100)
     assert len(index) < 2200
     assert index.find_previous_own(9_900) == 9_900
-    assert index.find_page(9_950, 1000, 1000).rows_behind == 50
+    assert index.find_page(9_950, 1000, 1000, 1000).rows_behind == 50

@@ -149,7 +149,9 @@ def _with_entry(change: Change, entry: LogEntry, failed: Set[PartName], lost: Se
             "Start behind it, or with a bootstrap",
         )
     drops = [Drop(gone.partition_id, gone.max_block + 1) for gone in entry.removed_ranges]
-    blocks = [replace(block, is_lost=block.part in lost) for block in _entry_blocks(entry) if block.part not in failed]
+    blocks = [block for block in _entry_blocks(entry) if block.part not in failed]
+    if lost:
+        blocks = [replace(block, is_lost=block.part in lost) for block in blocks]
     return replace(change, blocks=(*change.blocks, *blocks), drops=(*change.drops, *drops))
 
 

@@ -11,21 +11,47 @@ In engines in which the order of blocks decides which row stays, the same holds 
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 
 from coordination.links.stream.change import Change
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbered:
-    """One number of a partition and the place of its commit."""
+class _Numbers:
+    """The numbers of one partition and the places of their commits, in the order of the places."""
 
-    place: int
-    number: int
-    is_command: bool
+    def __init__(self) -> None:
+        self.block_places, self.blocks = array("q"), array("q")
+        self.command_places, self.commands = array("q"), array("q")
+
+
+class StreamNumbers:
+    """The block numbers of a stream and their places, which say where cuts are: 16 bytes for each."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[str, _Numbers] = {}
+
+    def add(self, changes: Iterable[Change]) -> None:
+        """Adds changes, which lie behind all others, in the order of their places."""
+        for change in changes:
+            for partition_id, number in change.block_numbers():
+                numbers = self._of(partition_id)
+                numbers.block_places.append(change.place)
+                numbers.blocks.append(number)
+            for partition_id, number in change.command_numbers():
+                numbers = self._of(partition_id)
+                numbers.command_places.append(change.place)
+                numbers.commands.append(number)
+
+    def _of(self, partition_id: str) -> _Numbers:
+        return self._partitions.setdefault(partition_id, _Numbers())
+
+    def select_cuts(self, places: Iterable[int], *, is_ordered: bool) -> list[int]:
+        """Selects the places, which are ascending, at which a batch may end or a link may begin."""
+        closed = _join([span for items in self._partitions.values() for span in _inversions(items, is_ordered)])
+        return [place for place in places if not _is_closed(closed, place)]
 
 
 def find_cuts(changes: Sequence[Change], after: int, *, is_ordered: bool) -> list[int]:
@@ -33,9 +59,8 @@ def find_cuts(changes: Sequence[Change], after: int, *, is_ordered: bool) -> lis
 
     ``after`` must be a cut. All numbers below those of the changes must be decided, where it matters: see ``frontier``.
     """
-    closed = _closed_spans(changes, is_ordered)
     places = sorted({change.place for change in changes if change.place > after})
-    return [place for place in places if not _is_closed(closed, place)]
+    return _number(changes).select_cuts(places, is_ordered=is_ordered)
 
 
 def is_cut(changes: Sequence[Change], place: int, *, is_ordered: bool) -> bool:
@@ -43,11 +68,13 @@ def is_cut(changes: Sequence[Change], place: int, *, is_ordered: bool) -> bool:
 
     ``changes`` are those before and behind it, up to a frontier.
     """
-    return not _is_closed(_closed_spans(changes, is_ordered), place)
+    return bool(_number(changes).select_cuts([place], is_ordered=is_ordered))
 
 
-def _closed_spans(changes: Iterable[Change], is_ordered: bool) -> list[tuple[int, int]]:
-    return _join([span for items in _by_partition(changes).values() for span in _inversions(items, is_ordered)])
+def _number(changes: Iterable[Change]) -> StreamNumbers:
+    numbers = StreamNumbers()
+    numbers.add(sorted(changes, key=lambda change: change.place))
+    return numbers
 
 
 def _is_closed(closed: Sequence[tuple[int, int]], place: int) -> bool:
@@ -55,37 +82,24 @@ def _is_closed(closed: Sequence[tuple[int, int]], place: int) -> bool:
     return at >= 0 and place < closed[at][1]
 
 
-def _by_partition(changes: Iterable[Change]) -> dict[str, list[_Numbered]]:
-    found: dict[str, list[_Numbered]] = {}
-    for change in changes:
-        for partition_id, number in change.block_numbers():
-            found.setdefault(partition_id, []).append(_Numbered(change.place, number, False))
-        for partition_id, number in change.command_numbers():
-            found.setdefault(partition_id, []).append(_Numbered(change.place, number, True))
-    return found
-
-
-def _inversions(items: Sequence[_Numbered], is_ordered: bool) -> list[tuple[int, int]]:
-    """Returns spans of places: no cut is at or behind the first place of a span and before its last.
+def _inversions(numbers: _Numbers, is_ordered: bool) -> Iterator[tuple[int, int]]:
+    """Yields spans of places: no cut is at or behind the first place of a span and before its last.
 
     Only blocks are searched for: spans from a command to a lower block behind it or a higher block before it. With
     ``is_ordered``, spans from a block to a lower block behind it too.
     """
-    blocks = sorted((item for item in items if not item.is_command), key=lambda item: item.place)
-    places = [block.place for block in blocks]
-    highest = list(accumulate((block.number for block in blocks), max))  # up to each block
-    lowest = list(accumulate((block.number for block in reversed(blocks)), min))[::-1]  # from each block on
-    spans = []
-    for item in items:
-        if not item.is_command and not is_ordered:
-            continue
-        last = bisect_left(lowest, item.number) - 1
-        if last >= 0 and places[last] > item.place:
-            spans.append((item.place, places[last]))
-        first = bisect_right(highest, item.number)
-        if first < len(places) and places[first] < item.place:
-            spans.append((places[first], item.place))
-    return spans
+    places, blocks = numbers.block_places, numbers.blocks
+    highest = array("q", accumulate(blocks, max))  # up to each block
+    lowest = array("q", accumulate(reversed(blocks), min))[::-1]  # from each block on
+    commands = zip(numbers.command_places, numbers.commands, strict=True)
+    also = zip(places, blocks, strict=True) if is_ordered else ()
+    for place, number in chain(commands, also):
+        last = bisect_left(lowest, number) - 1
+        if last >= 0 and places[last] > place:
+            yield place, places[last]
+        first = bisect_right(highest, number)
+        if first < len(places) and places[first] < place:
+            yield places[first], place
 
 
 def _join(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

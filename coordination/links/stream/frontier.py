@@ -19,14 +19,16 @@ nothing waits.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordination.inserts.block_numbers import LockKind
 from coordination.links.positions import Origin
 from coordination.links.stream.change import Change
 from coordination.links.stream.change_stream import Reading, build_changes
-from coordination.links.stream.cuts import find_cuts
+from coordination.links.stream.cuts import StreamNumbers
 from parts.common.part_name import PartName
 
 
@@ -88,14 +90,6 @@ class Frontier:
     """What holds the frontier back, for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Hold:
-    """A change that may not be sent yet."""
-
-    place: int
-    reason: str
-
-
 def find_frontier(
     observation: Observation, own: Origin, *, after: int = 0, previous: int = 0, is_ordered: bool = False
 ) -> Frontier:
@@ -111,14 +105,44 @@ def find_frontier(
         failed=observation.failed_quorums,
         lost=observation.lost,
     )
-    undecided = _Undecided.of(observation, is_ordered=is_ordered)
-    holds = [hold for change in known for hold in undecided.holds(change)]
-    bound = min([observation.first.newest, *(hold.place - 1 for hold in holds)])
-    cuts = tuple(place for place in find_cuts(known, after, is_ordered=is_ordered) if place <= bound)
-    place = cuts[-1] if cuts else after
-    waits = tuple(dict.fromkeys(hold.reason for hold in sorted(holds, key=lambda hold: hold.place)))
-    end = place if any(place < change.place <= bound for change in known) else max(place, bound)
-    return Frontier(place, end, tuple(change for change in known if change.place <= place), cuts, waits)
+    search = FrontierSearch(observation, observation.first.newest, after=after, is_ordered=is_ordered)
+    search.add(known)
+    found = search.finish()
+    return replace(found, changes=tuple(change for change in known if change.place <= found.place))
+
+
+class FrontierSearch:
+    """Finds the frontier of a stream that is too long to be in memory as a whole.
+
+    It keeps 24 bytes for a block.
+    """
+
+    def __init__(self, observation: Observation, bound: int, *, after: int, is_ordered: bool) -> None:
+        """Of the observation only what is open counts. ``bound``: the newest zxid of its first reading."""
+        self._undecided = _Undecided.of(observation, is_ordered=is_ordered)
+        self._bound, self._after, self._is_ordered = bound, after, is_ordered
+        self._waits: dict[str, int] = {}
+        """The first place that is held back, by reason."""
+        self._numbers = StreamNumbers()
+        self._places = array("q")
+
+    def add(self, changes: Iterable[Change]) -> None:
+        """Adds the changes that the second reading has, page by page in the order of their places."""
+        for change in changes:
+            for reason in self._undecided.why_held(change):
+                self._waits.setdefault(reason, change.place)
+            self._numbers.add((change,))
+            if not self._places or self._places[-1] != change.place:
+                self._places.append(change.place)
+
+    def finish(self) -> Frontier:
+        """Returns the frontier, without the changes."""
+        bound = min([self._bound, *(place - 1 for place in self._waits.values())])
+        places = self._places[: bisect_right(self._places, bound)]
+        cuts = self._numbers.select_cuts(places, is_ordered=self._is_ordered)
+        place = cuts[-1] if cuts else self._after
+        end = place if places and places[-1] > place else max(place, bound)
+        return Frontier(place, end, (), tuple(cuts), tuple(sorted(self._waits, key=self._waits.__getitem__)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +160,17 @@ class _Undecided:
         commands = [lock for lock in observation.locks if lock.may_be_command]
         return cls(_lowest(observation.locks), _lowest(commands), observation.open_quorums, is_ordered)
 
-    def holds(self, change: Change) -> Iterator[_Hold]:
+    def why_held(self, change: Change) -> Iterator[str]:
         """Yields why the change may not be sent yet."""
         for block in change.blocks:
             if block.part in self.open_quorums:
-                yield _Hold(change.place, f"the quorum of part {block.part} is open")
+                yield f"the quorum of part {block.part} is open"
         mutated = set(change.mutation_numbers())
         for partition_id, number in change.numbers():
             waits_for_all = self.is_ordered or (partition_id, number) in mutated
             lowest = (self.any_kind if waits_for_all else self.command).get(partition_id)
             if lowest is not None and lowest < number:
-                yield _Hold(change.place, f"block number {lowest} of partition {partition_id} is not decided")
+                yield f"block number {lowest} of partition {partition_id} is not decided"
 
 
 def _lowest(locks: Iterable[Lock]) -> dict[str, int]:

@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from coordination.links.positions import Origin
 from coordination.links.stream.change import Change
@@ -31,6 +32,23 @@ class StreamPage:
     rows_behind: int
     bytes_behind: int
     """What lies between the asked place and the frontier."""
+
+
+class ChangeFigures:
+    """Places, rows and bytes of changes, and which are the table's own: 25 bytes for each."""
+
+    def __init__(self, own: Origin) -> None:
+        self._own = own
+        self.places, self.rows, self.sizes = array("q"), array("q"), array("q")
+        self.are_own = bytearray()
+
+    def add(self, changes: Iterable[Change]) -> None:
+        """Adds changes, in the order of their places."""
+        for change in changes:
+            self.places.append(change.place)
+            self.rows.append(change.rows)
+            self.sizes.append(change.size_bytes)
+            self.are_own.append(change.position.origin == self._own)
 
 
 class StreamIndex:
@@ -51,15 +69,25 @@ class StreamIndex:
 
     def extend(self, own: Origin, changes: Iterable[Change], cuts: Iterable[int], end: int) -> None:
         """Adds the changes up to the frontier ``end``, in the order of their places, and the cuts among them."""
-        for change in changes:
-            assert self.end < change.place <= end
-            self._places.append(change.place)
-            self._rows.append(self._rows[-1] + change.rows)
-            self._bytes.append(self._bytes[-1] + change.size_bytes)
-            if change.position.origin == own:
-                self._own.append(change.place)
-        self._cuts.extend(cuts)
+        figures = ChangeFigures(own)
+        figures.add(changes)
+        self.extend_by(figures, len(figures.places), cuts, end)
+
+    def extend_by(self, figures: ChangeFigures, count: int, cuts: Iterable[int], end: int) -> None:
+        """Adds the first ``count`` changes as :meth:`extend` does."""
         assert end >= self.end
+        if count:
+            assert self.end < figures.places[0]
+            assert figures.places[count - 1] <= end
+        for place, rows, size_bytes, is_own in islice(
+            zip(figures.places, figures.rows, figures.sizes, figures.are_own, strict=True), count
+        ):
+            self._places.append(place)
+            self._rows.append(self._rows[-1] + rows)
+            self._bytes.append(self._bytes[-1] + size_bytes)
+            if is_own:
+                self._own.append(place)
+        self._cuts.extend(cuts)
         self.end = end
 
     def forget_before(self, place: int, at_least: int = 1000) -> None:
@@ -90,7 +118,7 @@ class StreamIndex:
         at = bisect_left(self._cuts, last)
         return at < len(self._cuts) and self._cuts[at] == last
 
-    def find_page(self, after: int, max_rows: int, max_bytes: int) -> StreamPage:
+    def find_page(self, after: int, max_rows: int, max_bytes: int, max_changes: int) -> StreamPage:
         """Returns the page behind the place ``after``.
 
         It ends at the last cut within the limits, at least at the first. The frontier ends the last page.
@@ -98,12 +126,10 @@ class StreamIndex:
         first = bisect_right(self._places, after)
         rows, size = self._rows[-1] - self._rows[first], self._bytes[-1] - self._bytes[first]
         cuts = self._cuts[bisect_right(self._cuts, after) :]
-        fits = (
-            min(
-                bisect_right(self._rows, self._rows[first] + max_rows),
-                bisect_right(self._bytes, self._bytes[first] + max_bytes),
-            )
-            - 1
+        fits = min(
+            bisect_right(self._rows, self._rows[first] + max_rows) - 1,
+            bisect_right(self._bytes, self._bytes[first] + max_bytes) - 1,
+            first + max_changes,
         )  # this many changes from the beginning are within the limits
         count = len(cuts)
         if fits < len(self._places):

@@ -21,6 +21,7 @@ from engine.front.http.request_entry import RequestEntry
 from engine.front.http.routes import Application, make_application
 from engine.front.http.scan_routes import ScanEndpoints
 from engine.front.http.status_pages import EngineStatusPages, StatusPages
+from engine.front.login_throttle import FailedLogins, LoginThrottle
 from engine.front.prometheus_metrics import Metrics
 from engine.front.session_store import Sessions
 from engine.scan.leases import Leases
@@ -77,13 +78,16 @@ class HttpServer:
         metrics: Metrics | None = None,
         sessions: Sessions | None = None,
         leases: Leases | None = None,
+        throttle: LoginThrottle | None = None,
     ) -> None:
         """Starts the thread and waits until it serves.
 
-        Pages, metrics, sessions and scan leases are this engine's own unless given.
+        Pages, metrics, sessions, scan leases and pauses after failed logins are this engine's own unless given.
         """
         metrics = metrics or Metrics(engine)
-        entry = RequestEntry(engine.config, engine.services.monotonic, engine.services.clock)
+        services = engine.services
+        throttle = throttle or LoginThrottle(services.monotonic, FailedLogins(services.random.randbytes(16)))
+        entry = RequestEntry(engine.config, throttle, services.clock)
         self._queries = QueryEndpoint(engine, entry, metrics, sessions)
         pages = pages or EngineStatusPages(engine, metrics)
         scans = ScanEndpoints(engine, entry, leases)

@@ -62,11 +62,11 @@ class AuthenticatedUser:
 class RequestEntry:
     """Authenticates the requests of one process. Passwords are compared in constant time."""
 
-    def __init__(self, config: Config, monotonic: Callable[[], float], clock: Callable[[], float]) -> None:
-        """``monotonic`` measures the pauses after failures; ``clock`` is the time that proofs name."""
+    def __init__(self, config: Config, throttle: LoginThrottle, clock: Callable[[], float]) -> None:
+        """``throttle`` has the pauses after failures; ``clock`` is the time that proofs name."""
         self._config = config
         self._clock = clock
-        self._throttle = LoginThrottle(monotonic)
+        self._throttle = throttle
         self._users = {
             name: (AuthenticatedUser(name, account, config), _get_user_digest(account))
             for name, account in config.users.items()

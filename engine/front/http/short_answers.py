@@ -19,6 +19,7 @@ from engine.front.http.query_request import QueryRequest, parse_request
 from engine.front.http.request_entry import AuthenticatedUser, RequestEntry
 from engine.front.http.response_compression import choose_compressor
 from engine.front.prometheus_metrics import Metrics
+from engine.queries.server_links import LinkFreshness
 from engine.queries.session import Session
 from parts.common.errors import PandoError
 from parts.common.lru_cache import LruCache
@@ -151,7 +152,7 @@ class ShortAnswers:
         output = make_settings(settings, self._engine.config.timezone)
         if output.send_progress_in_http_headers or output.max_block_size != DEFAULT_SETTINGS.max_block_size:
             return None
-        if output.link_min_position or output.max_link_lag_seconds:  # they may have to wait
+        if LinkFreshness.of(output).is_demanded:  # they may have to wait
             return None
         options = replace(FormatOptions.of(output), client_protocol_version=request.client_protocol_version)
         level = output.http_zlib_compression_level

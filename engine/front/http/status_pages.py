@@ -64,7 +64,7 @@ class EngineStatusPages:
 
     def replica_delays(self) -> StatusPage:
         """Returns the delays as JSON; see :func:`engine.remote.replica_delays.parse_delays`."""
-        return StatusPage(encode_delays(self._engine.replicas_status()), content_type="application/json")
+        return StatusPage(encode_delays(self._engine.replica_delays()), content_type="application/json")
 
     def ready(self) -> StatusPage:
         """Returns 503 without a ZooKeeper session, or while replicated tables are starting."""

@@ -46,6 +46,12 @@ def create_database_link(
             f"start_position = '{checked.start_position}' is a position of one table; a link of a database takes '', "
             "'now' or 'vector'",
         )
+    if server.cluster_membership.shard.count > 1:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"This cluster has {server.cluster_membership.shard.count} shards, and a link of a database is of one "
+            "shard: make a link for each table, on a server of each shard",
+        )
     server.catalog.tables(database)  # raises 81 for an unknown one
     keeper = server.replication.require_keeper()
     own = server.cluster_membership.get_identity(keeper)

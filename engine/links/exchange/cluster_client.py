@@ -21,6 +21,7 @@ from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.known_clusters import check_known_cluster, remember_cluster
 from coordination.links.origin_survey import OriginSurvey, SurveyRequest
 from coordination.links.positions import Position
+from coordination.links.shard_place import ShardPlace, check_same_shard, check_shard_counts
 from engine.http_client.response_file import ResponseFile
 from engine.http_client.transport import Answer, MakeTransport, Transport
 from engine.links.exchange.fields import (
@@ -40,10 +41,12 @@ from engine.links.exchange.protocol import (
     agree_on_version,
     decode_answer,
     decode_identity,
+    decode_shard,
     decode_source,
     decode_versions,
     encode_outgoing,
     encode_request,
+    encode_shard,
 )
 from engine.links.exchange.server_ring import ServerRing
 from engine.links.exchange.survey_messages import LEAST_VERSION as SURVEY_VERSION
@@ -83,8 +86,10 @@ class ClusterClient:
         get_own: Callable[[], ClusterIdentity],
         require_keeper: Callable[[], Keeper],
         monotonic: Callable[[], float],
+        get_own_shard: Callable[[], ShardPlace] = ShardPlace,
     ) -> None:
         self.name = name
+        self._get_own_shard = get_own_shard
         self._clusters = clusters
         self._make_transport = make_transport
         self._get_own = get_own
@@ -264,7 +269,8 @@ class ClusterClient:
         with self._lock:
             if self._transport is None or config != self._config:
                 former = self._transport
-                is_secure = any(url.startswith("https://") for url in config.urls)
+                is_secure: bool | Path = any(url.startswith("https://") for url in config.urls)
+                is_secure = config.ca_file or is_secure if is_secure else False
                 self._transport = self._make_transport(config.user, config.password, is_secure)
                 self._config = config
                 self._ring.configure(config.urls)
@@ -276,12 +282,17 @@ class ClusterClient:
     def _greet(self, transport: Transport, url: str) -> ClusterIdentity:
         """Exchanges versions and identities with a server.
 
-        Raises 36 (BAD_ARGUMENTS) if it belongs to another cluster than the name says, 48 for a version that is too old.
+        Raises 36 (BAD_ARGUMENTS) if it belongs to another cluster than the name says, or to another shard than this
+        server, and 48 for a version that is too old.
         """
-        own = self._get_own()
-        request = {"versions": [LEAST_VERSION, VERSION], "cluster": own.name, "uuid": own.uuid}
+        own, own_shard = self._get_own(), self._get_own_shard()
+        request = {
+            "versions": [LEAST_VERSION, VERSION], "cluster": own.name, "uuid": own.uuid, **encode_shard(own_shard),
+        }  # fmt: skip
         document = _post(transport, url, "hello", to_bytes(request), _ANSWER_SECONDS)
-        met, (least, most) = _checked(lambda: (decode_identity(document), decode_versions(document)), "hello")
+        met, (least, most), shard = _checked(
+            lambda: (decode_identity(document), decode_versions(document), decode_shard(document)), "hello"
+        )
         version = agree_on_version(least, most, f"Cluster {self.name!r} at {url}")
         if met.name != self.name:
             raise UserError(
@@ -289,6 +300,8 @@ class ClusterClient:
                 f"{url} belongs to cluster {met.name!r}, and linked_clusters names it {self.name!r}",
             )
         check_known_cluster(self._require_keeper(), own, met)
+        check_shard_counts(own_shard, shard, own.name, met.name)
+        check_same_shard(own_shard, shard, url)
         self._greeted[url] = version
         return met
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.known_clusters import check_known_cluster, remember_cluster
 from coordination.links.positions import Position
+from coordination.links.shard_place import check_shard_counts
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
 from engine.links.exchange.fields import Document, get_flag, get_object, get_objects, get_seconds, get_text
@@ -30,8 +31,10 @@ from engine.links.exchange.protocol import (
     decode_identity,
     decode_outgoing,
     decode_request,
+    decode_shard,
     decode_versions,
     encode_answer,
+    encode_shard,
     encode_source,
     get_table_name,
     parse_part_name,
@@ -141,11 +144,12 @@ class LinkService:
         return self._host.cluster_membership.get_identity(self._host.replication.require_keeper())
 
     def _hello(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        own = self.get_identity()
+        own, shard = self.get_identity(), self._host.cluster_membership.shard
         met = decode_identity(document)
         agree_on_version(*decode_versions(document), f"Cluster {met.name!r}")
         check_known_cluster(self._host.replication.require_keeper(), own, met)
-        return {"versions": [LEAST_VERSION, VERSION], "cluster": own.name, "uuid": own.uuid}
+        check_shard_counts(shard, decode_shard(document), own.name, met.name)
+        return {"versions": [LEAST_VERSION, VERSION], "cluster": own.name, "uuid": own.uuid, **encode_shard(shard)}
 
     # -- tables -------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ A target's server sends each as the body of ``POST /links/<name>``; the answer i
 versions in the first request (``hello``), and the smaller one counts. A change of 1,000 blocks takes about 100 KB.
 
 ===============  ======================================================================================================
-``hello``        {versions: [least, most], cluster, uuid} → the same of the other side
+``hello``        {versions: [least, most], cluster, uuid, shard, shards} → the same of the other side
 ``describe``     {database, table} → a source table, with ``servers``: the HTTP addresses of its replicas
 ``register``     {database, table, link} → a source table, at a place where the link may begin
 ``unregister``   {database, table, name, uuid} → {}; a link of another UUID stays
@@ -33,6 +33,7 @@ from uuid import UUID
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.link_names import check_link_name
 from coordination.links.positions import Origin, Position
+from coordination.links.shard_place import MAX_SHARDS, ShardPlace
 from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
 from coordination.links.stream.gap_check import Fork
 from coordination.links.version_vector import VersionVector
@@ -156,6 +157,18 @@ def decode_identity(document: Document, name: str = "cluster", uuid: str = "uuid
         return ClusterIdentity(check_cluster_name(cluster), str(UUID(get_text(document, uuid))))
     except ValueError as error:
         raise UserError("BAD_ARGUMENTS", f"{cluster[:100]!r} is no cluster's identity: {error}") from None
+
+
+def encode_shard(place: ShardPlace) -> dict[str, Any]:
+    """Returns the fields of a greeting that tell a server's shard."""
+    return {"shard": place.number, "shards": place.count}
+
+
+def decode_shard(document: Document) -> ShardPlace:
+    """Parses a server's shard; older versions do not tell it. Raises 36 (BAD_ARGUMENTS)."""
+    return ShardPlace(
+        get_number(document, "shard", 0, most=MAX_SHARDS), get_number(document, "shards", 0, most=MAX_SHARDS)
+    )
 
 
 def decode_versions(document: Document) -> tuple[int, int]:

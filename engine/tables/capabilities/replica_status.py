@@ -10,7 +10,7 @@ class ReplicaStatus:
     """The state of one replica.
 
     ``problem`` keeps this replica from working; ``warning`` is other advice to the operator. ``has_started``: the
-    replica has compared itself with ZooKeeper since the start, so ``delay_seconds`` is known.
+    replica has compared itself with ZooKeeper since the start, so ``delay_seconds`` is known, and is read.
     ``is_starting``: it has not tried to begin its ZooKeeper session since.
     """
 

@@ -253,8 +253,13 @@ class LinkTarget(Protocol):
         If there are fewer replicas, all must have it.
         """
 
-    def wait_until_visible(self, timeout_seconds: float, status: QueryStatus) -> None:
-        """Waits until what is committed now is visible on all active replicas. Raises 159 (TIMEOUT_EXCEEDED)."""
+    def wait_until_visible(
+        self, timeout_seconds: float, status: QueryStatus, *, is_own_replica_enough: bool = False
+    ) -> None:
+        """Waits until what is committed now is visible on all active replicas, or on this one.
+
+        Raises 159 (TIMEOUT_EXCEEDED).
+        """
 
     def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""

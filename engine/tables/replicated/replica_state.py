@@ -56,6 +56,7 @@ _BEGIN_SECONDS = 10.0
 _GATE_SECONDS = 30.0
 """How long a commit waits for a bar that does not refuse it at once."""
 _GATE_PAUSES = (0.05, 1.0)
+_OF_CLIENTS = (CommitKind.ROWS, CommitKind.OTHER)
 """The first and the longest pause between its attempts."""
 INSERTED_STAGING_PREFIX = "inserted-"
 """Staged parts of INSERTs whose rows get their version when the transaction is carried out."""
@@ -260,7 +261,10 @@ class ReplicaState:
         pause, longest = _GATE_PAUSES
         while True:
             try:
-                self.gate.require_open(self.require_writable(), kind)
+                keeper = self.require_writable()
+                if kind in _OF_CLIENTS:
+                    self.replication.check_clients_may_write(self.paths, self.definition.full_name)
+                self.gate.require_open(keeper, kind)
                 return commit()
             except GateBarred as barred:
                 is_over = self.services.monotonic() >= deadline or self.is_stopping.is_set()

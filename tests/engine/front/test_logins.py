@@ -9,11 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.front.login_throttle import LoginThrottle
+from engine.front.login_throttle import FailedLogins, LoginThrottle
 from parts.common.errors import UserError
 from tests.engine.front.asking import code_of
 from tests.engine.front.conftest import RunningServer, started
-from tests.worker_count import WORKERS
 
 USERS = {
     "default": {"password": "right"},
@@ -25,8 +24,10 @@ USERS = {
 
 class Attempts:
     def __init__(self) -> None:
-        self.now = 0.0
-        self.throttle = LoginThrottle(lambda: self.now)
+        self.now = 1000.0
+        self.failures = FailedLogins(b"secret", 3)
+        self.throttles = [LoginThrottle(lambda: self.now, self.failures, number) for number in range(3)]
+        self.throttle = self.throttles[0]
 
     def fail(self, times: int, user: str = "u", address: str = "a") -> None:
         for _ in range(times):
@@ -77,7 +78,35 @@ def test_memory_is_bounded() -> None:
     attempts = Attempts()
     for number in range(20_000):
         attempts.fail(1, f"user {number}")
-    assert len(attempts.throttle._failures) == 10_000
+    attempts.fail(10, "last")
+    assert attempts.waits("last")
+    assert attempts.failures.places.nbytes < 1 << 20
+
+
+def test_failures_in_all_processes_are_one_count() -> None:
+    attempts = Attempts()
+    for number in range(9):
+        attempts.throttles[number % 3].count_failure("u", "a")
+    assert not attempts.waits()
+    attempts.throttles[2].count_failure("u", "a")
+    for throttle in attempts.throttles:
+        with pytest.raises(UserError, match="too many failed attempts"):
+            throttle.check("u", "a")
+        throttle.check("v", "a")
+    attempts.now += 1
+    attempts.throttles[1].forget_failures("u", "a")  # a right password, given to another process
+    attempts.fail(9)
+    assert not attempts.waits()
+    attempts.fail(1)
+    assert attempts.waits()
+
+
+def test_a_process_that_replaces_another_goes_on_counting() -> None:
+    attempts = Attempts()
+    attempts.fail(9)
+    again = LoginThrottle(lambda: attempts.now, attempts.failures, 0)
+    again.count_failure("u", "a")
+    assert attempts.waits()
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +151,6 @@ def test_pages_are_open_unless_they_are_to_ask(tmp_path: Path) -> None:
 @pytest.mark.parametrize("door", ["/metrics", "/scan/plan"])
 def test_failures_at_one_door_count_at_all(server: RunningServer, http: httpx.Client, door: str) -> None:
     """``second`` and ``third`` are asked for at no other door than these."""
-    if WORKERS and door == "/metrics":
-        pytest.skip("pages are answered by another process than queries, and each counts for itself")
     user = {"/metrics": "second", "/scan/plan": "third"}[door]
     wrong = {"X-ClickHouse-User": user, "X-ClickHouse-Key": "wrong"}
     for _ in range(12):

@@ -63,11 +63,12 @@ class BatchProgress:
 class BatchVisibility:
     """Waits for the active replicas of one table."""
 
-    def __init__(self, state: ReplicaState) -> None:
+    def __init__(self, state: ReplicaState, *, is_own_replica_enough: bool = False) -> None:
         self._state = state
+        self._is_own_replica_enough = is_own_replica_enough
 
     def wait(self, timeout_seconds: float, status: QueryStatus) -> None:
-        """Waits until all that is committed now is carried out on all active replicas, mutations too.
+        """Waits until all that is committed now is carried out on all active replicas, or here; mutations too.
 
         Raises 159 (TIMEOUT_EXCEEDED), and the errors of ``status``.
         """
@@ -93,10 +94,14 @@ class BatchVisibility:
             pause = min(1.5 * pause, longest)
 
     def _list_behind(self, keeper: Keeper, mark: LogMark, last_mutation: str) -> Sequence[str]:
-        activity = read_replica_activity(keeper, self._state.paths)
-        active = {name for name, is_active in activity.items() if is_active}
+        if self._is_own_replica_enough:
+            active = {self._state.replica.name}
+        else:
+            activity = read_replica_activity(keeper, self._state.paths)
+            active = {name for name, is_active in activity.items() if is_active}
         behind = active - mark.find_past(keeper, active)
         if not behind and last_mutation:
             pointers = read_mutation_pointers(keeper, self._state.paths)
             behind = {name for name, pointer in pointers.items() if pointer < last_mutation}
+            behind &= active if self._is_own_replica_enough else behind
         return sorted(behind)

@@ -55,7 +55,7 @@ from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.source_definition import SourceDefinition
 from engine.tables.replicated.replica_state import ReplicaState
-from parts.common.errors import PandoError, UnavailableError, UserError
+from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import open_part
@@ -242,9 +242,14 @@ class ReplicaLinkTarget:
         with self._looking, self._state.hold_write_access() as (keeper, _):
             return self._progress.find_confirmed(keeper, copies).applied(source)
 
-    def wait_until_visible(self, timeout_seconds: float, status: QueryStatus) -> None:
-        """Waits until what is committed now is visible on all active replicas. Raises 159 (TIMEOUT_EXCEEDED)."""
-        BatchVisibility(self._state).wait(timeout_seconds, status)
+    def wait_until_visible(
+        self, timeout_seconds: float, status: QueryStatus, *, is_own_replica_enough: bool = False
+    ) -> None:
+        """Waits until what is committed now is visible on all active replicas, or on this one.
+
+        Raises 159 (TIMEOUT_EXCEEDED).
+        """
+        BatchVisibility(self._state, is_own_replica_enough=is_own_replica_enough).wait(timeout_seconds, status)
 
     def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""
@@ -262,6 +267,7 @@ class ReplicaLinkTarget:
     def refetch_part(self, entry: LogEntry, staged: StagedPart, directory: Path) -> None:
         """Asks the sources of the links that run here for a part of a batch.
 
+        The part has the number that one of the sources gave it, which another source may have given to other rows.
         Raises 234 (NO_REPLICA_HAS_PART) if no link runs here, and what the last one raises.
         """
         changes = (change for change in read_carried_changes(entry, 0) for block in change.blocks)
@@ -273,25 +279,35 @@ class ReplicaLinkTarget:
         if change is None or part is None or "." in staged.place.partition("-")[0]:
             raise failure
         for link, refetch in list(self._refetches.items()):
+            for leftover in directory.iterdir():
+                leftover.unlink()
             try:
                 asked = Change(change.position, change.place, change.commit_ms, change.previous)
                 refetch(asked, Block(part, rows=staged.rows), directory)
-                return self._rewrite(link, part, staged, directory)
+                if self._rewrite(link, part, staged, directory):
+                    return
+                failure = CorruptionError(
+                    f"The source of link {link} has other rows than were committed", part=str(staged.part)
+                )
             except PandoError as error:
                 failure = error
         raise failure
 
-    def _rewrite(self, link: str, part: PartName, staged: StagedPart, directory: Path) -> None:
-        """Writes a block of other content than was committed anew, as it was when the batch came."""
-        source = self._sources.get(link)
-        found = open_part(directory, name=part, table_schema=self._state.description.schema)
-        if source is None or found.content_hash == staged.content_hash:
-            return
+    def _rewrite(self, link: str, part: PartName, staged: StagedPart, directory: Path) -> bool:
+        """Writes a block of other content than was committed anew, as it was when the batch came.
+
+        Tells whether the directory has the committed content.
+        """
+        source, schema = self._sources.get(link), self._state.description.schema
+        is_same = open_part(directory, name=part, table_schema=schema).content_hash == staged.content_hash
+        if is_same or source is None:
+            return is_same
         rewriter = RowRewriter(self._state, source, SourceDefinition.of(source))
         for written in rewriter.take(directory, Block(part)):
             shutil.rmtree(directory)
             written.directory.rename(directory)
             self._state.store.drop_temporary(written.directory)
+        return open_part(directory, name=part, table_schema=schema).content_hash == staged.content_hash
 
 
 def _split(batch: IncomingBatch) -> Iterator[IncomingBatch]:

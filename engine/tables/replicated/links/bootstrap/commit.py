@@ -156,8 +156,9 @@ class BootstrapCommit:
             if root is None:
                 raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {table.root}")
             own = Origin.parse(f"{state.replication.get_cluster_uuid()}.{root.created_zxid}.{gate.epoch}")
-            is_shared = bool(definition.settings.get("two_way")) or bool(gate.links_of(LinkDirection.OUT))
-            zxid = find_last_own_change(keeper, table) if is_shared else 0
+            is_two_way = bool(definition.settings.get("two_way"))
+            is_shared = is_two_way or bool(gate.links_of(LinkDirection.OUT))
+            zxid = find_last_own_change(keeper, table, is_written=is_two_way) if is_shared else 0
             return ClosedTable(
                 self._count_rows(),
                 vector,
@@ -243,9 +244,11 @@ class BootstrapCommit:
         # Locks are read before guards and ids, as ``TargetReads`` asks.
         committing = read_committing_numbers(keeper, table, list(locks))
         guards = {p: (node, stat.version) for p, (node, stat) in find_partitions(keeper, table, list(locks)).items()}
-        reads = TargetReads(
-            closed.vector_version, tuple(locks.values()), committing, guards, read_block_ids(keeper, table, set(locks))
-        )
+        ids = read_block_ids(keeper, table, set(locks))
+        if closed.own is not None:  # own rows come back with the copy: their clients may still repeat the INSERTs
+            came = dict(ready.held.block_ids) if ready.moves_ids else {}
+            ids = {block_id: part for block_id, part in ids.items() if block_id in came}
+        reads = TargetReads(closed.vector_version, tuple(locks.values()), committing, guards, ids)
         begun = replace(definition, is_begun=True, wants_copy=False, source_origin=str(ready.held.origin))
         along = [
             SetData(table.gate, gate.without_bar(bar.owner).to_bytes(), closed.gate_version),

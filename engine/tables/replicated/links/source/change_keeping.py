@@ -26,11 +26,14 @@ from coordination.nodes.deletion import delete_if_present
 from coordination.nodes.paths import parse_sequence_number
 from coordination.replicas.log_pull import KeepEntries, PulledEntry, read_log_pointer
 from engine.link_store.journal import JOURNAL_FOLDER, Journal
+from engine.link_store.journal_retention import JournalRetention
 from engine.link_store.journal_segment import JournalRecord, RecordKind
+from engine.link_store.outbox_retention import RetentionLimits
 from engine.tables.replicated.links.source.block_keeping import BlockKeeping
-from engine.tables.replicated.links.source.journal_records import make_log_record, make_record
+from engine.tables.replicated.links.source.journal_records import get_named_part, make_log_record, make_record
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CorruptionError, UnavailableError
+from parts.common.part_name import PartName
 
 logger = logging.getLogger(__name__)
 
@@ -54,16 +57,23 @@ class ChangeKeeping:
         self._state = state
         self._log = log
         self._blocks = blocks
-        blocks.trim_journal = self._trim
+        blocks.has_long_journal, blocks.trim_journal = self._has_long_journal, self._trim
         self.journal = Journal(state.definition.data_path / JOURNAL_FOLDER)
         self._lock = threading.Lock()
         self._is_loaded = False
+        self._has_hole = False
+        """Whether the journal may lack changes that were read here: the next attempt begins it anew."""
         self._kept: KeptChanges | None = None
         """What this replica's node says, while it keeps."""
+        self._retention = JournalRetention()
         self._last_index = -1
         """The largest index of a log entry in the journal."""
+        self._last_entry = 0
+        """The zxid of that entry."""
         self._known: set[str] = set()
         """Names of nodes that have no pointer and are in the journal."""
+        self.failed_parts: set[PartName] = set()
+        """The parts whose failed quorum is in the journal."""
         self.appended = 0
         """How often the journal has grown."""
         self._waiting: set[threading.Event] = set()
@@ -92,13 +102,17 @@ class ChangeKeeping:
         """Goes on as the gate says, at the start of a session and before its first pull."""
         with self._log.resting(), self._lock:
             self._log.keep = self._state.mutations.keep = self._kept = None
-        self.follow_gate(keeper)
+        self._follow_gate(keeper, is_pulling=False)
 
     def follow_gate(self, keeper: Keeper) -> None:
         """Begins or ends keeping, as the gate says that was read last.
 
         The replica must be active.
         """
+        self._follow_gate(keeper, is_pulling=True)
+
+    def _follow_gate(self, keeper: Keeper, *, is_pulling: bool) -> None:
+        """``is_pulling``: after an error changes are read that nobody keeps."""
         gate = self._state.gate.gate
         if gate is None or not gate.periods or (gate.links and self.period == gate.periods):
             return
@@ -113,7 +127,8 @@ class ChangeKeeping:
             try:
                 self._continue_or_begin(keeper, gate.periods)
             except BaseException:
-                self._stop()  # pulls go on; the next attempt begins behind them
+                self._log.keep = self._state.mutations.keep = self._kept = None
+                self._has_hole |= is_pulling
                 raise
         self.read_late_nodes(keeper)
 
@@ -142,7 +157,7 @@ class ChangeKeeping:
 
     def _scan(self) -> None:
         """Finds what the journal has: its last log entry, and the blocks that the outbox may lack."""
-        self._last_index, self._known = -1, set()
+        self._forget_known()
         if not self.journal.is_begun:
             return
         after, is_last = self.journal.first_position, False
@@ -152,19 +167,28 @@ class ChangeKeeping:
             is_last = page.is_last
             after = page.records[-1].zxid if page.records else after
 
+    def _forget_known(self) -> None:
+        self._last_index, self._last_entry, self._known, self.failed_parts = -1, 0, set(), set()
+        self._retention = JournalRetention()
+
     def _note(self, records: Sequence[JournalRecord], entries: Sequence[LogEntry] | None = None) -> None:
         logged = [record for record in records if record.kind is RecordKind.LOG_ENTRY]
         parsed = entries if entries is not None else [LogEntry.parse(record.content) for record in logged]
         for record in records:
             if record.kind is RecordKind.LOG_ENTRY:
-                self._last_index = max(self._last_index, parse_sequence_number(record.name))
+                place = parse_sequence_number(record.name), record.zxid
+                self._last_index, self._last_entry = max((self._last_index, self._last_entry), place)
             elif record.kind is not RecordKind.MUTATION:
                 self._known.add(record.name)
+                if record.kind is RecordKind.FAILED_QUORUM:
+                    self.failed_parts.add(get_named_part(record))
         self._blocks.want(zip(logged, parsed, strict=True))
 
     def _continue_or_begin(self, keeper: Keeper, period: int) -> None:
         state, path = self._state, self._state.replica.link_keeping
-        answer = keeper.get_many([path])[0]
+        answer, session = keeper.get_many([path, state.replica.is_active])
+        if session is not None:
+            self._blocks.ages.note_time(session[1].modified_ms)
         kept = KeptChanges.parse(answer[0]) if answer is not None else None
         pointer, _ = read_log_pointer(keeper, state.replica)
         is_whole = (
@@ -172,6 +196,7 @@ class ChangeKeeping:
             and kept.period == period
             and kept.since > 0
             and self.journal.is_begun
+            and not self._has_hole
             and max(self._last_index + 1, kept.pointer) >= pointer
         )
         self._log.keep, state.mutations.keep = self.keep_entries, self.keep_mutations
@@ -184,7 +209,8 @@ class ChangeKeeping:
         since = keeper.set(path, beginning.to_bytes()).modified_zxid
         self.journal.begin_anew(since)
         self._blocks.begin_anew(keeps_outbox=kept is not None and kept.period == period)
-        self._last_index, self._known = -1, set()
+        self._has_hole = False
+        self._forget_known()
         state.services.failpoint("links.after_beginning")
         begun = KeptChanges(period, since, pointer)
         keeper.set(path, begun.to_bytes())
@@ -194,7 +220,7 @@ class ChangeKeeping:
     def _stop(self) -> None:
         self._log.keep = self._state.mutations.keep = None
         self._kept = None
-        self._last_index, self._known = -1, set()
+        self._forget_known()
 
     def _end(self, keeper: Keeper) -> None:
         self._stop()
@@ -276,9 +302,25 @@ class ChangeKeeping:
 
     # -- what is there --------------------------------------------------------------------------------------------
 
-    def _trim(self, position: int) -> None:
-        if self._kept is not None and position > self.journal.first_position:
-            self.journal.trim(position)
+    def _has_long_journal(self) -> bool:
+        return self._kept is not None and self.journal.get_statistics().segments > 1
+
+    def _trim(self, released: int | None, limits: RetentionLimits) -> None:
+        """Trims the journal behind the blocks that went, and what needs no blocks by its age.
+
+        The newest log entry stays: a start finds by it that the journal has all that was pulled.
+        """
+        if self._kept is None:
+            return
+        facts, now = self.journal.get_statistics(), self._state.services.monotonic()
+        end = max(
+            self._blocks.outbox.get_statistics().trimmed_position,
+            self._retention.find_end(released, facts.last_position, limits, now),
+        )
+        if self._last_entry:
+            end = min(end, self._last_entry - 1)
+        if end > facts.first_position:
+            self.journal.trim(end)
 
     def require_journal(self) -> Journal:
         """Returns the journal. Raises 242 (TABLE_IS_READ_ONLY) if the replica does not keep changes."""

@@ -29,6 +29,11 @@ def make_log_record(index: int, data: bytes, stat: Stat) -> JournalRecord:
     return make_record(RecordKind.LOG_ENTRY, f"log/{log_entry_name(index)}", data, stat)
 
 
+def get_named_part(record: JournalRecord) -> PartName:
+    """Returns the part by which the node of a failed quorum or a loss is named."""
+    return PartName.parse(record.name.rpartition("/")[2])
+
+
 @dataclass(slots=True)
 class ParsedRecords:
     """Some records by their kind."""
@@ -69,9 +74,9 @@ def parse_records(records: Iterable[JournalRecord]) -> ParsedRecords:
             definition = decode_definition(int(name), record.content)
             found.definitions.append(DefinitionRecord(record.zxid, record.commit_time_ms, definition))
         elif record.kind is RecordKind.FAILED_QUORUM:
-            found.failed.add(PartName.parse(name))
+            found.failed.add(get_named_part(record))
         else:
-            found.lost.add(PartName.parse(name))
+            found.lost.add(get_named_part(record))
     return found
 
 

@@ -2,7 +2,8 @@
 
 The reads have the order of :class:`coordination.links.stream.frontier.Observation`. The journal takes part in them: a
 pull puts the log into it, a load of the mutations these. What lies at or below a frontier is decided for ever. So only
-what lies behind the last frontier is looked at anew; an index remembers where the rest is.
+what lies behind the last frontier is looked at anew; an index remembers where the rest is. The first look after a start
+may go through the whole journal: it does so page by page.
 
 Invariants: one reading runs at a time; the index is of the journal's present beginning.
 """
@@ -10,18 +11,20 @@ Invariants: one reading runs at a time; the index is of the journal's present be
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 
 from coordination.inserts.block_numbers import read_committing_numbers, read_lock_kinds
 from coordination.inserts.partition_nodes import read_partition_nodes
 from coordination.inserts.quorum import read_failed_parts, read_pending_quorums
 from coordination.keeper.interface import Keeper
-from coordination.links.positions import Origin
+from coordination.links.positions import MAX_ZXID, Origin
 from coordination.links.stream.change import Change
-from coordination.links.stream.change_stream import build_changes
-from coordination.links.stream.frontier import Observation, find_frontier, select_undecided
+from coordination.links.stream.change_stream import Reading, build_changes
+from coordination.links.stream.frontier import FrontierSearch, Lock, Observation, find_frontier, select_undecided
+from coordination.links.stream.kept_changes import read_kept_changes
 from coordination.links.stream.stable_times import Marks, read_marks
-from coordination.links.stream.stream_index import StreamIndex
+from coordination.links.stream.stream_index import ChangeFigures, StreamIndex
 from engine.link_store.journal import Journal, PositionTrimmedError
 from engine.link_store.journal_segment import JournalRecord
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable
@@ -35,12 +38,17 @@ from parts.common.part_name import PartName
 
 _PAGE_BYTES = 128 * 1024
 """The most bytes of records that are read at once for a page, most of which are then on it."""
+MAX_PAGE_CHANGES = 1000
+"""The most changes on a page. One batch of a target takes no more: its log entry has at most 512 KiB."""
 _PLAIN = "Ordinary"
 """The merge mode that keeps all rows. In the others the order of blocks may decide which row stays."""
 
 
 class StreamReading:
     """The change stream of one replica."""
+
+    scan_bytes = SCAN_BYTES
+    """The most bytes of records behind the frontier that are in memory at once."""
 
     def __init__(
         self, state: ReplicaState, keeping: ChangeKeeping, blocks: BlockSource, pull: Callable[[Keeper], None]
@@ -87,6 +95,8 @@ class StreamReading:
             index, source = self._advance(keeper, marks.zxid)
             journal = self._keeping.require_journal()
             after = request.vector.applied(source.origin)
+            if after > index.end:
+                index, source = self._advance(keeper, self._find_beginnings(keeper))
             if after < journal.first_position:
                 raise PositionTrimmedError(after, journal.first_position)
             if not index.is_cut(after):
@@ -95,7 +105,7 @@ class StreamReading:
                     f"Zxid {after} of table {source.database}.{source.table} lies between a command and what belongs "
                     "before it: no batch ends there, and no link begins",
                 )
-            page = index.find_page(after, request.max_rows, request.max_bytes)
+            page = index.find_page(after, request.max_rows, request.max_bytes, MAX_PAGE_CHANGES)
             changes = self._read_page(journal, index, source.origin, after, page.end)
             waits, newest = self._waits, index.end
         wanted = [change for change in changes if not request.vector.covers(change.position)]
@@ -110,6 +120,15 @@ class StreamReading:
             page.bytes_behind,
             stable=marks.times if newest >= marks.zxid else {},
         )
+
+    def _find_beginnings(self, keeper: Keeper) -> int:
+        """Returns the largest zxid at which a link may have begun without a commit there.
+
+        That is where the last replica began to keep changes, or where another link wrote the vector.
+        """
+        paths = self._state.paths
+        kept = read_kept_changes(keeper, paths, keeper.children(paths.replicas)).values()
+        return max((self._description.read_vector(keeper)[1], *(each.since for each in kept)))
 
     # -- the frontier ---------------------------------------------------------------------------------------------
 
@@ -129,7 +148,11 @@ class StreamReading:
         index = self._find_index(journal, source.origin)
         if newest == self._seen and not self._waits and index.end >= newest:
             return index, source
-        first = self._read_behind(journal, index.end)
+        page = journal.read(index.end, self.scan_bytes)
+        if not page.is_last:
+            self._go_through(keeper, journal, index, source.origin, floor)
+            return index, source
+        first = parse_records(page.records)
         bound = first.reading.newest
         if not bound:
             index.extend(source.origin, (), (), max(index.end, floor))
@@ -145,6 +168,24 @@ class StreamReading:
         index.extend(source.origin, frontier.changes, frontier.cuts, end)
         self._waits, self._seen = frontier.waits, newest
         return index, source
+
+    def _go_through(self, keeper: Keeper, journal: Journal, index: StreamIndex, own: Origin, floor: int) -> None:
+        """Moves the index to the frontier over more records than shall be in memory at once."""
+        bound, empty = journal.get_statistics().last_position, Reading()
+        locks, pending = self._read_undecided(keeper, sorted(read_partition_nodes(keeper, self._state.paths)))
+        self._failed |= self._keeping.failed_parts
+        observation = Observation(empty, locks, pending, frozenset(self._failed), empty)
+        is_ordered = self._state.description.merge_mode.name != _PLAIN
+        search = FrontierSearch(observation, bound, after=index.end, is_ordered=is_ordered)
+        figures = ChangeFigures(own)
+        for records in _read_pages(journal, index.end, page_bytes=self.scan_bytes):
+            changes = build_changes(parse_records(records).reading, own, failed=observation.failed_quorums)
+            search.add(changes)
+            figures.add(changes)
+        found = search.finish()
+        end = max(found.end, floor) if found.end >= bound else found.end
+        index.extend_by(figures, bisect_right(figures.places, found.place), found.cuts, end)
+        self._waits, self._seen = found.waits, bound
 
     def _read_news(self, keeper: Keeper) -> None:
         self._pull(keeper)
@@ -162,39 +203,44 @@ class StreamReading:
 
     def _observe(self, keeper: Keeper, journal: Journal, index: StreamIndex, first: ParsedRecords) -> Observation:
         """Makes the observation whose first reading is ``first``."""
+        seen = self._keeping.appended
+        locks, pending = self._read_undecided(keeper, sorted(first.partition_ids))
+        second = first
+        if self._keeping.appended != seen:
+            second = parse_records(record for records in _read_pages(journal, index.end) for record in records)
+        self._failed |= second.failed
+        return Observation(first.reading, locks, pending, frozenset(self._failed), second.reading)
+
+    def _read_undecided(self, keeper: Keeper, partitions: list[str]) -> tuple[tuple[Lock, ...], frozenset[PartName]]:
+        """Reads the locks of the partitions, the open quorums and the failed ones, and then the news again."""
         paths = self._state.paths
-        seen, partitions = self._keeping.appended, sorted(first.partition_ids)
         listed = read_committing_numbers(keeper, paths, partitions) if partitions else {}
         locks = select_undecided(listed, read_lock_kinds(keeper, paths, listed))
         pending = frozenset(part for status, _, _ in read_pending_quorums(keeper, paths) for part in status.parts)
-        failed = set(map(PartName.parse, read_failed_parts(keeper, paths)))
+        self._failed |= set(map(PartName.parse, read_failed_parts(keeper, paths)))
         self._read_news(keeper)
-        second = first if self._keeping.appended == seen else self._read_behind(journal, index.end)
-        self._failed |= failed | second.failed
-        return Observation(first.reading, locks, pending, frozenset(self._failed), second.reading)
-
-    def _read_behind(self, journal: Journal, after: int) -> ParsedRecords:
-        return parse_records(_read_all(journal, after, None))
+        return locks, pending
 
     # -- pages ----------------------------------------------------------------------------------------------------
 
     def _read_page(self, journal: Journal, index: StreamIndex, own: Origin, after: int, end: int) -> list[Change]:
         if end <= after:
             return []
-        found = parse_records(_read_all(journal, after, end))
+        pages = _read_pages(journal, after, end)
+        found = parse_records(record for records in pages for record in records)
         self._failed |= found.failed
         return build_changes(
             found.reading, own, after=after, previous=index.find_previous_own(after), failed=self._failed
         )
 
 
-def _read_all(journal: Journal, after: int, end: int | None) -> list[JournalRecord]:
-    """Returns the records behind ``after``, up to ``end``."""
-    found: list[JournalRecord] = []
+def _read_pages(
+    journal: Journal, after: int, end: int = MAX_ZXID, page_bytes: int = _PAGE_BYTES
+) -> Iterator[list[JournalRecord]]:
+    """Yields the records behind ``after``, up to ``end``; those of one zxid together."""
     is_last = False
-    while not is_last and (end is None or after < end):
-        page = journal.read(after, SCAN_BYTES if end is None else _PAGE_BYTES)
-        found += page.records
+    while not is_last and after < end:
+        page = journal.read(after, page_bytes)
+        yield [record for record in page.records if record.zxid <= end]
         is_last = page.is_last
         after = page.records[-1].zxid if page.records else after
-    return [record for record in found if end is None or record.zxid <= end]
