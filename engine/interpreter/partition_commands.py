@@ -189,13 +189,15 @@ def _plan_move(table: OwnedTable, command: MovePartition, context: OwnerContext)
     partition = _find_partition_id(table, command.partition, context)
     assert partition is not None
 
-    def attach(parts: Sequence[Part], along: Sequence[Op]) -> None:
-        if parts:
-            attaching, schema = require_partitions(target).attaching, table.description.schema
-            attaching.attach_from_table(parts, schema, Overwrite.NOTHING, context.status, along)
-
     def move() -> None:
-        require_partitions(table).move(partition, attach, context.status)
+        attaching, schema = require_partitions(target).attaching, table.description.schema
+        with attaching.begin_ahead(schema, context.status) as ahead:
+
+            def attach(parts: Sequence[Part], along: Sequence[Op]) -> None:
+                if parts:
+                    attaching.attach_from_table(parts, schema, Overwrite.NOTHING, context.status, along, ahead)
+
+            require_partitions(table).move(partition, attach, context.status, ahead.prepare)
         wait_for_replicas(target, context)
 
     return move

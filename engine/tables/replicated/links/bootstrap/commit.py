@@ -50,6 +50,7 @@ from coordination.reads.dropped_blocks import record_drop_ops
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.links.bootstrap.copies import Copy
 from engine.tables.replicated.links.bootstrap.own_changes import find_last_own_change
+from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
@@ -285,6 +286,9 @@ class BootstrapCommit:
             for part, names in numbered.items()
             for name, copy in zip(names, ready.copies[part], strict=True)
         )
+        places = [state.store.staged.path(ready.staging, part.place) for part in staged]
+        # Own rows that come later are later, also on a replica that has not carried this out.
+        newest = max(held.commit_time, find_largest_commit_time(state, places))
         vector = bootstrap_vector(held, closed.vector, closed.own_origin)
         now = state.services.clock()
         entry = LogEntry(
@@ -297,6 +301,7 @@ class BootstrapCommit:
             drop_ranges=tuple(drop_range_name(p, number) for p, number in sorted(firsts.items())),
             replace_parts=staged,
             transaction=ready.staging,
+            commit_time=newest if state.description.merge_mode.has_row_versions else 0,
             extra=((LINK_KEY, carried_document(make_marks(vector, int(now * 1000)))),),
         )
         ids = dict(rename_block_ids(held.block_ids, numbered)) if ready.moves_ids else {}
