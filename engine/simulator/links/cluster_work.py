@@ -74,6 +74,13 @@ class ClusterWork(ServerWork):
         finally:
             self.model.inserting.remove(block)
 
+    def fill(self, blocks: int) -> None:
+        """Inserts some blocks without faults, and changes some of them."""
+        for _ in range(blocks):
+            self._do_insert()
+        self._do_update()
+        self._do_delete()
+
     def _do_insert(self) -> None:
         if self.takes_writes:
             super()._do_insert()
