@@ -36,10 +36,16 @@ from coordination.keeper.interface import (
     SetData,
 )
 from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_bytes, require_log_entry_fits
+from coordination.links.stream.commit_times import CommitVersion
 from coordination.log.log_entry import EntryType, LogEntry, StagedPart
 from coordination.nodes.gate import CommitKind
 from coordination.nodes.paths import ReplicaPaths
-from coordination.nodes.replica_activation import FEATURE_REPLACE_RANGE, FEATURE_TRANSACTION_QUORUM, require_feature
+from coordination.nodes.replica_activation import (
+    FEATURE_REPLACE_RANGE,
+    FEATURE_TRANSACTION_QUORUM,
+    FEATURE_TRANSACTION_VERSIONS,
+    require_feature,
+)
 from coordination.nodes.table_gate import TableGate
 from coordination.transactions.application_versions import ApplicationVersion, read_application_version
 from coordination.transactions.transaction_nodes import (
@@ -64,6 +70,9 @@ _ATTEMPTS = 20
 _SLACK_BYTES = 128 * 1024
 """Reserved for the checks of the activation and for the chroot of all paths."""
 _NO_VERSION = -2
+
+MakeVersion = Callable[[Keeper, BlockLock, Sequence[StagedPart]], CommitVersion]
+"""Makes the version of the rows of a commit from a block number that was just taken and the parts that come."""
 
 
 class Overwrite(Enum):
@@ -145,12 +154,13 @@ def commit_transaction(
     clock: Callable[[], float],
     left_behind: Callable[[], None],
     quorum: int = 0,
+    make_version: MakeVersion | None = None,
 ) -> CommitOutcome:
     """Commits the transaction. Can be repeated after each error.
 
     ``first_number``: above every block number that this replica has in a partition. ``quorum``: replicas that must have
     the parts before sequential reads show them, below 2 for none. ``left_behind`` is called when an unused block number
-    may be left, as after a ``KeeperError``.
+    may be left, as after a ``KeeperError``. ``make_version`` makes the version of the rows, where they have some.
 
     Raises 649 (INVALID_TRANSACTION), 48 for a replica of an older version, 242 when a replica that holds staged parts
     is not active. Raises 290 for more parts than one request to ZooKeeper can name, 659 for an unknown outcome.
@@ -158,10 +168,14 @@ def commit_transaction(
     require_feature(keeper, replica.table, FEATURE_REPLACE_RANGE, "A transaction")
     if quorum >= 2:
         require_feature(keeper, replica.table, FEATURE_TRANSACTION_QUORUM, "COMMIT TRANSACTION with insert_quorum")
+    if make_version is not None:
+        require_feature(keeper, replica.table, FEATURE_TRANSACTION_VERSIONS, "A transaction with last_writer_wins")
     is_in_doubt = False
     for _ in range(_ATTEMPTS):
         try:
-            outcome = _Attempt(keeper, replica, request, gate, first_number, last_blocks, clock, quorum).run()
+            outcome = _Attempt(
+                keeper, replica, request, gate, first_number, last_blocks, clock, quorum, make_version
+            ).run()
         except KeeperConnectionLoss:
             outcome, is_in_doubt = None, True
             left_behind()
@@ -191,6 +205,7 @@ class _Attempt:
         last_blocks: LastBlocks,
         clock: Callable[[], float],
         quorum: int,
+        make_version: MakeVersion | None,
     ) -> None:
         self._keeper = keeper
         self._replica = replica
@@ -201,6 +216,8 @@ class _Attempt:
         self._last_blocks = last_blocks
         self._clock = clock
         self._quorum = quorum
+        self._make_version = make_version
+        self._version: CommitVersion | None = None
         self._locks: list[BlockLock] = []
 
     def run(self) -> CommitOutcome | None:
@@ -234,6 +251,8 @@ class _Attempt:
             self._gate.require_open(self._keeper, CommitKind.OTHER)
         drops = self._take_drops(partition_ids)
         parts = self._name_parts(staged)
+        if self._make_version is not None and parts:  # behind all numbers
+            self._version = self._make_version(self._keeper, self._locks[-1], parts)
         partitions_version = self._partitions_version() if request.overwrite is Overwrite.TABLE else None
         drop = plan_drop(self._keeper, table, drops, self._last_blocks) if drops else None
         rows = sum(record.rows for record in staged.values())
@@ -354,6 +373,8 @@ class _Attempt:
             quorum=self._quorum,
             quorum_parallel=self._quorum >= 2,
             has_leftovers=drop is not None,
+            commit_time=self._version.commit_time if self._version is not None else 0,
+            origin=self._version.origin if self._version is not None else "",
         )
         logged = Create(self._table.log_prefix, entry.to_bytes(), sequential=True)
         require_log_entry_fits(logged, f"transaction {self._request.transaction_id!r} with {len(parts)} parts")

@@ -270,6 +270,8 @@ class LinkRunner:
                     f"{selection.stop}. {advise_copy(self.definition.name)}", is_late=isinstance(selection.stop, Gap)
                 )
             self._failure = None
+            if state.vector.applied(origin) >= answer.frontier:
+                self._target.take_marks(answer.stable)
             if not wait:
                 return self._rest(answer, settings)
             # A source at which many wait already answers at once.
@@ -298,6 +300,7 @@ class LinkRunner:
             self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
             self._report.change(applied_position=str(batch.end))
             if selection.end >= answer.frontier:  # nothing is missing until the next answer says so
+                self._target.take_marks(answer.stable)
                 self._report.note_answer(LinkLag(self._services.monotonic()))
                 self._report.change(rows_behind=0, bytes_behind=0)
         return settings.link_batch_delay_ms / 1000 if selection.changes else 0.0

@@ -77,8 +77,10 @@ class Asker:
 
 
 @contextmanager
-def linked_table(tmp_path: Path, replicas: int = 2, engine: str = "ReplicatedMergeTree") -> Iterator[Asker]:
-    rest = "PARTITION BY p ORDER BY k"
+def linked_table(
+    tmp_path: Path, replicas: int = 2, engine: str = "ReplicatedMergeTree", more: str = ""
+) -> Iterator[Asker]:
+    rest = f"PARTITION BY p ORDER BY k {more}"
     with counted_table(tmp_path, "p UInt16, k UInt64, v UInt64", rest, replicas=replicas, engine=engine) as table:
         for server in table.servers.servers:
             name_cluster(server)

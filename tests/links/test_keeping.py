@@ -13,6 +13,7 @@ import pytest
 from coordination.keeper.interface import Keeper, Stat
 from coordination.keeper.memory_keeper import Fault
 from coordination.links.link_failures import is_late
+from coordination.links.stream.change import Change
 from coordination.links.stream.kept_changes import KeptChanges
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.replicas.log_pull import read_log_pointer
@@ -24,6 +25,7 @@ from engine.simulator.simulated_servers import SimulatedServer
 from engine.tables.replicated.links.source import change_keeping
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from parts.common.errors import PandoError, UnavailableError
+from parts.read.part_reader import open_part
 from tests.links.linked_source import Asker, linked_table, name_cluster, restart
 
 INSERT = "INSERT INTO costs (p, k, v) VALUES ({}, {}, 0)"
@@ -544,6 +546,64 @@ def test_a_block_comes_from_another_replica(asker: Asker) -> None:
     tables(asker)[0].links.blocks.outbox.remove()
     with second.acting(), pytest.raises(PandoError, match=rf"{part}, which was committed at .*:{change.place}"):
         asker.source(1).open_block(change.position, part)
+
+
+def lose_outboxes(asker: Asker) -> None:
+    """Merges all parts, lets the old ones go, and removes the outboxes of all replicas."""
+    asker.table.first.sql("OPTIMIZE TABLE costs FINAL")
+    asker.table.settle()
+    for server in asker.table.servers.servers:
+        asker.table.servers.now += 10_000
+        with server.acting():
+            asker.table.of(server).delete_outdated(asker.table.of(server).store.list_deletable())
+        asker.table.of(server).links.blocks.outbox.remove()
+
+
+def read_block(asker: Asker, change: Change, number: int = 1) -> list[tuple[object, ...]]:
+    with asker.table.servers.servers[number].acting():
+        snapshot, path = asker.source(number).open_block(change.position, change.blocks[0].part)
+    with snapshot:
+        batches = open_part(path, name=change.blocks[0].part).read(["k", "v"])
+        rows = [row for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)]
+    assert not path.exists()
+    return rows
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Iterator[Asker]:
+    with linked_table(tmp_path, more="SETTINGS enable_block_number_column = 1") as asker:
+        yield asker
+
+
+def test_a_block_that_no_outbox_has_is_read_out_of_a_merged_part(numbered: Asker) -> None:
+    asker = numbered
+    asker.begin()
+    for key in (5, 1, 3):
+        asker.table.first.sql(f"INSERT INTO costs (p, k, v) VALUES (1, {key + 1}, 7), (1, {key}, 8), (1, {key}, 9)")
+    lose_outboxes(asker)
+    changes = asker.take_all()
+    for change, key in zip(changes, (5, 1, 3), strict=True):
+        assert read_block(asker, change) == [(key, 8), (key, 9), (key + 1, 7)]
+    for table in tables(asker):
+        assert not list(table.store.path.glob("tmp_*"))
+
+
+@pytest.mark.parametrize("what", ["no numbers", "a mutation"])
+def test_a_block_is_not_made_of_other_rows(tmp_path: Path, what: str) -> None:
+    with linked_table(tmp_path, more=f"SETTINGS enable_block_number_column = {int(what != 'no numbers')}") as asker:
+        check_that_nothing_is_made(asker, what)
+
+
+def check_that_nothing_is_made(asker: Asker, what: str) -> None:
+    asker.begin()
+    for key in (5, 1):
+        asker.table.first.sql(INSERT.format(1, key))
+    if what == "a mutation":
+        asker.table.first.sql("ALTER TABLE costs UPDATE v = 9 WHERE k = 5 SETTINGS mutations_sync = 2")
+    lose_outboxes(asker)
+    change = asker.take_all()[0]
+    with pytest.raises(PandoError, match="No replica of"):
+        read_block(asker, change)
 
 
 COMMANDS = {

@@ -111,7 +111,9 @@ class PartAttacher:
             for place in places:
                 status.check()
                 prepared.append(self._prepare(place, schema, status))
-            options = InsertOptions(transaction=transaction, was_detached=was_detached, status=status)
+            options = InsertOptions(
+                transaction=transaction, was_detached=was_detached, has_new_rows=False, status=status
+            )
             self._transactions.stage(prepared, options)
         finally:
             for part in prepared:

@@ -6,11 +6,15 @@ See ``coordination.transactions.transaction_nodes``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from coordination.drops.drop_partition import LastBlocks
+from coordination.inserts.block_numbers import BlockLock
 from coordination.inserts.quorum import QuorumPlan, confirm_own_parts, plan_quorum
 from coordination.keeper.interface import Keeper, RequestTooLarge
+from coordination.links.stream.commit_times import CommitVersion
+from coordination.log.log_entry import StagedPart
 from coordination.nodes.gate import CommitKind
 from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, CommitVerdict, commit_transaction
 from coordination.transactions.transaction_nodes import (
@@ -33,12 +37,14 @@ from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.replicated.replica_state import (
     BOOTSTRAP_STAGING_PREFIX,
     DETACHED_STAGING_PREFIX,
+    INSERTED_STAGING_PREFIX,
     LINK_STAGING_PREFIX,
     ReplicaState,
 )
 from engine.tables.statement_options import CommitOptions, InsertOptions
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
+from parts.read.part_reader import open_part
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +78,7 @@ class ReplicatedTransactions:
         for number, part in enumerate(parts):
             record = StagedRecord(
                 state.replica.name,
-                f"{DETACHED_STAGING_PREFIX if options.was_detached else ''}{services.new_uuid().hex}",
+                f"{self._find_prefix(options)}{services.new_uuid().hex}",
                 part.partition_id,
                 part.content_hash,
                 part.rows,
@@ -101,6 +107,12 @@ class ReplicatedTransactions:
             state.store.staged.remove(transaction.name, places)
             return InsertOutcome(deduplicated_blocks=len(parts))
         return InsertOutcome(sum(part.rows for part in parts), sum(part.bytes for part in parts))
+
+    def _find_prefix(self, options: InsertOptions) -> str:
+        if options.was_detached:
+            return DETACHED_STAGING_PREFIX
+        is_versioned = options.has_new_rows and self._state.description.merge_mode.has_row_versions
+        return INSERTED_STAGING_PREFIX if is_versioned else ""
 
     def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
         """Commits a transaction, and waits for its rows.
@@ -144,6 +156,7 @@ class ReplicatedTransactions:
         state = self._state
         with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             plan = plan_quorum(keeper, state.paths, options.quorum, is_parallel=True)
+            has_versions = state.description.merge_mode.has_row_versions
             outcome = commit_transaction(
                 keeper,
                 state.replica,
@@ -154,6 +167,7 @@ class ReplicatedTransactions:
                 clock=state.services.clock,
                 left_behind=state.restart,
                 quorum=plan.required if plan is not None else 0,
+                make_version=partial(self._make_version, name) if has_versions else None,
             )
             state.services.failpoint("transaction.after_commit")
             if outcome.verdict is CommitVerdict.SKIPPED:
@@ -165,6 +179,14 @@ class ReplicatedTransactions:
                 keeper.sync(state.paths.log)
                 self._pull(keeper)
         return keeper, plan, outcome
+
+    def _make_version(self, name: str, keeper: Keeper, lock: BlockLock, parts: Sequence[StagedPart]) -> CommitVersion:
+        """Makes the version of a commit: later than all rows here, and than those that its parts have already."""
+        state, floor = self._state, self._state.store.get_largest_commit_time()
+        for part in parts:
+            if part.replica == state.replica.name and not part.place.startswith(INSERTED_STAGING_PREFIX):
+                floor = max(floor, open_part(state.store.staged.path(name, part.place)).row_version.commit_time)
+        return state.commit_times.make_version(keeper, lock, floor)
 
     def _is_waiting(self, keeper: Keeper, name: str, needed: int) -> bool:
         """Tells whether the quorum of the original COMMIT or the one asked for now is missing."""
