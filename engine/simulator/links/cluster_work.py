@@ -201,7 +201,7 @@ class ClusterWork(ServerWork):
     # -- checking ------------------------------------------------------------------------------------------------
 
     def allow_great_loss(self) -> None:
-        """Lets a replica that has lost its disk start, as a person does: the loss may be most of a small table.
+        """Lets a replica that has lost its disk start, as a person does: much of a small table may be lost.
 
         No other disk of the cluster is lost: an idle link may have its place before the journals of both then.
         """
