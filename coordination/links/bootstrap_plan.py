@@ -72,6 +72,8 @@ class HeldTable:
     columns: str = ""
     """The columns with the history of their changes, as ZooKeeper has them: how rows are read where files cannot be
     taken."""
+    commit_time: int = 0
+    """The largest commit time in the giver's table, also of rows that are gone; 0 if rows have no versions."""
 
     @property
     def position(self) -> Position:

@@ -5,6 +5,7 @@ Only this module imports ``httpx``, whose import takes a tenth of a second.
 
 from __future__ import annotations
 
+import base64
 import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from engine.http_client.errors import (
+    RefusedError,
     make_connection_error,
     make_lost_connection_error,
     make_response_error,
@@ -49,7 +51,7 @@ class Connections:
     ) -> None:
         headers = {"Accept-Encoding": "identity", "User-Agent": "pando-client"}
         if user or password:
-            headers |= {"X-ClickHouse-User": user or "default", "X-ClickHouse-Key": password}
+            headers |= _make_credentials(user or "default", password)
         self._names_servers = names_servers
         self._timeout = httpx.Timeout(timeout_seconds, connect=connect_seconds)
         self._client = httpx.Client(
@@ -99,6 +101,10 @@ class Connections:
                     text = answer.read_beginning(_MOST_ERROR_BYTES).decode(errors="replace")
                     raise make_response_error(text, response.status_code, url, source)
                 yield answer
+        except RuntimeError as error:
+            if not self._client.is_closed:
+                raise
+            raise RefusedError("NETWORK_ERROR", f"The connections to {url} were closed meanwhile: {error}") from None
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise make_connection_error(source or url.removeprefix("http://"), error) from None
         except httpx.ReadTimeout:
@@ -128,6 +134,19 @@ class Connections:
                 return httpx.Response(page.status_code, headers=page.headers, content=content)
         except httpx.TransportError:
             return None
+
+
+def _make_credentials(user: str, password: str) -> dict[str, str]:
+    """Returns the headers that tell user and password.
+
+    A header holds ASCII without blanks at its ends. Any other text goes as basic authentication, in UTF-8. Source:
+    RFC 7617, "The 'Basic' HTTP Authentication Scheme".
+    """
+    if all(text.isascii() and (text.isprintable() and text == text.strip()) for text in (user, password)):
+        return {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
+    if ":" in user:
+        raise UserError("BAD_ARGUMENTS", f"The user {user!r} cannot log in: a name with ':' and other text is not sent")
+    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
 def _trust_authorities(file: Path) -> ssl.SSLContext:

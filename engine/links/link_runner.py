@@ -75,8 +75,6 @@ _RESIGNED_SECONDS = 3.0
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
-_RESTING_SECONDS = 25.0
-"""A resting link asks by itself so often: its source counts that as the link's heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -272,6 +270,8 @@ class LinkRunner:
                     f"{selection.stop}. {advise_copy(self.definition.name)}", is_late=isinstance(selection.stop, Gap)
                 )
             self._failure = None
+            if state.vector.applied(origin) >= answer.frontier:
+                self._target.take_marks(answer.stable)
             if not wait:
                 return self._rest(answer, settings)
             # A source at which many wait already answers at once.
@@ -301,6 +301,7 @@ class LinkRunner:
             self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
             self._report.change(applied_position=str(batch.end))
             if selection.end >= answer.frontier:  # nothing is missing until the next answer says so
+                self._target.take_marks(answer.stable)
                 self._report.note_answer(LinkLag(self._services.monotonic()))
                 self._report.change(rows_behind=0, bytes_behind=0)
         return settings.link_batch_delay_ms / 1000 if selection.changes else 0.0
@@ -311,11 +312,10 @@ class LinkRunner:
         if is_active or answer.waits:  # nobody notices when what holds the frontier back ends
             return _HELD_BACK_SECONDS
         table = self.definition.source_database, self.definition.source_table
-        timeout = settings.replication_timeout
-        is_again, self._has_rested = self._has_rested, True
-        resting = RestingLink(table, answer.mark, timeout, is_again, self._note_heartbeat, self._wake)
+        wait, is_again, self._has_rested = settings.replication_timeout, self._has_rested, True
+        resting = RestingLink(table, answer.mark, wait, is_again, self._note_heartbeat, self._wake)
         self._world.rest(self.definition.name, resting)
-        return _RESTING_SECONDS
+        return resting.rest_seconds
 
     def _note_heartbeat(self) -> None:
         self._report.note_answer(LinkLag(self._services.monotonic()))

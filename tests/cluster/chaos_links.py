@@ -1,9 +1,16 @@
-"""``python -m tests.cluster.chaos_links``: three linked clusters of two replicas, killed and paused while they change.
+"""``python -m tests.cluster.chaos_links``: three linked clusters of two replicas, harmed while they change.
 
-``everywhere`` takes INSERTs in all three clusters, and each has links from both others. ``copied`` takes INSERTs,
-UPDATEs, DELETEs and DROP PARTITION in the first, which the others copy. A client repeats a statement until it is
-acknowledged; an INSERT has a token, and the other statements may be repeated as they are. So at the end every row is
-known, and every replica of every cluster must have exactly these: none lost, none doubled, none different.
+===============  =====================================================================================================
+``everywhere``   takes INSERTs in all clusters, and each has links from both others
+``ringed``       takes INSERTs in all clusters, each of which has a link from the one before it
+``latest``       takes INSERTs and DELETEs of the same keys in all clusters: the last writer wins
+``copied``       takes INSERTs, UPDATEs, DELETEs, DROP PARTITION and ALTERs in the first, which the others copy; one of
+                 them follows ALTERs by itself, the other one is altered by hand. Both are made anew, or copied anew
+===============  =====================================================================================================
+
+Processes are killed and paused, networks between clusters are cut and slow, disks are full, replicas are wiped
+(:mod:`tests.cluster.link_faults`). At the end every replica of every cluster must have exactly what clients were told:
+no row lost, none doubled, none different.
 """
 
 from __future__ import annotations
@@ -15,26 +22,36 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine.cluster.cluster import ZOOKEEPER, Cluster
+from engine.cluster.cluster_state import load_state, lock_cluster, save_state
 from engine.cluster.linked_directories import link_directories
+from engine.cluster.replica_config import write_replica_config
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
-from tests.cluster.chaos_faults import SESSION_SECONDS, Faults
+from tests.cluster.chaos_faults import SESSION_SECONDS
+from tests.cluster.link_clients import ColumnOwner, LatestWriter, Merger, PartitionOwner, Rows, Writer
+from tests.cluster.link_faults import ClusterFaults, NetworkFaults, Statements
+from tests.cluster.link_network import LinkNetwork
 
-NAMES = ("east", "west", "north")
+NAMES = SOURCE, FOLLOWER, BY_HAND = ("east", "west", "north")
 _REPLICAS = 2
 _SETTLE_SECONDS = 240.0
 _RETRY_SECONDS = 0.2
-_CREATE = """
-CREATE TABLE {} (p UInt32, k UInt64, v UInt64) ENGINE = ReplicatedMergeTree('/{}', '{{replica}}')
-PARTITION BY p ORDER BY k
-"""
-Rows = dict[tuple[int, int], int]
-"""By partition and key, the value."""
+_TARGET_SECONDS = (30.0, 90.0)
+"""Between two losses of a target's table."""
+_COLUMNS = "(p UInt32, k UInt64, v UInt64)"
+_TABLES: Mapping[str, str] = {
+    "everywhere": "ReplicatedMergeTree('/everywhere', '{replica}') PARTITION BY p ORDER BY k",
+    "ringed": "ReplicatedMergeTree('/ringed', '{replica}') PARTITION BY p ORDER BY k",
+    "latest": "ReplicatedReplacingMergeTree('/latest', '{replica}') PARTITION BY p ORDER BY k "
+    "SETTINGS last_writer_wins = 1",
+    "copied": "ReplicatedMergeTree('/copied', '{replica}') PARTITION BY p ORDER BY k",
+}
 
 
 class LinksChaos:
@@ -43,98 +60,153 @@ class LinksChaos:
     def __init__(self, directory: Path, seed: int) -> None:
         self._random = random.Random(seed)
         self.counts: Counter[str] = Counter()
+        """How often statements were answered how."""
+        self.faults: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._end = threading.Event()
         self.acknowledged = 0
-        overrides = {"zookeeper": {"session_timeout_ms": int(1000 * SESSION_SECONDS)}, "workers": 0}
+        self.problems: list[str] = []
+        self.network = LinkNetwork(NAMES)
         self.clusters = {name: Cluster(directory / name) for name in NAMES}
         self.clients: dict[str, list[HttpClient]] = {}
-        for name, cluster in self.clusters.items():
-            started = cluster.start(_REPLICAS, overrides=overrides, name=name)
-            self.clients[name] = [
-                HttpClient(port=status.port, timeout_seconds=60) for status in started if status.name != ZOOKEEPER
-            ]
+        self.statements = {name: Statements() for name in NAMES}
+        for name in NAMES:
+            self._start(name)
         link_directories([cluster.directory for cluster in self.clusters.values()])
+        for name in NAMES:
+            self._reroute(name)
         self._create()
+
+    def _start(self, name: str) -> None:
+        overrides = {
+            "zookeeper": {"session_timeout_ms": int(1000 * SESSION_SECONDS)},
+            "workers": 0,
+            "interserver_http_host": self.network.gateways[name].host,
+        }
+        cluster = self.clusters[name]
+        replicas = [
+            status for status in cluster.start(_REPLICAS, overrides=overrides, name=name) if status.name != ZOOKEEPER
+        ]
+        self.network.open(name, [port for each in replicas for port in (each.http_port, each.interserver_port)])
+        self.clients[name] = [HttpClient(port=status.port, timeout_seconds=60) for status in replicas]
+
+    def _reroute(self, name: str) -> None:
+        """Lets the servers of a cluster reach the others through their gateways."""
+        directory = self.clusters[name].directory
+        with lock_cluster(directory):
+            state = load_state(directory)
+            assert state is not None
+            for other, config in state.linked_clusters.items():
+                urls = config["urls"]
+                assert isinstance(urls, list)
+                config["urls"] = [url.replace("127.0.0.1", self.network.gateways[other].host) for url in urls]
+            save_state(directory, state)
+            for replica in state.replicas:
+                write_replica_config(directory, state, replica)
+        for client in self.clients[name]:
+            client.execute("SYSTEM RELOAD CONFIG")
 
     def _create(self) -> None:
         for name in NAMES:
             for client in self.clients[name]:
-                for table in ("everywhere", "copied"):
-                    client.execute(_CREATE.format(table, table))
-        for name in NAMES:
+                for table, engine in _TABLES.items():
+                    client.execute(f"CREATE TABLE {table} {_COLUMNS} ENGINE = {engine}")
+        for name, before in zip(NAMES, (NAMES[-1], *NAMES), strict=False):
             first = self.clients[name][0]
             for source in NAMES:
                 if source != name:
-                    first.execute(
-                        f"CREATE REPLICATION LINK all_{source} ON everywhere FROM CLUSTER {source} SETTINGS two_way = 1"
-                    )
-            if name != NAMES[0]:
-                first.execute(f"CREATE REPLICATION LINK copy ON copied FROM CLUSTER {NAMES[0]}")
+                    for table in ("everywhere", "latest"):
+                        first.execute(_create_link(f"{table}_{source}", table, source, "two_way = 1"))
+            first.execute(_create_link("ring", "ringed", before, "two_way = 1"))
+            if name != SOURCE:
+                first.execute(_create_copy(name))
 
     # -- running -----------------------------------------------------------------------------------------------------
 
     def run(self, seconds: float) -> list[str]:
         """Returns what is wrong at the end: nothing, if all promises held."""
-        writers = [Writer(self, name, number, self._another_random()) for number, name in enumerate(NAMES)]
-        owners = [PartitionOwner(self, partition, self._another_random()) for partition in (1, 2)]
-        threads = [threading.Thread(target=self._repeat, args=(client.step,)) for client in (*writers, *owners)]
+        writers = [
+            Writer(self, name, number, ("everywhere", "ringed"), self._another_random())
+            for number, name in enumerate(NAMES)
+        ]
+        latest = [
+            LatestWriter(self, name, number, "latest", self._another_random()) for number, name in enumerate(NAMES)
+        ]
+        owners = [PartitionOwner(self, SOURCE, "copied", partition, self._another_random()) for partition in (1, 2)]
+        columns = ColumnOwner(self, SOURCE, [BY_HAND], "copied", self._another_random(), self._end.wait)
+        merger = Merger(self, NAMES, list(_TABLES), self._another_random(), self._end.wait)
+        target = TargetOwner(self, columns, self._another_random(), self._end.wait)
+        clients = [*writers, *latest, *owners, columns, merger, target]
+        harmed = [
+            *(
+                ClusterFaults(
+                    cluster, self.clients[name], self.statements[name], list(_TABLES), self._another_random(),
+                    self._end.wait, self.count_fault,
+                )
+                for name, cluster in self.clusters.items()
+            ),
+            NetworkFaults(self.network, self._another_random(), self._end.wait, self.count_fault),
+        ]  # fmt: skip
+        threads = [
+            threading.Thread(target=self._repeat, args=(step,))
+            for step in (*(client.step for client in clients), *(faults.next for faults in harmed))
+        ]
         for thread in threads:
             thread.start()
-        self._harm(time.monotonic() + seconds)
+        self._end.wait(seconds)
         self._end.set()
         for thread in threads:
             thread.join()
-        everywhere = {key: value for writer in writers for key, value in writer.rows.items()}
-        copied = {key: value for owner in owners for key, value in owner.rows.items()}
-        return [*self._compare("everywhere", everywhere), *self._compare("copied", copied)]
+        self.network.mend()
+        if self.problems:
+            return self.problems
+        return self._check(writers, latest, owners, columns)
 
     def _another_random(self) -> random.Random:
         return random.Random(self._random.getrandbits(32))
 
     def _repeat(self, step: Callable[[], None]) -> None:
-        while not self._end.is_set():
-            step()
-
-    def _harm(self, deadline: float) -> None:
-        faults = {
-            name: Faults(cluster, self._another_random(), self._end.wait, self.count)
-            for name, cluster in self.clusters.items()
-        }
-        while time.monotonic() < deadline:
-            name = self._random.choice(NAMES)
-            if self._random.random() < 0.1:
-                self._kill_cluster(name)
-            else:
-                faults[name].next()
-
-    def _kill_cluster(self, name: str) -> None:
-        """Kills all servers of a cluster and its ZooKeeper, and starts them again."""
-        cluster = self.clusters[name]
-        for status in cluster.status():
-            cluster.kill(status.name)
-        self.count("SIGKILL of a whole cluster")
-        self._end.wait(self._random.uniform(0, 8))
-        cluster.start(_REPLICAS)
+        try:
+            while not self._end.is_set():
+                step()
+        except Exception as error:
+            self.problems.append(f"{type(error).__name__}: {error}")
+            self._end.set()
 
     def count(self, what: str) -> None:
-        """Counts something that happened."""
+        """Counts the answer to a statement."""
         with self._lock:
             self.counts[what] += 1
 
+    def count_fault(self, what: str) -> None:
+        """Counts what was done to the clusters."""
+        with self._lock:
+            self.faults[what] += 1
+
     def insist(self, name: str, rng: random.Random, statement: str, what: str) -> None:
         """Repeats a statement on the servers of a cluster until one acknowledges it."""
-        while True:
-            try:
-                rng.choice(self.clients[name]).execute(statement)
-            except PandoError as error:
-                self.count(f"{what}: {error.name}")
-                time.sleep(_RETRY_SECONDS)
-            else:
-                break
-        self.count(f"{what}: acknowledged")
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while not self.try_once(name, rng, statement, what):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} does not acknowledge {statement[:200]}")
+            time.sleep(_RETRY_SECONDS)
         with self._lock:
             self.acknowledged += 1
+
+    def try_once(self, name: str, rng: random.Random, statement: str, what: str) -> bool:
+        """Sends a statement to a server of a cluster; tells whether it was acknowledged."""
+        return self.try_at(name, rng.randrange(_REPLICAS), statement, what)
+
+    def try_at(self, name: str, number: int, statement: str, what: str) -> bool:
+        """Sends a statement to one server; tells whether it was acknowledged."""
+        try:
+            with self.statements[name].running():
+                self.clients[name][number].execute(statement)
+        except PandoError as error:
+            self.count(f"{what}: {error.name}")
+            return False
+        self.count(f"{what}: acknowledged")
+        return True
 
     def close(self) -> None:
         """Ends all processes."""
@@ -143,17 +215,42 @@ class LinksChaos:
                 client.close()
         for cluster in self.clusters.values():
             cluster.stop(grace_seconds=5)
+        self.network.close()
 
     # -- checking ----------------------------------------------------------------------------------------------------
 
-    def _compare(self, table: str, expected: Rows) -> list[str]:
+    def _check(
+        self,
+        writers: Sequence[Writer],
+        latest: Sequence[LatestWriter],
+        owners: Sequence[PartitionOwner],
+        columns: ColumnOwner,
+    ) -> list[str]:
+        wrong: list[str] = []
+        for table in ("everywhere", "ringed"):
+            rows = {key: value for writer in writers for key, value in writer.rows[table].items()}
+            wrong += self._compare(f"SELECT p, k, v FROM {table}", lambda found, rows=rows: Difference.of(found, rows))
+        copied = {key: value for owner in owners for key, value in owner.rows.items()}
+        extra = "".join(f" + (e{number} != k + {number})" for number in columns.columns)
+        wrong += self._compare(
+            f"SELECT p, k, if(0{extra} = 0, v, 18446744073709551615) FROM copied",
+            lambda found: Difference.of(found, copied),
+        )
+        query = "SELECT p, k, v FROM latest FINAL ORDER BY p, k"
+        wrong += self._compare(query, lambda found: _compare_latest(found, latest))
+        if len({str(client.rows(query)) for name in NAMES for client in self.clients[name]}) > 1:
+            wrong.append("replicas show different rows of latest")
+        return wrong
+
+    def _compare(self, query: str, compare: Callable[[Sequence[tuple[int, int, int]]], Difference]) -> list[str]:
+        """Waits until the answer of every replica is right; says of those that are not what is wrong."""
         deadline = time.monotonic() + _SETTLE_SECONDS
         while True:
             wrong = [
-                f"{table} on {name} r{number}: {difference}"
+                f"{query} on {name} r{number}: {difference}"
                 for name in NAMES
                 for number, client in enumerate(self.clients[name], 1)
-                if (difference := _differ(client, table, expected))
+                if (difference := _ask(client, query, compare))
             ]
             if not wrong or time.monotonic() > deadline:
                 return wrong
@@ -171,95 +268,112 @@ class LinksChaos:
         ]
 
 
-def _differ(client: HttpClient, table: str, expected: Rows) -> str:
-    """Says how the rows of a replica differ from what they must be; "" if they do not."""
+class TargetOwner:
+    """Loses the table of a target and makes it anew, or has the source copied over it."""
+
+    def __init__(
+        self, chaos: LinksChaos, columns: ColumnOwner, rng: random.Random, wait: Callable[[float], object]
+    ) -> None:
+        self._chaos = chaos
+        self._columns = columns
+        self._random = rng
+        self._wait = wait
+
+    def step(self) -> None:
+        """Loses one target's table, or copies it anew."""
+        self._wait(self._random.uniform(*_TARGET_SECONDS))
+        name = self._random.choice(NAMES[1:])
+        if self._random.random() < 0.5:
+            statement = f"SYSTEM BOOTSTRAP REPLICATION LINK {_COPY}"
+            if self._chaos.try_once(name, self._random, statement, "SYSTEM BOOTSTRAP"):
+                self._chaos.count_fault("a target's table was copied anew")
+            return
+        for number in range(_REPLICAS):
+            self._insist_at(name, number, "DROP TABLE IF EXISTS copied SYNC", "DROP TABLE")
+        engine = _TABLES["copied"]
+        for number in range(_REPLICAS):
+            self._insist_at(
+                name, number, f"CREATE TABLE IF NOT EXISTS copied {_COLUMNS} ENGINE = {engine}", "CREATE TABLE"
+            )
+        forget = f"DROP REPLICATION LINK IF EXISTS '{name}/{_COPY}'"  # the source may not have been told
+        self._chaos.insist(SOURCE, self._random, forget, "DROP REPLICATION LINK")
+        self._chaos.insist(name, self._random, _create_copy(name), "CREATE REPLICATION LINK")
+        self._columns.repair(name)
+        self._chaos.count_fault("a target's table was lost and made anew")
+
+    def _insist_at(self, name: str, number: int, statement: str, what: str) -> None:
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while not self._chaos.try_at(name, number, statement, what):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} does not acknowledge {statement}")
+            time.sleep(_RETRY_SECONDS)
+
+
+_COPY = "copy"
+
+
+def _create_link(name: str, table: str, source: str, settings: str) -> str:
+    return f"CREATE REPLICATION LINK IF NOT EXISTS {name} ON {table} FROM CLUSTER {source} SETTINGS {settings}"
+
+
+def _create_copy(target: str) -> str:
+    return _create_link(_COPY, "copied", SOURCE, f"replicate_ddl = {int(target == FOLLOWER)}")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the rows of a replica differ from what they must be."""
+
+    lost: Sequence[tuple[int, int]] = ()
+    doubled: Sequence[tuple[int, int]] = ()
+    more: Sequence[tuple[int, int]] = ()
+    different: Sequence[tuple[int, int]] = ()
+    problem: str = ""
+    """Why nothing is known of the rows."""
+
+    @classmethod
+    def of(cls, found: Sequence[tuple[int, int, int]], expected: Rows) -> Difference:
+        """Compares rows (partition, key, value) with what is expected."""
+        times = Counter((p, k) for p, k, _ in found)
+        values = {(p, k): v for p, k, v in found}
+        return cls(
+            sorted(expected.keys() - times.keys()),
+            sorted(key for key, count in times.items() if count > 1),
+            sorted(times.keys() - expected.keys()),
+            sorted(key for key in expected.keys() & times.keys() if expected[key] != values[key]),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.lost or self.doubled or self.more or self.different or self.problem)
+
+    def __str__(self) -> str:
+        parts = {"lost": self.lost, "doubled": self.doubled, "too many": self.more, "different": self.different}
+        return self.problem or ", ".join(f"{what} {len(keys)} {keys[:5]}" for what, keys in parts.items())
+
+
+def _compare_latest(found: Sequence[tuple[int, int, int]], writers: Sequence[LatestWriter]) -> Difference:
+    """Compares with the last value of each key; of a key that all write, with the last value of one of them."""
+    partition = LatestWriter.PARTITION
+    values = {(p, k): v for p, k, v in found}
+    expected = {(partition, key): value for writer in writers for key, value in writer.own.items() if value is not None}
+    for key in {key for writer in writers for key in writer.shared}:
+        possible = [writer.shared[key] for writer in writers if key in writer.shared]
+        value = values.get((partition, key))
+        expected[partition, key] = value if value in possible else possible[0]
+    return Difference.of(found, expected)
+
+
+def _ask(client: HttpClient, query: str, compare: Callable[[Sequence[tuple[int, int, int]]], Difference]) -> Difference:
     try:
-        rows = client.rows(f"SELECT p, k, v FROM {table}")
+        rows = client.rows(query)
     except PandoError as error:
-        return f"no answer: {error}"
-    times = Counter((int(p), int(k)) for p, k, _ in rows)
-    found = {(int(p), int(k)): int(v) for p, k, v in rows}
-    lost = sorted(expected.keys() - found.keys())
-    more = sorted(found.keys() - expected.keys())
-    doubled = sorted(key for key, count in times.items() if count > 1)
-    different = sorted(key for key in expected.keys() & found.keys() if expected[key] != found[key])
-    if not (lost or more or doubled or different):
-        return ""
-    return f"lost {len(lost)} {lost[:5]}, doubled {len(doubled)} {doubled[:5]}, " + (
-        f"too many {len(more)} {more[:5]}, different {len(different)} {different[:5]}"
-    )
-
-
-class Writer:
-    """Inserts into ``everywhere`` through one cluster."""
-
-    def __init__(self, chaos: LinksChaos, name: str, number: int, rng: random.Random) -> None:
-        self._chaos = chaos
-        self._name = name
-        self._random = rng
-        self._next = number * 10_000_000
-        self.rows: Rows = {}
-
-    def step(self) -> None:
-        """Inserts one block."""
-        partition = self._random.randint(1, 3)
-        keys = range(self._next, self._next + self._random.randint(1, 20))
-        self._next = keys.stop
-        values = ", ".join(f"({partition}, {key}, {key})" for key in keys)
-        token = f"{self._name}-{keys.start}"
-        statement = f"INSERT INTO everywhere SETTINGS insert_deduplication_token = '{token}' VALUES {values}"
-        self._chaos.insist(self._name, self._random, statement, "INSERT")
-        self.rows |= {(partition, key): key for key in keys}
-        time.sleep(self._random.uniform(0, 0.2))
-
-
-class PartitionOwner:
-    """Changes one partition of ``copied``, through the first cluster."""
-
-    def __init__(self, chaos: LinksChaos, partition: int, rng: random.Random) -> None:
-        self._chaos = chaos
-        self._partition = partition
-        self._random = rng
-        self._next = 0
-        self.rows: Rows = {}
-
-    def step(self) -> None:
-        """Carries out one change."""
-        actions = [self._insert] * 10 + [self._update] * 3 + [self._delete] * 2 + [self._drop]
-        self._random.choice(actions)()
-        time.sleep(self._random.uniform(0, 0.3))
-
-    def _insist(self, statement: str, what: str) -> None:
-        self._chaos.insist(NAMES[0], self._random, statement, what)
-
-    def _insert(self) -> None:
-        keys = range(self._next, self._next + self._random.randint(1, 20))
-        self._next = keys.stop
-        values = ", ".join(f"({self._partition}, {key}, 0)" for key in keys)
-        token = f"{self._partition}-{keys.start}"
-        self._insist(f"INSERT INTO copied SETTINGS insert_deduplication_token = '{token}' VALUES {values}", "INSERT")
-        self.rows |= {(self._partition, key): 0 for key in keys}
-
-    def _update(self) -> None:
-        divisor, value = self._random.randint(2, 5), self._random.randint(1, 1_000_000)
-        where = f"p = {self._partition} AND k % {divisor} = 0"
-        self._insist(f"ALTER TABLE copied UPDATE v = {value} WHERE {where} SETTINGS mutations_sync = 1", "UPDATE")
-        self.rows |= {key: value for key in self.rows if key[1] % divisor == 0}
-
-    def _delete(self) -> None:
-        rest = self._random.randrange(7)
-        where = f"p = {self._partition} AND k % 7 = {rest}"
-        self._insist(f"ALTER TABLE copied DELETE WHERE {where} SETTINGS mutations_sync = 1", "DELETE")
-        self.rows = {key: value for key, value in self.rows.items() if key[1] % 7 != rest}
-
-    def _drop(self) -> None:
-        self._insist(f"ALTER TABLE copied DROP PARTITION {self._partition}", "DROP PARTITION")
-        self.rows = {}
+        return Difference(problem=f"no answer: {error}")
+    return compare([(int(p), int(k), int(v)) for p, k, v in rows])
 
 
 def main() -> int:
     """Runs chaos; the exit code is 1 if a promise was broken."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", type=Path, help="a new directory for the servers' files and logs, kept at the end")
@@ -270,9 +384,10 @@ def main() -> int:
         chaos = LinksChaos(directory, options.seed)
         stack.callback(chaos.close)
         wrong = chaos.run(options.seconds)
-        for what, count in sorted(chaos.counts.items()):
-            print(f"{count:>7,} {what}")
-        print(f"acknowledged {chaos.acknowledged:,} statements")
+        for counts in (chaos.faults, chaos.counts):
+            for what, count in sorted(counts.items()):
+                print(f"{count:>7,} {what}")
+        print(f"{chaos.faults.total():,} faults, acknowledged {chaos.acknowledged:,} statements")
         for text in (*wrong, *(chaos.describe_links() if wrong else ())):
             print(f"WRONG: {text}", file=sys.stderr)
         if not wrong:

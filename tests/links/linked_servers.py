@@ -27,6 +27,7 @@ USER, PASSWORD = "linker", "quiet"
 USERS = {
     "default": {"password": "other"},
     USER: {"password": PASSWORD},
+    "jürgen": {"password": "pä$$–Ж"},
     "reader": {"password": PASSWORD, "readonly": 1},
 }
 

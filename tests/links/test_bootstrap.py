@@ -115,6 +115,23 @@ def test_the_table_takes_no_writes_while_it_is_closed(tables: BootstrapTables) -
     tables.insert(5, table="costs")
 
 
+def test_a_copy_carries_the_alters_before_its_place(tables: BootstrapTables) -> None:
+    """With replicate_ddl = 1: the stream behind the copy does not have them any more."""
+    tables.change_link(settings={"replicate_ddl": True})
+    tables.insert(1)
+    tables.servers[0].sql("ALTER TABLE source ADD COLUMN e UInt64 DEFAULT k + 5")
+    tables.settle()
+    tables.run()
+    tables.settle()
+    assert tables.servers[1].sql("SELECT * FROM costs")[1] == tables.servers[0].sql("SELECT * FROM source")[1]
+    tables.servers[0].sql("ALTER TABLE source DROP COLUMN e")
+    tables.insert(2)
+    tables.settle()
+    tables.run(replaces=True)
+    tables.settle()
+    assert [name for name, _ in tables.servers[1].sql("SELECT * FROM costs")[0].columns] == ["p", "k", "v"]
+
+
 def test_rows_are_written_anew_where_the_definitions_differ(
     tables: BootstrapTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from engine.interserver.transfer import Throttle
+from engine.server.links_config import LinkedClusterConfig
 from engine.tables.capabilities.link_status import UpstreamStatus
+from engine.tables.capabilities.table_links import ChangesRequest
 from parts.common.errors import PandoError
+from parts.common.query_status import QueryStatus
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 
 _SECONDS = 30.0
@@ -74,6 +77,23 @@ def test_a_link_brings_no_more_than_its_throttle_lets(servers: dict[str, list[Li
         assert size > 100_000
         assert seconds > 0.7 * (size - 50_000) / 100_000  # what the first period lets through comes at once
         target.execute("DROP REPLICATION LINK slow")
+
+
+def test_a_link_logs_in_with_any_characters(servers: dict[str, list[LinkedServer]]) -> None:
+    create_table([*servers["west"], *servers["east"]], "named")
+    west, east = servers["west"][0], servers["east"][0]
+    former = east.engine.linked_clusters._clusters
+    config = LinkedClusterConfig(urls=[west.url], user="jürgen", password="pä$$–Ж")
+    east.engine.linked_clusters._clusters = {"west": config}
+    try:
+        with west.client() as source, east.client() as target:
+            target.execute("CREATE REPLICATION LINK named ON named FROM CLUSTER west SETTINGS start_position = 'now'")
+            source.execute("INSERT INTO named VALUES (1, 'a')")
+            target.execute("SYSTEM WAIT REPLICATION LINK named TIMEOUT 30")
+            assert target.value("SELECT count() FROM named") == 1
+            target.execute("DROP REPLICATION LINK named")
+    finally:
+        east.engine.linked_clusters._clusters = former
 
 
 class FakeTimeThrottle(Throttle):
@@ -165,6 +185,28 @@ def test_any_server_of_the_source_answers_for_it(servers: dict[str, list[LinkedS
             target.execute("DROP REPLICATION LINK any")
     finally:
         east.engine.linked_clusters._clusters = former
+
+
+def test_every_server_of_an_idle_source_knows_where_a_link_began(servers: dict[str, list[LinkedServer]]) -> None:
+    """The beginning lies behind the moment at which the last replica began to keep, and no commit came since."""
+    create_table([*servers["west"], *servers["east"]], "idle")
+    east = servers["east"][0]
+    with east.client() as target:
+        target.execute(
+            "CREATE REPLICATION LINK idle ON idle FROM CLUSTER west SETTINGS start_position = 'now', enabled = 0"
+        )
+        links = east.table("idle").links
+        assert links is not None
+        vector = links.target.read_target().vector
+        for server in servers["west"]:
+            source = server.table("idle").links
+            assert source is not None
+            source.source._reading._index = None  # type: ignore[attr-defined]  # as after a restart
+            (link,) = source.source.list_outgoing()
+            request = ChangesRequest(link.name, link.uuid, vector, 0, 100, 1 << 20)
+            answer = source.source.read_changes(request, QueryStatus())
+            assert answer.frontier >= vector.applied(answer.source.origin)
+        target.execute("DROP REPLICATION LINK idle")
 
 
 @pytest.mark.long

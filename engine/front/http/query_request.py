@@ -207,12 +207,23 @@ def _check_id(name: str, text: str) -> str:
     return text
 
 
+def _decode_header(text: str) -> str:
+    """Returns a header's value as UTF-8 if its bytes are that; clients send them as they are, undeclared."""
+    if text.isascii():
+        return text
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return text
+
+
 def _read_credentials(
     own: Mapping[str, str], headers: Mapping[str, str], pairs: Sequence[tuple[str, str]]
 ) -> Credentials:
     """Reads ``X-ClickHouse-User/Key``, a cluster's proof, basic authentication, or the URL, in this order."""
     if "x-clickhouse-user" in headers or "x-clickhouse-key" in headers:
-        return Credentials(headers.get("x-clickhouse-user") or "default", headers.get("x-clickhouse-key", ""))
+        user, password = headers.get("x-clickhouse-user", ""), headers.get("x-clickhouse-key", "")
+        return Credentials(_decode_header(user) or "default", _decode_header(password))
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme == SCHEME:
         proof = parse_proof(value, pairs)

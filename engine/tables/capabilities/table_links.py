@@ -113,6 +113,9 @@ class ChangesAnswer:
     """What lies between the vector and the frontier, about."""
     mark: str = ""
     """What the server that answers had noticed of the table before it looked; another mark means that there is news."""
+    stable: Mapping[Origin, int] = field(default_factory=dict)
+    """By origin a commit time: up to the frontier the source has every row of it with this time or an earlier one
+    (``coordination.links.stream.stable_times``)."""
 
 
 class LinkSource(Protocol):
@@ -274,6 +277,9 @@ class LinkTarget(Protocol):
 
         ``None`` takes it back: the link does not run here.
         """
+
+    def take_marks(self, times: Mapping[Origin, int]) -> None:
+        """Notes that the table has every row of these origins up to these commit times."""
 
     def find_trim_position(self, source: Origin, copies: int) -> int:
         """Returns the zxid of the source up to which ``copies`` replicas have everything active.

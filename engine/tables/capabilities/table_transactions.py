@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordination.keeper.interface import MultiFailed, Op
-from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest
+from coordination.transactions.commit_request import CommitOutcome, CommitRequest
 from coordination.transactions.transaction_nodes import StagedRecord, Transaction, TransactionState
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.statement_options import CommitOptions, InsertOptions

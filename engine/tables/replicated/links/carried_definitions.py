@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coordination.keeper.interface import BadVersion, Keeper, NoNode
+from coordination.links.bootstrap_plan import HeldTable
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.stream.change import Definition
 from engine.tables.capabilities.table_links import IncomingBatch, UncoveredSchema
@@ -90,53 +91,71 @@ class CarriedDefinitions:
             version = altered.history.version
             if followed.is_applied and followed.version >= version:
                 continue  # the batch comes again
-            self._carry_out(batch, followed, definition, altered, status)
+            is_next = followed.version == version - 1
+            rows = sum(change.rows for change in batch.changes)
+            self._carry_out(batch.link, followed if is_next else None, altered, rows, status)
             followed = FollowedDefinition(version, definition.columns, "", is_applied=True)
         self._write(batch.link, followed)
 
+    def follow_copied(self, link: LinkDefinition, held: HeldTable, status: QueryStatus) -> None:
+        """Carries out here what a source that is copied was altered by, before its rows come.
+
+        The ALTERs before the copy's place are not sent any more. Raises as :meth:`follow`.
+        """
+        altered = parse_altered_columns(held.columns) if link.settings.get("replicate_ddl", False) else None
+        if altered is None:
+            return
+        version, former = altered.history.version, self._read_kept(link)
+        if former is None or former.version != version or not former.is_applied:
+            self._carry_out(link, former, altered, sum(part.rows for part in held.parts), status)
+            self._write(link, FollowedDefinition(version, held.columns, "", is_applied=True))
+
     def _carry_out(
         self,
-        batch: IncomingBatch,
-        followed: FollowedDefinition,
-        definition: Definition,
+        link: LinkDefinition,
+        followed: FollowedDefinition | None,
         altered: AlteredColumns,
+        rows: int,
         status: QueryStatus,
     ) -> None:
-        is_next = followed.version == altered.history.version - 1
-        former = followed.clauses() if is_next else None
+        """Alters the table. ``followed``: the source's definition before, as far as it is known."""
+        former = followed.clauses() if followed is not None else None
+
+        def is_copy(now: TableDefinition) -> bool:
+            return followed is not None and make_shared_definition(now.description).columns == followed.columns
 
         def change(now: TableDefinition) -> CreateTable:
-            if is_next and make_shared_definition(now.description).columns == followed.columns:
+            if is_copy(now):
                 return altered.over(now.create)
             return apply_changes(now.create, now.description, list_definition_changes(now.create, former, altered))
 
         own = self._state.definition
-        is_copy = is_next and make_shared_definition(own.description).columns == followed.columns
-        if not is_copy and not list_definition_changes(own.create, former, altered):
+        if not is_copy(own) and not list_definition_changes(own.create, former, altered):
             return
         try:
             options = AlterOptions(timeout_seconds=_TIMEOUT_SECONDS, status=status)
             self._definitions().alter(change, options)
         except UserError as error:
             raise UncoveredSchema(
-                f"The ALTER that made version {definition.version} of {batch.source.database}.{batch.source.table} "
+                f"The ALTER that made version {altered.history.version} of {link.source_database}.{link.source_table} "
                 f"cannot be carried out on {own.full_name}: {error.message}. ALTER the target by hand and set "
-                f"replicate_ddl = 0 for link {batch.link.name} until it has passed",
-                sum(change.rows for change in batch.changes),
+                f"replicate_ddl = 0 for link {link.name} until it has passed",
+                rows,
             ) from error
 
     # -- what was followed last -------------------------------------------------------------------------------------
 
     def _read(self, batch: IncomingBatch) -> FollowedDefinition:
         """Returns the definition that the link followed last, or that of the source now."""
-        with self._state.hold_write_access() as (keeper, _):
-            found = self._find(keeper, batch.link)
-        if found is not None:
-            kept: Any = dict(found[0].extra).get(_KEY)
-            if isinstance(kept, dict):
-                return FollowedDefinition(**kept)
         source = batch.source
-        return FollowedDefinition(source.definition_version, source.columns, source.create_query)
+        kept = self._read_kept(batch.link)
+        return kept or FollowedDefinition(source.definition_version, source.columns, source.create_query)
+
+    def _read_kept(self, link: LinkDefinition) -> FollowedDefinition | None:
+        with self._state.hold_write_access() as (keeper, _):
+            found = self._find(keeper, link)
+        kept: Any = dict(found[0].extra).get(_KEY) if found is not None else None
+        return FollowedDefinition(**kept) if isinstance(kept, dict) else None
 
     def _find(self, keeper: Keeper, link: LinkDefinition) -> tuple[LinkDefinition, int] | None:
         (answer,) = keeper.get_many([self._state.paths.linked.incoming_link(link.name)])

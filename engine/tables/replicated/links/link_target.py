@@ -32,6 +32,7 @@ from coordination.links.positions import Origin, Position
 from coordination.links.stream.carried_changes import read_carried_changes
 from coordination.links.stream.change import Block, Change
 from coordination.links.stream.definition_split import split_before_definitions
+from coordination.links.stream.stable_times import raise_marks
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.nodes.gate import CommitKind, Gate
@@ -95,6 +96,7 @@ class ReplicaLinkTarget:
         self._progress = BatchProgress(state.paths)
         self._looking = threading.Lock()
         self._refetches: dict[str, RefetchBlock] = {}
+        self._marks: Mapping[Origin, int] = {}
         self._sources: dict[str, SourceTable] = {}
         """By link, the source as the last batch named it."""
 
@@ -226,6 +228,14 @@ class ReplicaLinkTarget:
             return self._staging.clean_up(keeper)
         links = [link.uuid for link in gate.links_of(LinkDirection.IN)]
         return self._staging.clean_up(keeper, links) | self.committer.lists.clean_up(keeper, links)
+
+    def take_marks(self, times: Mapping[Origin, int]) -> None:
+        """Notes that the table has every row of these origins up to these commit times."""
+        if not self._state.description.merge_mode.has_row_versions:
+            return
+        if any(self._marks.get(origin, 0) < time for origin, time in times.items()):
+            with self._state.hold_write_access() as (keeper, _):
+                self._marks = raise_marks(keeper, self._state.paths, times).times
 
     # -- progress ---------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 
 from coordination.drops.drop_partition import LastBlocks
 from coordination.keeper.interface import Keeper, MultiFailed, Op
-from coordination.transactions.transaction_commit import CommitAttempt, CommitRequest
+from coordination.transactions.commit_request import CommitRequest
+from coordination.transactions.transaction_commit import CommitAttempt
 from coordination.transactions.transaction_nodes import TransactionState, abort_transaction, transaction_node_name
 from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.replicated.write.commit_version import find_version_maker
 from parts.common.errors import PandoError
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class JoinedTransaction:
                 self._last_blocks(keeper),
                 state.services.clock,
                 0,
+                find_version_maker(state, transaction_node_name(self._id)),
             )
             return [*attempt.plan_along(), *activation.checks]
 

@@ -55,6 +55,7 @@ from engine.tables.replicated.links.bootstrap.closed_nodes import read_vector, r
 from engine.tables.replicated.links.bootstrap.copies import Copy
 from engine.tables.replicated.links.bootstrap.own_changes import find_last_own_change
 from engine.tables.replicated.links.large_batches import LargeBatches, write_batch_list
+from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
@@ -167,8 +168,9 @@ class BootstrapCommit:
             if root is None:
                 raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {table.root}")
             own = Origin.parse(f"{state.replication.get_cluster_uuid()}.{root.created_zxid}.{gate.epoch}")
-            is_shared = bool(definition.settings.get("two_way")) or bool(gate.links_of(LinkDirection.OUT))
-            zxid = find_last_own_change(keeper, table) if is_shared else 0
+            is_two_way = bool(definition.settings.get("two_way"))
+            is_shared = is_two_way or bool(gate.links_of(LinkDirection.OUT))
+            zxid = find_last_own_change(keeper, table, is_written=is_two_way) if is_shared else 0
             return ClosedTable(
                 self._count_rows(),
                 vector,
@@ -306,6 +308,9 @@ class BootstrapCommit:
             for part, names in numbered.items()
             for name, copy in zip(names, ready.copies[part], strict=True)
         )
+        places = [state.store.staged.path(ready.staging, part.place) for part in staged]
+        # Own rows that come later are later, also on a replica that has not carried this out.
+        newest = max(held.commit_time, find_largest_commit_time(state, places))
         vector = bootstrap_vector(held, closed.vector, closed.own_origin)
         now = state.services.clock()
         entry = LogEntry(
@@ -318,6 +323,7 @@ class BootstrapCommit:
             drop_ranges=tuple(drop_range_name(p, number) for p, number in sorted(firsts.items())),
             replace_parts=staged,
             transaction=ready.staging,
+            commit_time=newest if state.description.merge_mode.has_row_versions else 0,
             extra=((LINK_KEY, carried_document(make_marks(vector, int(now * 1000)))),),
         )
         ids = dict(rename_block_ids(held.block_ids, numbered)) if ready.moves_ids else {}

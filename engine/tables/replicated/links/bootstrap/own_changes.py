@@ -12,11 +12,12 @@ _AT_ONCE = 200
 _NO_CHANGES = (EntryType.MERGE_PARTS, EntryType.MUTATE_PART, EntryType.ALTER_METADATA)
 
 
-def find_last_own_change(keeper: Keeper, table: TablePaths) -> int:
+def find_last_own_change(keeper: Keeper, table: TablePaths, *, is_written: bool) -> int:
     """Returns the zxid of the last change that this cluster made; 0 if there was none.
 
-    If the log is trimmed and has none, the last may lie just before it: then the zxid before its first entry is
-    returned. The mutations of links' batches have the zxids of their log entries.
+    The mutations of links' batches have the zxids of their log entries. Of what lies before a trimmed log only a table
+    that ``is_written`` by clients may have changes: then its last mutation, or the zxid before the first entry, is
+    returned, which every follower of the table passes. Nobody would ever pass it where links alone write.
     """
     names = keeper.children(table.log)
     newest, first, batches = 0, 0, set[int]()
@@ -33,6 +34,10 @@ def find_last_own_change(keeper: Keeper, table: TablePaths) -> int:
             break
     ids = keeper.children(table.mutations)
     stats = keeper.exists_many([f"{table.mutations}/{name}" for name in ids])
-    mutated = [stat.created_zxid for stat in stats if stat is not None and stat.created_zxid not in batches]
+    mutated = [
+        stat.created_zxid
+        for stat in stats
+        if stat is not None and stat.created_zxid not in batches and (is_written or stat.created_zxid > first)
+    ]
     is_trimmed = bool(names) and not names[0].endswith("-0000000000")
-    return max([newest, *mutated, first - 1 if is_trimmed and not newest else 0])
+    return max([newest, *mutated, first - 1 if is_trimmed and is_written and not newest else 0])

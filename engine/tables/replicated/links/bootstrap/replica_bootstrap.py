@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable
 
 from coordination.keeper.interface import Keeper
+from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.links.bootstrap.commit import BootstrapCommit
 from engine.tables.replicated.links.bootstrap.copies import BootstrapCopies
 from engine.tables.replicated.links.bootstrap.giver import BootstrapGiver
 from engine.tables.replicated.links.bootstrap.taker import BootstrapTaker
+from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import PandoError
 
@@ -22,14 +24,21 @@ _IDLE_SECONDS = 600.0
 class ReplicaBootstrap:
     """Implements :class:`engine.tables.capabilities.table_bootstrap.TableBootstrap` for one replica."""
 
-    def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None], wake_execution: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        state: ReplicaState,
+        pull: Callable[[Keeper], None],
+        wake_execution: Callable[[], None],
+        definitions: Callable[[], DefinitionChanges],
+    ) -> None:
         """``pull`` reads the log into the queue."""
         self._state = state
         self._pull = pull
         self._copies = BootstrapCopies(state)
         self.task = state.make_task("tidy up after bootstraps", self.step)
         self.giver = BootstrapGiver(state, pull, wake_execution, self.task.wake)
-        self.taker = BootstrapTaker(state, BootstrapCommit(state, pull, wake_execution), self._copies)
+        commit = BootstrapCommit(state, pull, wake_execution)
+        self.taker = BootstrapTaker(state, commit, self._copies, CarriedDefinitions(state, definitions))
 
     def step(self) -> float:
         """Ends holds and removes copies that nobody needs; returns the seconds until the next look."""

@@ -46,6 +46,7 @@ from engine.tables.capabilities.table_bootstrap import BootstrapProgress, Bootst
 from engine.tables.replicated.links.bootstrap.commit import BootstrapCommit, ClosedTable, ReadyCopies
 from engine.tables.replicated.links.bootstrap.copies import BootstrapCopies
 from engine.tables.replicated.links.bootstrap.copy_writers import CopyWriter, choose_copy_writer
+from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import ConflictError, PandoError, UserError
 from parts.common.part_name import PartName
@@ -66,10 +67,13 @@ _LATER_SECONDS = 0.5
 class BootstrapTaker:
     """Implements :class:`engine.tables.capabilities.table_bootstrap.BootstrapTaker` for one replica."""
 
-    def __init__(self, state: ReplicaState, commit: BootstrapCommit, copies: BootstrapCopies) -> None:
+    def __init__(
+        self, state: ReplicaState, commit: BootstrapCommit, copies: BootstrapCopies, definitions: CarriedDefinitions
+    ) -> None:
         self._state = state
         self._commit = commit
         self._copies = copies
+        self._definitions = definitions
         self._running = threading.Lock()
 
     def bootstrap(
@@ -90,8 +94,9 @@ class BootstrapTaker:
             self._commit.prepare(link, replaces=replaces)
             with self._copies.use(link.uuid) as staging:
                 report = _Bootstrap(
-                    self._state, self._commit, self._copies, staging, link, source, status, replaces, note
-                ).run()
+                    self._state, self._commit, self._copies, self._definitions, staging, link, source, status, replaces,
+                    note,
+                ).run()  # fmt: skip
             self._copies.forget(link.uuid)
             return report
         finally:
@@ -132,6 +137,7 @@ class _Bootstrap:
         state: ReplicaState,
         commit: BootstrapCommit,
         copies: BootstrapCopies,
+        definitions: CarriedDefinitions,
         staging: str,
         link: LinkDefinition,
         source: HeldSource,
@@ -148,6 +154,7 @@ class _Bootstrap:
         self._note = note
         self._progress = BootstrapProgress()
         self._copies = copies
+        self._definitions = definitions
         self._staging = staging
         self._lock = threading.Lock()
         self._fetched_bytes = 0
@@ -232,6 +239,8 @@ class _Bootstrap:
     # -- copying ------------------------------------------------------------------------------------------------------
 
     def _plan(self, held: HeldTable) -> _Round:
+        if not self._progress.is_closed:
+            self._definitions.follow_copied(self._link, held, self._status)
         with self._state.hold_write_access() as (keeper, _):
             fingerprint = self._commit.read_fingerprint(keeper)
         writer = choose_copy_writer(self._state, self._link, held, fingerprint)

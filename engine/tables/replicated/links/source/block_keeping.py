@@ -4,11 +4,13 @@ A block is *wanted* from the moment at which its log entry is in the journal. It
 its part is on this disk: written here, or fetched. A wanted part is not deleted before. So nothing is lost by a crash:
 a start wants what the journal names and the outbox lacks.
 
+A block may never come here as a part: this replica fetched a part that covers it, or it was dropped first. While a link
+lacks such a block, it is fetched for the outbox from a replica that has it, in the background. Merges do not wait.
+
 Invariants:
 
 - A part that is wanted leaves the disk only after the outbox has it.
-- A part that never comes here (it was fetched inside a merge, its quorum failed, it was dropped first) is wanted until
-  nothing brings it any more.
+- A block is wanted until the outbox has it, no link needs it, or no active replica has it and nothing brings it here.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import NamedTuple
 
 from coordination.log.log_entry import EntryType, LogEntry
@@ -36,6 +39,8 @@ _IDLE_SECONDS = 600.0
 _RETRY_SECONDS = 1.0
 _WANTED_SECONDS = 5.0
 """The pause while parts are wanted that are not here; the queue wakes the step earlier."""
+_MOST_FETCHES = 64
+"""The blocks that one step fetches for the outbox alone."""
 _TRIM_SECONDS = 10.0
 """The least seconds between two looks at what the links need."""
 _MB = 1024 * 1024
@@ -61,6 +66,8 @@ class BlockKeeping:
         self.outbox = Outbox(state.definition.data_path / OUTBOX_FOLDER, self.ages, services.disk.unreserved_bytes)
         self.find_released: Callable[[], int | None] = lambda: None
         """Returns the zxid up to which no link needs blocks; ``None`` if nobody knows."""
+        self.bring: Callable[[PartName], Path | None] = lambda part: None
+        """Fetches a block from another replica into a temporary directory; ``None`` if none has it."""
         self.has_long_journal: Callable[[], bool] = lambda: False
         """Tells whether some of the journal could go."""
         self.trim_journal: Callable[[int | None, RetentionLimits], None] = lambda released, limits: None
@@ -98,9 +105,10 @@ class BlockKeeping:
     def want(self, entries: Iterable[tuple[JournalRecord, LogEntry]]) -> None:
         """Notes the blocks of log entries that are in the journal."""
         wanted: dict[PartName, WantedBlock] = {}
+        given_up = self.outbox.get_statistics().trimmed_position
         for record, entry in entries:
-            for part, content_hash in _list_blocks(entry):
-                if self.outbox.find(record.zxid, part) is None:
+            for part, content_hash in list_blocks(entry):
+                if record.zxid > given_up and self.outbox.find(record.zxid, part) is None:
                     wanted[part] = WantedBlock(record.zxid, record.commit_time_ms, content_hash)
         if wanted:
             with self._lock:
@@ -154,30 +162,62 @@ class BlockKeeping:
         if not self._is_on or not self._state.has_started:
             return _IDLE_SECONDS
         try:
-            self._keep_present()
+            has_more = self._fetch_missing(self._keep_present())
             self._trim()
         except (PandoError, OSError) as error:
             logger.info("the outbox of %s is looked at later: %s", self._state.definition.full_name, error)
             return _RETRY_SECONDS
         if self._wanted:
-            return _WANTED_SECONDS
+            return 0.0 if has_more else _WANTED_SECONDS
         return _TRIM_SECONDS if self._has_old() else _IDLE_SECONDS
 
     def _has_old(self) -> bool:
         return self.outbox.get_statistics().blocks > 0 or self.has_long_journal()
 
-    def _keep_present(self) -> None:
+    def _keep_present(self) -> list[PartName]:
+        """Keeps the wanted blocks that are here. Returns those that nothing brings."""
         if not self._wanted:
-            return
+            return []
         with self._resting(), self._lock:  # else an entry may be in the journal and not yet in the queue
             wanted, coming = list(self._wanted), set(self._state.queue.list_coming_parts())
+        missing = []
         for name in wanted:
             if self._state.store.get(name) is not None:
                 with self._state.store.hold([name]) as held:
                     self._keep(held.parts[0])
             elif name not in coming:
-                with self._lock:
+                missing.append(name)
+        return missing
+
+    def _fetch_missing(self, missing: Sequence[PartName]) -> bool:
+        """Fetches blocks that a link needs. Blocks are wanted no more that no link needs, or that nobody has.
+
+        Returns whether more are left. Raises what keeps another replica from being asked.
+        """
+        released = self.find_released() if missing else None
+        fetched = 0
+        for name in missing:
+            wanted = self._wanted.get(name)
+            if wanted is not None and released is not None and wanted.zxid > released:
+                if fetched == _MOST_FETCHES:
+                    return True
+                fetched += 1
+                self._fetch(name, wanted)
+            with self._lock:
+                if self._wanted.get(name) == wanted:
                     self._wanted.pop(name, None)
+        return False
+
+    def _fetch(self, name: PartName, wanted: WantedBlock) -> None:
+        directory = self.bring(name)
+        if directory is None:
+            return
+        try:
+            self.outbox.keep(directory, name, wanted.zxid, wanted.commit_time_ms, wanted.content_hash)
+        except CorruptionError as error:
+            logger.error("block %s of %s cannot be kept: %s", name, self._state.definition.full_name, error)
+        finally:
+            self._state.store.drop_temporary(directory)
 
     def _trim(self) -> None:
         now = self._state.services.monotonic()
@@ -206,7 +246,7 @@ class BlockKeeping:
         )
 
 
-def _list_blocks(entry: LogEntry) -> list[tuple[PartName, str]]:
+def list_blocks(entry: LogEntry) -> list[tuple[PartName, str]]:
     """Returns the blocks that an entry brings, with their content hashes."""
     if entry.type is EntryType.REPLACE_RANGE:
         found = [(staged.part, staged.content_hash) for staged in entry.replace_parts]

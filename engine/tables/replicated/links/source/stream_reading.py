@@ -22,6 +22,8 @@ from coordination.links.positions import MAX_ZXID, Origin
 from coordination.links.stream.change import Change
 from coordination.links.stream.change_stream import Reading, build_changes
 from coordination.links.stream.frontier import FrontierSearch, Lock, Observation, find_frontier, select_undecided
+from coordination.links.stream.kept_changes import read_kept_changes
+from coordination.links.stream.stable_times import Marks, read_marks
 from coordination.links.stream.stream_index import ChangeFigures, StreamIndex
 from engine.link_store.journal import Journal, PositionTrimmedError
 from engine.link_store.journal_segment import JournalRecord
@@ -88,9 +90,13 @@ class StreamReading:
         Raises ``PositionTrimmedError``, and 36 (BAD_ARGUMENTS) for a place at which no batch ends.
         """
         with self._lock:
-            index, source = self._advance(keeper)
+            has_versions = self._state.description.merge_mode.has_row_versions
+            marks = read_marks(keeper, self._state.paths) if has_versions else Marks()
+            index, source = self._advance(keeper, marks.zxid)
             journal = self._keeping.require_journal()
             after = request.vector.applied(source.origin)
+            if after > index.end:
+                index, source = self._advance(keeper, self._find_beginnings(keeper))
             if after < journal.first_position:
                 raise PositionTrimmedError(after, journal.first_position)
             if not index.is_cut(after):
@@ -112,7 +118,17 @@ class StreamReading:
             0,
             page.rows_behind,
             page.bytes_behind,
+            stable=marks.times if newest >= marks.zxid else {},
         )
+
+    def _find_beginnings(self, keeper: Keeper) -> int:
+        """Returns the largest zxid at which a link may have begun without a commit there.
+
+        That is where the last replica began to keep changes, or where another link wrote the vector.
+        """
+        paths = self._state.paths
+        kept = read_kept_changes(keeper, paths, keeper.children(paths.replicas)).values()
+        return max((self._description.read_vector(keeper)[1], *(each.since for each in kept)))
 
     # -- the frontier ---------------------------------------------------------------------------------------------
 
