@@ -397,5 +397,6 @@ class QueueExecutor:
         unlist_parts(keeper, state.replica, [name for name in listed if dropped.covers(name)])
         state.services.failpoint("drop.after_listing")
         state.store.drop_active(gone)
-        done = [*state.queue.list_covered_entries(action.name), action.name]
-        remove_entries(keeper, state.replica, state.queue, done)
+        remove_entries(
+            keeper, state.replica, state.queue, [*state.queue.list_covered_entries(action.name), action.name]
+        )
