@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from coordination.keeper.interface import Op
-from coordination.transactions.transaction_commit import Overwrite
+from coordination.transactions.commit_request import Overwrite
 from engine.interpreter.partition_values import evaluate_partition_id
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
 from engine.queries.context import OwnerContext

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from coordination.keeper.interface import Op
-from coordination.transactions.transaction_commit import CommitRequest, Overwrite
+from coordination.transactions.commit_request import CommitRequest, Overwrite
 from coordination.transactions.transaction_nodes import transaction_node_name
 from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.insert_sink import TemporaryPart
