@@ -7,6 +7,7 @@ import signal
 import sys
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,8 +108,9 @@ class Cluster:
                 end_processes([member.process for member in started], 5)
                 for member in started:
                     member.process = NO_PROCESS
-                if state.image and len(started) > len(state.replicas):
-                    remove_containers(self.directory, state)
+                if state.image:
+                    with suppress(ConfigError):  # the first error counts
+                        remove_containers(self.directory, state, started)
                 save_state(self.directory, state)
                 raise
         return self.status()
@@ -163,7 +165,7 @@ class Cluster:
             end_processes([replica.process for replica in state.replicas], grace_seconds)
             end_processes([state.zookeeper.process], grace_seconds)
             if state.image:
-                remove_containers(self.directory, state)
+                remove_containers(self.directory, state, (*state.replicas, state.zookeeper))
 
     def replica_directory(self, name: str) -> Path:
         """Returns the directory of a replica."""

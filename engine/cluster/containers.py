@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,11 +63,11 @@ def run_container(directory: Path, container: Container) -> ContainerId:
     return ContainerId(str(made.id))
 
 
-def remove_containers(directory: Path, state: ClusterState) -> None:
-    """Removes the containers of a cluster that have ended, and the networks that nobody uses any more."""
+def remove_containers(directory: Path, state: ClusterState, members: Sequence[Member]) -> None:
+    """Removes the containers of members, and the cluster's networks if nobody uses them any more."""
     from docker.errors import APIError
 
-    for member in (*state.replicas, state.zookeeper):
+    for member in members:
         _remove(state.get_host(member), str(directory))
     engine = connect_engine()
     for network in (get_network(state), LINKS_NETWORK):
@@ -91,9 +92,7 @@ def _remove(name: str, directory: str) -> None:
         if owner != directory:
             whose = f"of the cluster in {owner}" if owner else "of something else"
             raise ConfigError(f"There is a container {name} {whose}: stop and remove it, or use another --name")
-        if found.status == "running":
-            raise ConfigError(f"The container {name} runs, but not as the cluster's state in {directory} has it")
-        found.remove()
+        found.remove(force=True)  # a start that was killed may have left it running
 
 
 def _ensure_network(name: str) -> None:

@@ -97,7 +97,9 @@ def _check_names(states: dict[Path, ClusterState]) -> None:
             raise ConfigError(f"The clusters in {taken[state.name]} and {path} are both named {state.name!r}")
         taken[state.name] = path
     if len({bool(state.image) for state in states.values()}) > 1:
-        raise ConfigError("Clusters of containers and clusters of processes do not reach each other: link like with like")
+        raise ConfigError(
+            "Clusters of containers and clusters of processes do not reach each other: link like with like"
+        )
 
 
 def _list_running(state: ClusterState) -> list[Member]:
