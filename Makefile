@@ -50,7 +50,10 @@ demo: check-tools $(VENV)/.demo ## Three replicas, real flights, a kill, merges,
 demo-links: check-tools $(VENV)/.demo ## Three linked clusters take flights, one is killed and catches up; about a minute
 	@$(BIN)/python -m demo.links
 
-test: check-tools $(VENV)/.dev lint ## Lint, types, layering, and the tests that guard what Pando promises (about ten minutes)
+$(VENV)/.jar: $(wildcard spark_connector/jvm/*) $(VENV)/.dev
+	@$(BIN)/python -m spark_connector.jvm > $@
+
+test: check-tools $(VENV)/.dev lint $(VENV)/.jar ## Lint, types, layering, and the tests that guard what Pando promises (about ten minutes)
 	$(PYTEST) -m "not long and not docker"
 
 test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about half an hour)

@@ -6,7 +6,7 @@ ClickHouse runs the same statements: as ``chdb`` in the same process, and as Deb
 installed. Every part is made by an INSERT of its own.
 
 ``cases()`` of a module yields ``(name, sizes, run)``; ``run(size)`` measures and returns what each cost was by name.
-``benchmarks.growth_requests`` and ``benchmarks.growth_tables`` may add more.
+``benchmarks.growth_requests``, ``benchmarks.growth_tables`` and ``benchmarks.growth_links`` may add more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from benchmarks import growth_local
 Costs = Mapping[str, float]
 Case = tuple[str, Sequence[int], Callable[[int], Costs]]
 OUT = Path(__file__).parent / "out" / "growth.json"
-_OTHERS = ("benchmarks.growth_requests", "benchmarks.growth_tables")
+_OTHERS = ("benchmarks.growth_requests", "benchmarks.growth_tables", "benchmarks.growth_links")
 _TOO_LITTLE = 1e-9
 _FILES = 1 << 20
 

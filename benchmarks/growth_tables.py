@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.measure import process_cpu_seconds
 from coordination.keeper.embedded_zookeeper import send_four_letter_word
 from engine.cluster.cluster import ZOOKEEPER, Cluster
 from engine.cluster.os_processes import list_process_tree
@@ -72,7 +73,7 @@ class _Server:
 
     def cpu_seconds(self) -> float:
         """User and system time of the server's processes that live now."""
-        return sum(map(_cpu_seconds, list_process_tree(self._pid)))
+        return sum(map(process_cpu_seconds, list_process_tree(self._pid)))
 
     def idle(self) -> Cost:
         time.sleep(_REST_SECONDS)
@@ -120,14 +121,6 @@ class _Server:
                     return time.monotonic() - began
             time.sleep(_POLL_SECONDS)
         raise TimeoutError(f"not after {_START_SECONDS:g} s")
-
-
-def _cpu_seconds(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @cache

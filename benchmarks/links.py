@@ -1,13 +1,18 @@
 """What links between clusters cost: INSERTs at the source, transfer, a copy of a table, lag, idle links.
 
 All clusters are processes of this machine, spoken to over HTTP. Each figure compares with the same work without links,
-so its ratio says what a link takes away.
+in turn, so its ratio says what a link takes away. Source and target share the machine's cores: what a link costs at
+either end slows the other.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,23 +21,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import psutil
 
-from benchmarks.measure import Figure, seconds
+from benchmarks.measure import Figure, process_cpu_seconds, seconds
 from engine.cluster.cluster import Cluster
+from engine.cluster.cluster_state import find_free_ports
 from engine.cluster.linked_directories import link_directories
+from engine.cluster.os_processes import list_process_tree
 
 NAMES = ("west", "east", "north", "south")
 CLIENTS = 8
 INSERTS_PER_CLIENT = 60
-BULK_ROWS = 2_000_000
+BULK_ROWS = 1_000_000
 COPIED_ROWS = 10_000_000
+RUNS = 3
 RATES = (1, 10, 100)
 """INSERTs a second."""
 RATE_SECONDS = 8.0
 IDLE_LINKS = 200
 IDLE_SECONDS = 20.0
 _WAIT_SECONDS = 300.0
+_BULK_POLL_SECONDS = 0.02
+_LAG_POLL_SECONDS = 0.004
+"""Asking how many rows are there takes CPU itself, of which there is little at 100 INSERTs a second."""
 _numbers = itertools.count(1)
 
 
@@ -65,9 +75,12 @@ class Site:
 
     def cpu_seconds(self) -> float:
         """CPU time of the server's processes so far."""
-        process = psutil.Process(self.cluster.status()[0].pid)
-        times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
-        return sum(each.user + each.system for each in times)
+        return sum(map(process_cpu_seconds, list_process_tree(self.cluster.status()[0].pid)))
+
+    def part_directory(self, table: str) -> Path:
+        """Where the only part of a table lies."""
+        (path,) = self.run(f"SELECT path FROM system.parts WHERE table = '{table}' AND active").splitlines()
+        return Path(path)
 
 
 def compare(directory: Path) -> Iterator[Figure]:
@@ -95,9 +108,11 @@ def _compare_inserts(sites: Sequence[Site]) -> Iterator[Figure]:
     source, targets = sites[0], sites[1:]
     for links in (1, 3):
         with_links, without = [], []
-        for _ in range(3):
+        for _ in range(RUNS):
             without.append(_insert_all(source, _make_table(source, ())))
-            with_links.append(_insert_all(source, _make_table(source, targets[:links])))
+            table = _make_table(source, targets[:links])
+            with_links.append(_insert_all(source, table))
+            _drop_table(table, [*targets[:links], source])
         yield Figure(
             f"INSERTs of a source with {links} link{'s' if links > 1 else ''}", "no links",
             statistics.median(with_links), statistics.median(without),
@@ -111,6 +126,12 @@ def _make_table(source: Site, targets: Sequence[Site]) -> str:
         target.create(table)
         target.link(table, source)
     return table
+
+
+def _drop_table(table: str, sites: Sequence[Site]) -> None:
+    """Ends what goes on beside the next measurement."""
+    for site in sites:
+        site.run(f"DROP TABLE {table} SYNC")
 
 
 def _insert_all(source: Site, table: str) -> float:
@@ -128,33 +149,53 @@ def _insert_all(source: Site, table: str) -> float:
 
 
 def _compare_transfer(sites: Sequence[Site]) -> Figure:
-    """A block of files over a link, against an HTTP copy of files of the same size. Aim: 0.7."""
+    """A block of files over a link, against an HTTP copy of the same files, both durable. Aim: 0.7."""
     source, target = sites[:2]
-    table = _make_table(source, [target])
-    target.run(f"ALTER REPLICATION LINK {table}_from_{source.name} DISABLE")
-    source.run(f"INSERT INTO {table} SELECT number, randomPrintableASCII(100) FROM numbers({BULK_ROWS})")
-    size = int(source.run(f"SELECT sum(bytes_on_disk) FROM system.parts WHERE table = '{table}' AND active"))
+    ours, theirs, size = [], [], 0
+    for _ in range(RUNS):
+        table = _make_table(source, [target])
+        link = f"{table}_from_{source.name}"
+        target.run(f"ALTER REPLICATION LINK {link} DISABLE")
+        source.run(f"INSERT INTO {table} SELECT number, randomPrintableASCII(100) FROM numbers({BULK_ROWS})")
+        theirs.append(_copy_over_http(source.part_directory(table), target.cluster.directory / "copied"))
+        size = int(source.run(f"SELECT sum(bytes_on_disk) FROM system.parts WHERE table = '{table}' AND active"))
 
-    def bring() -> None:
-        target.run(f"ALTER REPLICATION LINK {table}_from_{source.name} ENABLE")
-        _wait(lambda: target.count(table) == BULK_ROWS)
+        def bring(link: str = link, table: str = table) -> None:
+            target.run(f"ALTER REPLICATION LINK {link} ENABLE")
+            _wait(lambda: target.count(table) == BULK_ROWS)
 
-    return Figure(f"transfer of {size >> 20} MB", "HTTP copy", seconds(bring), _copy_over_http(source, size))
+        ours.append(seconds(bring))
+        _drop_table(table, [target, source])
+    return Figure(f"transfer of {size >> 20} MB", "HTTP copy", statistics.median(ours), statistics.median(theirs))
 
 
-def _copy_over_http(source: Site, size: int) -> float:
-    """Seconds in which the server sends so many bytes, and this process writes them durably."""
-    file = source.cluster.directory / "copied"
-    source.run("SELECT 1")
-    query = f"SELECT randomPrintableASCII({1 << 20}) FROM numbers({max(1, size >> 20)}) FORMAT RawBLOB"
+def _copy_over_http(directory: Path, copy: Path) -> float:
+    """Seconds in which another process sends the files, and this one writes them durably."""
+    (port,) = find_free_ports(1)
+    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(directory)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    copy.mkdir(exist_ok=True)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            _wait(lambda: _answers(client))
+            return seconds(lambda: [_copy_file(client, file.name, copy / file.name) for file in directory.iterdir()])
+    finally:
+        server.kill()
+        server.wait()
 
-    def copy() -> None:
-        with source.client.stream("POST", source.url, content=query) as answer, open(file, "wb") as out:
-            for piece in answer.iter_bytes(1 << 20):
-                out.write(piece)
-            out.flush()
 
-    return seconds(copy)
+def _answers(client: httpx.Client) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return client.head("/").status_code == 200
+    return False
+
+
+def _copy_file(client: httpx.Client, name: str, copy: Path) -> None:
+    with client.stream("GET", f"/{name}") as answer, open(copy, "wb") as out:
+        for piece in answer.iter_raw(1 << 20):
+            out.write(piece)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def _compare_copy(sites: Sequence[Site]) -> Figure:
@@ -174,7 +215,15 @@ def _compare_copy(sites: Sequence[Site]) -> Figure:
         _add_replica(source, table)
         _wait(lambda: source.count(f"{table}_second") == COPIED_ROWS)
 
-    return Figure(f"copy of {COPIED_ROWS // 10**6} M rows", "clone of a replica", seconds(copy), seconds(clone))
+    copies, clones = [], []
+    for _ in range(RUNS):
+        copies.append(seconds(copy))
+        clones.append(seconds(clone))
+        target.run(f"DROP TABLE {table} SYNC")
+        source.run(f"DROP TABLE {table}_second SYNC")
+    source.run(f"DROP TABLE {table} SYNC")
+    name = f"copy of {COPIED_ROWS / 1e6:g} M rows"
+    return Figure(name, "clone of a replica", statistics.median(copies), statistics.median(clones))
 
 
 def _add_replica(site: Site, table: str) -> None:
@@ -191,6 +240,8 @@ def _compare_lags(sites: Sequence[Site]) -> Iterator[Figure]:
         far, near = _measure_lags(source, table, rate, [(target, table), (source, f"{table}_second")])
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             yield Figure(f"lag at {rate} INSERTs a second, {name}", "second replica", _at(far, share), _at(near, share))
+        source.run(f"DROP TABLE {table}_second SYNC")
+        _drop_table(table, [target, source])
 
 
 def _measure_lags(source: Site, table: str, rate: int, places: Sequence[tuple[Site, str]]) -> list[list[float]]:
@@ -207,7 +258,7 @@ def _measure_lags(source: Site, table: str, rate: int, places: Sequence[tuple[Si
             now = time.perf_counter()
             for key in range(len(seen[at]), count):
                 seen[at][key] = now
-            time.sleep(0.002)
+            time.sleep(_LAG_POLL_SECONDS)
 
     with ThreadPoolExecutor(len(places)) as pool:
         watching = [pool.submit(watch, at) for at in range(len(places))]
@@ -242,4 +293,4 @@ def _wait(condition: Callable[[], bool]) -> None:
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError("waited in vain")
-        time.sleep(0.002)
+        time.sleep(_BULK_POLL_SECONDS)

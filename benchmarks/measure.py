@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -30,6 +31,15 @@ class Figure:
     @property
     def ratio(self) -> float:
         return self.peer_seconds / self.pando_seconds
+
+
+def process_cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def seconds(action: Callable[[], object]) -> float:

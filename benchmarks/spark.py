@@ -20,7 +20,7 @@ from benchmarks.data import LINEITEM, tpch
 from benchmarks.measure import Figure, alternate
 from engine.cluster.cluster import Cluster
 from engine.http_client.http_client import HttpClient
-from spark_connector import aggregate, narrowed
+from spark_connector import aggregate, narrowed, use_jvm_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,9 +90,41 @@ class Pair:
         yield self._figure("a month of the key by narrowed()", by_plan, totals(files.where(_MONTH).select(_COLUMNS)))
         top_of_files = self._spark.sql(f"SELECT {columns} FROM files {_TOP}").collect
         yield self._figure("the top 100 by the option query", top, top_of_files)
+        yield from self._inside()
         yield from self._written()
         if delta.is_there():
             yield from self._beside_delta(totals(self._pando(table=LINEITEM, columns=columns)), totals(month))
+
+    def _inside(self) -> Iterator[Figure]:
+        """Yields the reads of the format ``pando_jvm``, beside the files and beside the format ``pando``."""
+        use_jvm_source(self._spark)
+        options = {"url": self._url, "table": LINEITEM}
+        inside = self._spark.read.format("pando_jvm").options(**options).load()
+        by_python = self._pando(table=LINEITEM)
+        totals = ", ".join(_TOTALS)
+        queries = {
+            "every column": "SELECT * FROM {}",
+            "five columns": f"SELECT {', '.join(_COLUMNS)} FROM {{}}",
+            "totals": f"SELECT {totals} FROM {{}}",
+            "a sum": "SELECT sum(l_orderkey) FROM {}",
+            "count(*)": "SELECT count(*) FROM {}",
+            "a month of the key": f"SELECT {totals} FROM {{}} WHERE {_MONTH}",
+            "a group of strings": "SELECT l_shipmode, count(*), sum(l_orderkey), max(l_shipdate) FROM {} GROUP BY ALL",
+            "the top 100": f"SELECT {', '.join(_COLUMNS)} FROM {{}} {_TOP}",
+        }
+        for frame, name in ((inside, "inside"), (by_python, "by_python")):
+            frame.createOrReplaceTempView(name)
+
+        def read(name: str, sql: str, view: str) -> Callable[[], object]:
+            """Returns a query, made anew each time: Spark keeps what it shuffled for a frame."""
+            if "column" not in name:
+                return lambda: self._spark.sql(sql.format(view)).collect()
+            return lambda: self._spark.sql(sql.format(view)).write.format("noop").mode("overwrite").save()
+
+        for name, sql in queries.items():
+            ours, theirs, python = (read(name, sql, view) for view in ("inside", "files", "by_python"))
+            yield self._figure(f"inside, {name}", ours, theirs)
+            yield alternate(f"Spark: inside, {name}", "the format pando", ours, python, runs=1)
 
     def _beside_delta(self, whole: Callable[[], object], month: Callable[[], object]) -> Iterator[Figure]:
         table = delta.Delta(self._spark, self._files, str(self._directory / "delta"))

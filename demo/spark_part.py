@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from spark_connector import use_jvm_source
+
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
@@ -35,8 +37,9 @@ def spark_session() -> Iterator[SparkSession]:
 
 
 def carriers(session: SparkSession, url: str) -> DataFrame:
-    """Flights and miles of every carrier, computed by Spark."""
-    flights = session.read.format("pando").option("url", url).option("table", "default.flights").load()
+    """Flights and miles of every carrier: the servers aggregate parts of the table, Spark merges."""
+    use_jvm_source(session)
+    flights = session.read.format("pando_jvm").option("url", url).option("table", "default.flights").load()
     return (
         flights.groupBy("carrier")
         .agg(functions.count("*").alias("flights"), functions.sum("distance").alias("miles"))

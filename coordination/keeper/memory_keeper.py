@@ -346,7 +346,7 @@ class MemoryKeeper:
         path = ops[0].path
         require_request_fits(ops, len(self._chroot))
         fault = self._enter(kind, path)
-        full = [replace(op, path=self._chroot.add_prefix(op.path)) for op in ops]
+        full = [replace(op, path=self._chroot.add_prefix(op.path)) for op in ops] if len(self._chroot) else ops
         seen = dict(self._tree) if fault is Fault.LOSE_ANSWER else None
         try:
             results = self._ensemble.run(self._session, full)

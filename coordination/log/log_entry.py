@@ -8,11 +8,12 @@ an unknown version or type is refused, because a replica that skipped an entry w
 GET_PART       the part exists on ``source_replica``; fetch it (from any holder). ``block_id``, ``quorum``, hash.
 ATTACH_PART    as GET_PART, but a local detached part of the same content hash may be taken.
 MERGE_PARTS    merge ``source_parts`` into ``new_part``; ``deduplicate``, ``deduplicate_by``, ``cleanup``,
-               ``merge_type``, ``expire_at``.
+               ``merge_type``, ``expire_at``, ``stable_time``.
 MUTATE_PART    apply ``mutations`` to the one source part, under definition ``alter_version`` or a later one.
 DROP_RANGE     the blocks of ``new_part``'s range are gone; ``detach`` keeps them in detached/.
 DROP_PART      the one part ``new_part`` is gone; ``detach`` as above.
-REPLACE_RANGE  at once: the blocks of ``drop_ranges`` are gone, and ``replace_parts`` are there.
+REPLACE_RANGE  at once: the blocks of ``drop_ranges`` are gone, and ``replace_parts`` are there; ``commit_time`` and
+               ``origin`` of rows that a transaction inserted.
 ALTER_METADATA new ``metadata`` and ``columns`` text with ``alter_version``.
 =============  =====================================================================================================
 """
@@ -124,6 +125,11 @@ class LogEntry:
     """MUTATE_PART: the ids of the mutations that turn the source into the result."""
     commit_time: int = 0
     """Of a table with ``last_writer_wins``: the largest time among the new rows' versions (``commit_times``)."""
+    origin: str = ""
+    """REPLACE_RANGE of a transaction: the inserted parts, which have no version yet, get ``commit_time``, this origin
+    and their block numbers on each replica (``parts.table.row_version``)."""
+    stable_time: int = 0
+    """MERGE_PARTS of all parts of a partition: tombstones of this commit time, or an earlier one, go."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
     """Keys of a later minor format, kept as they are."""
 

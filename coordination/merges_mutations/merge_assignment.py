@@ -32,6 +32,7 @@ def make_merge_entry(
     cleanup: bool = False,
     expire_at: int = 0,
     alter_version: int = 0,
+    stable_time: int = 0,
 ) -> LogEntry:
     """Returns the entry that merges ``sources`` (in block order)."""
     return LogEntry(
@@ -48,6 +49,7 @@ def make_merge_entry(
         merge_type=merge_type,
         expire_at=expire_at,
         alter_version=alter_version,
+        stable_time=stable_time,
     )
 
 

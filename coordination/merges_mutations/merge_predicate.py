@@ -48,6 +48,9 @@ class MergePredicate:
     """Block numbers being committed, for the partitions that were read."""
     current: PartSet
     mutations: MutationSet
+    stable_time: int = 0
+    """The table's stable time before the reads (``coordination.links.stream.stable_times``): ``current`` has all parts
+    with rows up to there."""
 
     @cached_property
     def _given_up(self) -> list[PartName]:

@@ -2,7 +2,7 @@
 
 ::
 
-    links/vector links/in/<name>{,/leader,/status} links/out/<cluster>.<name> links/lists/<name>/<number>
+    links/vector links/marks links/in/<name>{,/leader,/status} links/out/<cluster>.<name> links/lists/<name>/<number>
     definitions/<version>
 """
 
@@ -21,6 +21,11 @@ class LinkPaths:
     def vector(self) -> str:
         """The last change applied of each origin (``coordination.links.version_vector``)."""
         return f"{self.root}/links/vector"
+
+    @property
+    def marks(self) -> str:
+        """Up to when the table has every row of each origin (``coordination.links.stream.stable_times``)."""
+        return f"{self.root}/links/marks"
 
     @property
     def incoming(self) -> str:

@@ -7,7 +7,7 @@ The nodes of a table::
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
            commit_time
-           links/gate links/vector links/in/<name>{,/leader,/status} links/out/<cluster>.<name>
+           links/gate links/vector links/marks links/in/<name>{,/leader,/status} links/out/<cluster>.<name>
            links/lists/<name>/<piece> definitions/<version>
            replicas/<name>/…
 

@@ -63,6 +63,10 @@ FEATURE_GATE = "gate"
 """The replica's commits check the table's gate (``table_gate``)."""
 FEATURE_LINKS = "links"
 """The replica keeps changes and blocks while its gate names links, and refuses what links cannot carry."""
+FEATURE_TOMBSTONES = "tombstones"
+"""A merge of a whole partition removes tombstones up to a time (``LogEntry.stable_time``)."""
+FEATURE_TRANSACTION_VERSIONS = "transaction versions"
+"""The rows of a transaction get their version when it is carried out (``LogEntry.origin``)."""
 FEATURES = (
     FEATURE_REPLACE_RANGE,
     FEATURE_DROP_PART,
@@ -79,6 +83,8 @@ FEATURES = (
     FEATURE_VIEWS,
     FEATURE_GATE,
     FEATURE_LINKS,
+    FEATURE_TOMBSTONES,
+    FEATURE_TRANSACTION_VERSIONS,
 )
 """The features of this version that an older one may lack. Nothing is logged that a replica cannot carry out."""
 

@@ -5,9 +5,8 @@ monotonic clock, from the moment at which this process kept the block or found i
 ZooKeeper's time: the commit has it, and so has the first session after the start.
 
 A block is never taken for older than it is, unless ZooKeeper's clock ran ahead between its commit and the start.
-Steps of ZooKeeper's clock while the process runs change nothing, and neither do those of another leader. A block is
-taken for younger than it is by the time until it was kept, by what a start takes, and by the time for which the machine
-was suspended.
+Steps of ZooKeeper's clock while the process runs change nothing, and neither do those of another leader. An age lacks
+the time until the block was kept, what a start takes, and the time for which the machine was suspended.
 """
 
 from __future__ import annotations

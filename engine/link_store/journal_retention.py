@@ -36,7 +36,7 @@ class PlacesByTime:
 
 
 class JournalRetention:
-    """What of one replica's journal may go."""
+    """Decides what of one replica's journal may go."""
 
     def __init__(self) -> None:
         self._released, self._newest = PlacesByTime(), PlacesByTime()

@@ -32,7 +32,7 @@ import os
 import re
 import shutil
 import threading
-from bisect import insort
+from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -330,7 +330,7 @@ class Outbox:
                 self._trimmed,
                 len(order),
                 self._size_bytes,
-                sum(block.zxid > self._released for block in order),
+                len(order) - bisect_right(order, self._released, key=lambda block: block.zxid),
                 self._lost,
             )
 

@@ -15,6 +15,8 @@ import pyarrow as pa
 from engine.scan.block_filter import make_block_filter
 from engine.scan.scan_filter import ScanFilter
 from engine.tables.capabilities.block_history import WantedBlocks
+from parts.blocks.spark_batches import to_spark_batch
+from parts.common.errors import UserError
 from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part
 from parts.table.block_number_column import BLOCK_NUMBER
@@ -174,6 +176,30 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     middle = batch.num_rows // 2
     yield from _cut(batch.slice(0, middle))
     yield from _cut(batch.slice(middle))
+
+
+def take_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yields the first ``limit`` rows; at least one batch, as ``batches`` does."""
+    for batch in batches:
+        yield batch.slice(0, limit)
+        limit -= batch.num_rows
+        if limit <= 0:
+            return
+
+
+def convert_to_spark(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, *, truncates: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yields the batches in the types of ``schema`` (``engine.scan.push_down.spark_types``).
+
+    Raises 53 for another number of columns, and 70 for what would lose something.
+    """
+    for batch in batches:
+        if batch.num_columns != len(schema):
+            raise UserError(
+                "TYPE_MISMATCH", f"The scan has {batch.num_columns} columns, 'spark_fields' has {len(schema)}"
+            )
+        yield to_spark_batch(batch, schema, truncates=truncates)
 
 
 def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) -> Iterator[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TextIO
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulation import Simulation
+from engine.simulator.simulation_directory import simulation_directory
 from engine.simulator.simulation_model import Weights
 from engine.simulator.trace import Trace
 from engine.simulator.work.random_moves import MovePartitionWork, MoveWeights
@@ -99,8 +99,8 @@ def simulate(
     trace.add(scenario.name)
     options: dict[str, object] = {"selects_merges": True, "queue_wait_seconds": 30.0, "has_wrong_clocks": True}
     options |= {**TABLE_SETTINGS, **scenario.settings}
-    with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, record_syncs(disks), run_jobs_inline():
-        servers = SimulatedServers(Path(directory), scale.replicas, seed, trace, disks, **options)
+    with simulation_directory() as directory, record_syncs(disks), run_jobs_inline():
+        servers = SimulatedServers(directory, scale.replicas, seed, trace, disks, **options)
         if seed % 2:  # finds tasks that nothing wakes; with other seeds every task is stepped
             servers.settle_step = SimulatedServer.step_due
         simulation = scenario.work(servers, scenario.weights, quorum=scenario.quorum)

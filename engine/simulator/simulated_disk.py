@@ -59,34 +59,32 @@ class SimulatedDisk:
         self._lock = threading.Lock()
         with hide_operations():
             for directory, _, names in os.walk(root):
-                self._note(Path(directory))
+                self._note(directory)
                 for name in names:
-                    self._note(Path(directory) / name)
+                    self._note(os.path.join(directory, name))
 
     def sync(self, path: Path) -> None:
         """Makes ``path``, at or below ``root``, durable as it is now."""
         self._before_sync(path)
         with self._lock, hide_operations():
-            self._note(path)
+            self._note(str(path))
 
-    def _note(self, path: Path) -> None:
+    def _note(self, path: str) -> None:
         facts = self._hold(path)
         if stat.S_ISDIR(facts.st_mode):
             with os.scandir(path) as found:
                 entries = list(found)
             self._directories[facts.st_ino] = {entry.name: (entry.inode(), entry.is_dir()) for entry in entries}
             for entry in entries:
-                self._hold(Path(entry.path))
+                if entry.inode() not in self._held:
+                    self._hold(entry.path)
         else:
-            self._files[facts.st_ino] = path.read_bytes()
+            self._files[facts.st_ino] = os.pread(self._held[facts.st_ino], facts.st_size, 0)
 
-    def _hold(self, path: Path) -> os.stat_result:
-        descriptor = os.open(path, os.O_RDONLY)
-        facts = os.fstat(descriptor)
-        if facts.st_ino in self._held:
-            os.close(descriptor)
-        else:
-            self._held[facts.st_ino] = descriptor
+    def _hold(self, path: str) -> os.stat_result:
+        facts = os.stat(path)
+        if facts.st_ino not in self._held:
+            self._held[facts.st_ino] = os.open(path, os.O_RDONLY)
         return facts
 
     def get_durable_tree(self) -> Tree:
@@ -115,10 +113,10 @@ def record_syncs(disks: dict[Path, SimulatedDisk]) -> Iterator[None]:
     """
 
     def sync(descriptor: int) -> None:
-        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
         for root, disk in list(disks.items()):
-            if path.is_relative_to(root):
-                disk.sync(path)
+            if f"{path}/".startswith(f"{root}/"):
+                disk.sync(Path(path))
 
     with replace_sync(sync):
         yield

@@ -93,6 +93,8 @@ class MergeOrder:
     """Removes rows marked as deleted; the sources must be all parts of their partition."""
     expire_at: int = 0
     """The time by which rows expire and have an age (``MergeMode.with_time``); 0 if none does."""
+    stable_time: int = 0
+    """Tombstones of this commit time, or an earlier one, go; the sources must be all parts of their partition."""
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ class InsertOptions:
     """The attempt of the client that stages the rows."""
     was_detached: bool = False
     """Whether the rows come from ``detached/``; other replicas may have them there too."""
+    has_new_rows: bool = True
+    """Whether the rows are new: others keep the versions that they have, or are older than all (``row_version``)."""
     max_partitions: int = 100
     """The most partitions that one block may touch; 0 for any number."""
     parts_to_delay_insert: int = 0

@@ -6,7 +6,9 @@ is a total order over the blocks of all clusters, so the same row stays in whate
 block keep the order in which they came.
 
 A row that ``_row_exists`` marks as deleted is a tombstone. It wins or loses as any row does. Merges keep it, because an
-older row of its key may still come from another cluster. FINAL leaves it out.
+older row of its key may still come from another cluster. FINAL leaves it out. A merge of a whole partition removes it
+when its commit time is stable: no older row can come any more. Where commit times do not decide alone (a version
+column, ``conflict_order``), a row that comes later may be older, and tombstones stay.
 
 Source: YugabyteDB's xCluster replication (the last writer wins) and Tarantool's ``before_replace`` (any order).
 """
@@ -24,9 +26,10 @@ import pyarrow.compute as pc
 from parts.blocks.dictionary_strings import decode_dictionary_columns
 from parts.blocks.sort_order import encode_keys, pack_key_codes
 from parts.merge.modes.replacing import Replacing
+from parts.read.part_reader import Part
 from parts.table.merge_mode import MergeMode, SortedRows
 from parts.table.row_exists_column import ROW_EXISTS
-from parts.table.row_version import ORIGIN, ROW_VERSION_NAMES
+from parts.table.row_version import COMMIT_TIME, ORIGIN, ROW_VERSION_NAMES
 from parts.table.table_description import Key
 from parts.write.block_preparation import take_rows
 
@@ -51,6 +54,8 @@ class LastWriter(Replacing):
 
     order: Key | None = None
     leaves_out_tombstones: bool = False
+    stable_time: int = 0
+    """Tombstones of this commit time, or an earlier one, are left out; in microseconds since 1970."""
     conflicts: ConflictCounter | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -63,6 +68,11 @@ class LastWriter(Replacing):
         return self.order.expressions[0] if self.order is not None else ""
 
     @property
+    def fixed_columns(self) -> tuple[str, ...]:
+        """The columns of ``conflict_order``: another type could order rows that have met and others differently."""
+        return tuple(name for name in self.order.columns if name not in ROW_VERSION_NAMES) if self.order else ()
+
+    @property
     def columns(self) -> tuple[str, ...]:
         own = self.order.columns if self.order is not None else ()
         return tuple(dict.fromkeys((*super().columns, *own, *ROW_VERSION_NAMES, ROW_EXISTS)))
@@ -70,6 +80,15 @@ class LastWriter(Replacing):
     def for_final(self) -> LastWriter:
         """Returns the mode that leaves out tombstones, and rows that the engine's own column marks as deleted."""
         return replace(self, leaves_out_deleted=bool(self.is_deleted), leaves_out_tombstones=True)
+
+    @property
+    def may_remove_tombstones(self) -> bool:
+        """Whether the commit time alone decides which row is older."""
+        return not self.version and self.order is None
+
+    def remove_tombstones(self, stable_time: int) -> LastWriter:
+        """Returns the mode for a merge of all parts of a partition, without tombstones up to a commit time."""
+        return replace(self, stable_time=stable_time) if self.may_remove_tombstones else self
 
     def count_conflicts(self, counter: ConflictCounter) -> LastWriter:
         """Returns the mode that also counts the rows that lose to another origin's."""
@@ -83,7 +102,7 @@ class LastWriter(Replacing):
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Reduces a key. A tombstone replaces all older rows of its key and is removed at the end."""
-        keeping = replace(self, leaves_out_deleted=False, leaves_out_tombstones=False)
+        keeping = replace(self, leaves_out_deleted=False, leaves_out_tombstones=False, stable_time=0)
         for block in MergeMode.reduce_one_key(keeping, blocks):
             left = block.filter(pc.equal(block.column(self.is_deleted), 0)) if self.leaves_out_deleted else block
             yield self._leave_out(left)
@@ -96,10 +115,12 @@ class LastWriter(Replacing):
         return self.order is None or all(name in block.column_names for name in self.order.columns)
 
     def _leave_out(self, block: pa.Table) -> pa.Table:
-        if not self.leaves_out_tombstones or ROW_EXISTS not in block.column_names:
+        if not (self.leaves_out_tombstones or self.stable_time) or ROW_EXISTS not in block.column_names:
             return block
-        exists = block.column(ROW_EXISTS)
-        return block if pc.all(pc.equal(exists, 1)).as_py() else block.filter(pc.equal(exists, 1))
+        stays = pc.equal(block.column(ROW_EXISTS), 1)
+        if not self.leaves_out_tombstones:
+            stays = pc.or_(stays, pc.greater(_get_commit_times(block), self.stable_time))
+        return block if pc.all(stays).as_py() else block.filter(stays)
 
     def _last_of_each(self, block: pa.Table, starts: np.ndarray) -> np.ndarray:
         """Returns the row that stays for each key. Only keys with several rows are looked at."""
@@ -139,6 +160,40 @@ class LastWriter(Replacing):
             texts = [name for name in self.order.columns if name != ORIGIN]
             compared += self.order.evaluate(decode_dictionary_columns(block, texts))
         return compared + [block.column(name) for name in ROW_VERSION_NAMES if name in block.column_names]
+
+
+def find_tombstone_times(part: Part) -> tuple[int, int]:
+    """Returns the times of a part's oldest tombstone, and of the newest row that may be one.
+
+    Zeros if it has no tombstone.
+    """
+    version = part.row_version
+    if not part.has_deleted_rows or version.tombstones == 0:
+        return 0, 0
+    newest = max(1, version.commit_time)
+    if version.is_mixed:
+        return version.tombstones or 1, newest
+    return newest, newest
+
+
+class OldestTombstone:
+    """Finds the commit time of the oldest tombstone in the blocks of a merge."""
+
+    def __init__(self) -> None:
+        self.commit_time = 0
+        """In microseconds since 1970, at least 1; 0 while none was met."""
+
+    def add(self, block: pa.Table) -> None:
+        """Looks at another block, which has the columns of versions."""
+        if ROW_EXISTS not in block.column_names:
+            return
+        oldest = pc.min(_get_commit_times(block).filter(pc.equal(block.column(ROW_EXISTS), 0))).as_py()
+        if oldest is not None:
+            self.commit_time = min(self.commit_time or max(1, oldest), max(1, oldest))
+
+
+def _get_commit_times(block: pa.Table) -> pa.ChunkedArray:
+    return block.column(COMMIT_TIME).cast(pa.int64())
 
 
 def _never_falls(codes: np.ndarray, starts: np.ndarray) -> bool:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from parts.blocks.dictionary_strings import concat_blocks, decode_dictionary_columns, encode_repetitive_columns
 from parts.common import thread_pool
 from parts.common.errors import CancelledError, UnavailableError
-from parts.merge.last_writer import ConflictCounter, LastWriter
+from parts.merge.last_writer import ConflictCounter, LastWriter, OldestTombstone
 from parts.merge.slice_plan import Slice, plan_slices
 from parts.merge.source_reader import SourceReader
 from parts.merge.ttl_expiry import apply_ttl
@@ -93,7 +93,7 @@ def merge_parts(
     codec = ttl.choose_codec(whole, expire_at) if expire_at else whole.codec
     partition = [array[0] for _, _, array in sources[0].partition_arrays]
     mode = mode or description.merge_mode
-    conflicts = ConflictCounter()
+    conflicts, tombstones = ConflictCounter(), OldestTombstone()
     if isinstance(mode, LastWriter):
         mode = mode.count_conflicts(conflicts)
     all_sources = sources
@@ -133,11 +133,16 @@ def merge_parts(
         blocks = run.read_blocks(plan_slices(sources, description.sorting_key, target), target)
         for block in apply_ttl(blocks, description, expire_at) if expires else blocks:
             _stop_if(is_cancelled)
+            if has_versions:
+                tombstones.add(block)
             writer.append_conformed(block.select(written.schema.stored.names))
             if on_progress is not None:
                 on_progress(MergeProgress(run.rows_read, writer.rows, total_rows))
         _stop_if(is_cancelled)
-        writer.row_version = replace(writer.row_version, conflicts=conflicts.rows)
+        if has_versions:
+            writer.row_version = replace(
+                writer.row_version, conflicts=conflicts.rows, tombstones=_note_tombstones(description, tombstones)
+            )
         return writer.finish()
     except BaseException:
         writer.abort()
@@ -149,6 +154,11 @@ def _add_row_versions(description: TableDescription, *, has_deleted: bool) -> Ta
     marks = [ROW_EXISTS_COLUMN] if has_deleted else []
     columns = (*description.schema.stored.columns, *make_row_version_columns(), *marks)
     return replace(description, schema=TableSchema(columns))
+
+
+def _note_tombstones(description: TableDescription, found: OldestTombstone) -> int | None:
+    """Returns what the version of a merged part says of tombstones: nothing if the part marks no row as deleted."""
+    return found.commit_time if ROW_EXISTS_COLUMN.name in description.schema else None
 
 
 def _check_schema_is_known(sources: Sequence[Part], description: TableDescription) -> None:

@@ -146,9 +146,10 @@ class PartsInMemory:
             return 1 + self._last_blocks.get(partition_id, -1)
 
     def get_largest_commit_time(self) -> int:
-        """Returns the largest commit time of all parts that were here since the start, in microseconds since 1970.
+        """Returns the largest commit time of all parts that were here since the start.
 
-        It is at or above that of every active part, and 0 if rows have no versions (``parts.table.row_version``).
+        It is in microseconds since 1970, at or above that of every active part, and 0 if rows have no versions
+        (``parts.table.row_version``).
         """
         with self.lock:
             return self._largest_commit_time

@@ -14,10 +14,11 @@ merged other versions than the others is found out.
 
 The file is one JSON object. ``commit_time`` is in microseconds since 1970. In a merged part (``mixed``) it is the
 largest, from which a server learns what its next commit must exceed; ``conflicts`` are the rows that lost to a row
-of another origin when the part was merged::
+of another origin when the part was merged. ``tombstones`` is the commit time of the oldest tombstone, in a part
+that may have some; 0 if none is left::
 
     {"version":1,"commit_time":1764230400000000,"origin":"6b1f….4294967298.1-00c0ffee00c0ffee","block":7}
-    {"version":1,"commit_time":1764230400000000,"mixed":true,"conflicts":2}
+    {"version":1,"commit_time":1764230400000000,"mixed":true,"conflicts":2,"tombstones":1764230100000000}
 
 Rows without a version, of parts from elsewhere, are older than all others. The number of their block orders them.
 """
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -60,12 +61,15 @@ class RowVersion:
     block: int | None = None
     is_mixed: bool = False
     conflicts: int = 0
+    tombstones: int | None = field(default=None, compare=False)
+    """Of a ``is_mixed`` part: the commit time of its oldest tombstone, 0 without any; ``None`` if it is not known."""
 
     def encode(self) -> bytes:
         """Returns the bytes of the file."""
         document: dict[str, object] = {"version": _FORMAT, "commit_time": self.commit_time}
         if self.is_mixed:
             document |= {"mixed": True} | ({"conflicts": self.conflicts} if self.conflicts else {})
+            document |= {} if self.tombstones is None else {"tombstones": self.tombstones}
         else:
             document |= {"origin": self.origin, "block": self.block}
         return json.dumps(document, separators=(",", ":")).encode()
@@ -78,7 +82,13 @@ class RowVersion:
             raise ValueError(f"version {document['version']}, this server reads {_FORMAT}")
         time = int(document["commit_time"])
         if document.get("mixed"):
-            return cls(time, is_mixed=True, conflicts=int(document.get("conflicts", 0)))
+            oldest = document.get("tombstones")
+            return cls(
+                time,
+                is_mixed=True,
+                conflicts=int(document.get("conflicts", 0)),
+                tombstones=int(oldest) if oldest is not None else None,
+            )
         return cls(time, str(document["origin"]), int(document["block"]))
 
 

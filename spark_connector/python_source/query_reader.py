@@ -69,7 +69,7 @@ class QueryReader(DataSourceReader):
         """Runs the statement and yields its rows."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from spark_connector.python_source.spark_batches import to_spark_batch
+        from parts.blocks.spark_batches import to_spark_batch
 
         schema = to_arrow_schema(self.schema, timezone="UTC")
         with Transport(self.options) as transport, ExitStack() as stack:

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from parts.common.errors import UserError
 from spark_connector.python_source.session_options import read_session_options
-from spark_connector.shared.condition_translation import ConditionTranslator, list_scala_elements
+from spark_connector.shared.catalyst_expressions import encode_expression, list_scala_elements
 from spark_connector.shared.options import Options, parse_options
 from spark_connector.shared.transport import Transport
-from spark_connector.shared.type_mapping import describe_table, read_options_from_schema
+from spark_connector.shared.type_mapping import read_options_from_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -184,7 +184,7 @@ class _PlanRewriter:
         names = [a.name() for a in list_scala_elements(leaf.output()) if a.exprId().id() in wanted] or [
             _find_smallest_column(schema)
         ]
-        condition = self._build_condition(options, names, uses) if self._with_conditions else ""
+        condition = self._build_condition(options, schema, uses) if self._with_conditions else ""
         if len(names) == len(schema.fields) and not condition and not self._scan_name:
             return None
         conditions = [f"({text}\n)" for text in (options.filter.strip(), condition) if text]
@@ -194,25 +194,24 @@ class _PlanRewriter:
         scan = reader.schema(kept).load()._jdf.queryExecution().analyzed()
         return self._project_with_same_ids(leaf, scan)
 
-    def _build_condition(self, options: Options, names: list[str], uses: Sequence[_Use]) -> str:
+    def _build_condition(self, options: Options, schema: StructType, uses: Sequence[_Use]) -> str:
         """Returns a condition that holds wherever a use needs the row.
 
-        It is ``""`` if a use needs all rows, or the server refuses the condition.
+        It is ``""`` if a use needs all rows, or the server cannot say of which ones.
         """
         if any(use.condition is None for use in uses):
             return ""
+        fields = [{**field.jsonValue(), "metadata": {}} for field in schema.fields]
+        body = {
+            "database": options.database,
+            "table": options.table,
+            "fields": fields,
+            "conditions": [encode_expression(use.condition) for use in uses],
+        }
         with Transport(options) as transport:
-            translator = ConditionTranslator({column.name: column.type for column in describe_table(transport)})
-            terms = [translator.translate_weakened(use.condition) for use in uses]
-            if not all(terms):
-                return ""
-            condition = " OR ".join(terms)
-            look = {"database": options.database, "table": options.table, "columns": names, "filter": condition}
-            try:
-                transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", look))
-            except UserError:
-                return ""
-        return condition
+            answer = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/push", body))
+        terms = [found["sql"] for found in answer["conditions"] if found is not None]
+        return " OR ".join(terms) if len(terms) == len(uses) else ""
 
     def _project_with_same_ids(self, leaf: Any, scan: Any) -> Any:
         new = {attribute.name(): attribute for attribute in list_scala_elements(scan.output())}

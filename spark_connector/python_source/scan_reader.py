@@ -157,7 +157,7 @@ class ScanReader(DataSourceReader):
             return
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from spark_connector.python_source.spark_batches import to_spark_batch
+        from parts.blocks.spark_batches import to_spark_batch
 
         schema = to_arrow_schema(self.schema, timezone="UTC")
         reader = self if partition.shard is None else self._for_shard(partition.shard)

@@ -130,6 +130,8 @@ class MergeTreeSettings(PartSettings):
     """Of the rows of a key the one inserted last stays, wherever (for ReplicatedReplacingMergeTree; Pando's own)."""
     conflict_order: str = ""
     """An expression over one row: with ``last_writer_wins`` the row with its largest value stays (Pando's own)."""
+    link_tombstone_seconds: int = 86_400
+    """Seconds for which deleted rows of a ``last_writer_wins`` table are kept after no older row can come (Pando's)."""
 
 
 SUPPORTED_MERGE_TREE_SETTINGS: dict[str, SettingValue] = {
@@ -144,6 +146,7 @@ OWN_TABLE_SETTINGS = MappingProxyType(
         "link_log_stop_retaining_min_disk_mb": "UInt64",
         "last_writer_wins": "Bool",
         "conflict_order": "String",
+        "link_tombstone_seconds": "Seconds",
     }
 )
 """Settings of Pando that ClickHouse lacks, with their types."""

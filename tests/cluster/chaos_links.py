@@ -295,6 +295,8 @@ class TargetOwner:
             self._insist_at(
                 name, number, f"CREATE TABLE IF NOT EXISTS copied {_COLUMNS} ENGINE = {engine}", "CREATE TABLE"
             )
+        forget = f"DROP REPLICATION LINK IF EXISTS '{name}/{_COPY}'"  # the source may not have been told
+        self._chaos.insist(SOURCE, self._random, forget, "DROP REPLICATION LINK")
         self._chaos.insist(name, self._random, _create_copy(name), "CREATE REPLICATION LINK")
         self._columns.repair(name)
         self._chaos.count_fault("a target's table was lost and made anew")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shutil
 import tempfile
@@ -264,12 +265,23 @@ def test_blocks_of_other_clusters_count_by_their_versions(cluster: Cluster) -> N
     one.sql("INSERT INTO lww VALUES (3, 2)")  # what was seen here is older, whatever the other cluster's clock says
     cluster.rows[3] = 2
     versions = [part.row_version for part in cluster.table(one).store.list_active()]
-    assert max(version.commit_time for version in versions) == far + 1
+    assert far < max(version.commit_time for version in versions) < far + 9
     cluster.check()
     conflicts = sum(
         server.engine.services.conflicts[cluster.table(server).definition.data_path] for server in cluster.servers
     )
     assert conflicts >= 3
+
+
+def test_an_attached_part_is_older_than_what_another_replica_takes_next(cluster: Cluster) -> None:
+    """The other replica has not carried the ATTACH out."""
+    two = cluster.servers[1]
+    far = 4 * 10**15
+    bring_block(cluster, RowVersion(far, "west", 5), "(1, 50)")
+    assert all(part.row_version.commit_time < far for part in cluster.table(two).store.list_active())
+    two.sql("INSERT INTO lww VALUES (1, 2)")
+    cluster.rows = {1: 2}
+    cluster.check()
 
 
 def test_an_older_row_that_comes_late_stays_deleted(cluster: Cluster) -> None:
@@ -325,6 +337,31 @@ def test_conflict_order_takes_the_place_of_the_time(tmp_path: Path) -> None:
         cluster.check()
 
 
+def test_columns_of_conflict_order_stay_as_they_are(tmp_path: Path) -> None:
+    """Rows that met before and after an ALTER would be compared differently, so clusters would keep other rows."""
+    with make_cluster(tmp_path) as cluster:
+        cluster.create(columns="k UInt64, v Nullable(Float64), w UInt8", rest=", conflict_order = 'v + 1'")
+        one = cluster.servers[0]
+        for change in ("MODIFY COLUMN v Nullable(Float32)", "CLEAR COLUMN v", "DROP COLUMN v", "RENAME COLUMN v TO x"):
+            with pytest.raises(PandoError, match="conflict_order") as told:
+                one.sql(f"ALTER TABLE lww {change}")
+            assert told.value.code == 524
+        one.sql("ALTER TABLE lww MODIFY COLUMN v Nullable(Float64) DEFAULT 3, MODIFY COLUMN w UInt16")
+
+
+def test_nulls_and_nans_have_their_place_in_any_order(tmp_path: Path) -> None:
+    with make_cluster(tmp_path) as cluster:
+        cluster.create(columns="k UInt64, v Nullable(Float64)", rest=", conflict_order = 'v'")
+        one = cluster.servers[0]
+        for order in itertools.permutations(["NULL", "nan", "1"]):
+            for value in order:
+                one.sql(f"INSERT INTO lww VALUES (1, {value})")
+                one.sql(f"INSERT INTO lww VALUES (2, {value if value != 'NULL' else '-1'})")
+                one.sql("OPTIMIZE TABLE lww FINAL")
+            assert one.sql("SELECT isNull(v), isNaN(v) FROM lww ORDER BY k")[1] == [(1, None), (0, 1)]
+            one.sql("TRUNCATE TABLE lww")
+
+
 def test_a_version_column_comes_first(tmp_path: Path) -> None:
     with make_cluster(tmp_path) as cluster:
         cluster.create(columns="k UInt64, v UInt64, m UInt64 MATERIALIZED v * 2, ver UInt8", version=", ver")
@@ -358,7 +395,6 @@ REFUSED = {
     "ALTER TABLE lww UPDATE k = 1 WHERE 1": "key column `k`",
     "OPTIMIZE TABLE lww FINAL DEDUPLICATE": "DEDUPLICATE",
     "OPTIMIZE TABLE lww FINAL CLEANUP": "CLEANUP",
-    "INSERT INTO lww SETTINGS insert_transaction = 'job' VALUES (1, 1)": "transaction",
     "CREATE TABLE x (k UInt64) ENGINE = MergeTree ORDER BY k SETTINGS last_writer_wins = 1": "not of MergeTree",
     "CREATE TABLE x (k UInt64) ENGINE = ReplacingMergeTree ORDER BY k SETTINGS last_writer_wins = 1": "not of R",
     "CREATE TABLE x (k UInt64) ENGINE = MergeTree ORDER BY k SETTINGS conflict_order = 'k'": "needs last_writer_wins",
@@ -378,6 +414,30 @@ def test_refusals_name_the_cause(cluster: Cluster) -> None:
         with pytest.raises(PandoError, match=cause):
             one.sql(statement.replace("{}", ENGINE.format(name="x", version="")))
     assert cluster.show(one) == {1: 1}
+
+
+def test_a_transaction_is_one_version_at_its_commit(cluster: Cluster) -> None:
+    """Rows acknowledged before the commit lose, also those inserted after the transaction's; later ones win."""
+    one, two = cluster.servers
+    one.sql("INSERT INTO lww VALUES (1, 1), (2, 1), (3, 1)")
+    one.sql("INSERT INTO lww SETTINGS insert_transaction = 'job' VALUES (1, 2), (2, 2)")
+    two.sql("INSERT INTO lww SETTINGS insert_transaction = 'job' VALUES (3, 2)")
+    cluster.set_clocks(-500, [-9e5, 9e5])
+    two.sql("INSERT INTO lww VALUES (1, 3)")
+    two.sql("DELETE FROM lww WHERE k = 2")
+    one.sql("COMMIT TRANSACTION 'job' ON lww")
+    two.sql("INSERT INTO lww VALUES (3, 4)")
+    cluster.rows = {1: 2, 2: 2, 3: 4}
+    cluster.settle()
+    stores = [cluster.table(server).store for server in cluster.servers]
+    found = [{part.name: part.row_version for part in store.list_active()} for store in stores]
+    assert found[0] == found[1]
+    versions = [found[0][name] for name in sorted(found[0])]
+    job = [version for version in versions if [v.commit_time for v in versions].count(version.commit_time) == 2]
+    assert len(job) == 2
+    assert len({version.origin for version in versions}) == 1
+    assert max(version.commit_time for version in versions) > job[0].commit_time
+    cluster.check()
 
 
 def test_a_replica_without_the_setting_is_refused(cluster: Cluster) -> None:

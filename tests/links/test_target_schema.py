@@ -12,7 +12,6 @@ from engine.simulator.simulated_node import Crash, SimulatedNode
 from engine.tables.capabilities.table_links import UncoveredSchema
 from engine.tables.replicated.links.widened_types import goes_into
 from engine.tables.replicated.replicated_table import ReplicatedTable
-from parts.common.errors import PandoError
 from parts.types import parse_type
 from tests.links.linked_tables import COLUMNS, PARTITIONED, LinkedTables, linked_tables
 
@@ -287,11 +286,3 @@ def test_constraints_are_checked_only_where_the_link_says_so(make: Make) -> None
         tables.apply()
     tables.with_settings(check_constraints=False)
     assert tables.apply().rows == 1
-
-
-def test_views_of_a_target_do_not_run(make: Make) -> None:
-    tables = make(COLUMNS, run_views=True)
-    tables.first.sql("INSERT INTO source VALUES (1, 1, 1)")
-    with pytest.raises(PandoError, match="set run_views = 0") as caught:
-        tables.apply()
-    assert caught.value.code == 48

@@ -17,7 +17,7 @@ from spark_connector.python_source.scan_pushdown import (
     _is_scan,
 )
 from spark_connector.python_source.scan_reader import ScanReader
-from spark_connector.shared.condition_translation import (
+from spark_connector.shared.catalyst_expressions import (
     list_scala_elements,
 )
 from spark_connector.shared.options import escape_string, parse_options
@@ -72,8 +72,7 @@ LEFT_TO_SPARK = {
 """Of which, or of whose contrary, not all is said."""
 
 
-@pytest.fixture(scope="module")
-def table(pando: Pando) -> str:
+def make_table_of_edges(pando: Pando) -> str:
     """Values at which the two could differ."""
     name = pando.new_table(COLUMNS, "k", settings="index_granularity = 128", partition="toYYYYMM(d)")
     cases = {
@@ -104,6 +103,11 @@ def table(pando: Pando) -> str:
         CAST(ns_, 'DateTime64(9)'), [number % 256] FROM (SELECT number, {", ".join(made)} FROM numbers(3000))""")
     pando.sync(name)
     return name
+
+
+@pytest.fixture(scope="module")
+def table(pando: Pando) -> str:
+    return make_table_of_edges(pando)
 
 
 def scans(frame: DataFrame) -> list[dict[str, str]]:

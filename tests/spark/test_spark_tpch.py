@@ -1,6 +1,7 @@
 """TPC-H's 22 queries by Spark over live tables, spread over two replicas, give DuckDB's answers over the same rows.
 
-Spark keeps the small tables when it has read them: planning a scan costs more than what they hold.
+Beside the Python source Spark keeps the small tables when it has read them: planning a scan costs more than what they
+hold.
 PANDO_TPCH_SCALE=1 (with --timeout 3000) runs them over more.
 """
 
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_connector import register
+from spark_connector import register, use_jvm_source
 from tests.spark.conftest import Pando
 from tests.sql.run.test_tpch import KEYS, QUERIES
 
@@ -30,10 +31,8 @@ pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.cluster, pytest.m
 
 
 @pytest.fixture(scope="module")
-def truth(
-    pando: Pando, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The files of the scale for DuckDB; Spark has the tables of both replicas as views."""
+def files(pando: Pando, tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The files of the scale for DuckDB, and the same rows as tables of both replicas."""
     data = tmp_path_factory.mktemp("tpch")
     generator = Path(sys.executable).with_name("tpchgen-cli")
     subprocess.run([generator, "parquet", "-s", SCALE, f"--output-dir={data}"], check=True, capture_output=True)
@@ -52,11 +51,22 @@ def truth(
             )
         pando["r1"].insert(f"tpch.{name}", file.read_bytes(), "Parquet")
         pando.sync(f"tpch.{name}")
-    assert set(register(spark, ",".join(pando.urls.values()), "tpch")) == set(KEYS)
-    for name in KEYS.keys() - {"lineitem", "orders"}:
-        spark.catalog.cacheTable(name)
     yield connection
     connection.close()
+
+
+@pytest.fixture(scope="module", params=["pando", "pando_jvm"])
+def truth(
+    request: pytest.FixtureRequest, pando: Pando, spark: SparkSession, files: duckdb.DuckDBPyConnection
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Spark has the tables as views; DuckDB the files."""
+    use_jvm_source(spark)
+    urls = ",".join(pando.urls.values())
+    assert set(register(spark, urls, "tpch", format=request.param)) == set(KEYS)
+    if request.param == "pando":
+        for name in KEYS.keys() - {"lineitem", "orders"}:
+            spark.catalog.cacheTable(name)
+    yield files
     spark.catalog.clearCache()
     for name in KEYS:
         spark.catalog.dropTempView(name)

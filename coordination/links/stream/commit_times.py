@@ -103,6 +103,13 @@ class CommitTimes:
             self._largest = max(real_time, self._largest + 1, floor + 1)
             return CommitVersion(self._largest, str(origin), lock.number)
 
+    def read_largest(self, keeper: Keeper) -> int:
+        """Returns the largest time in the table: a block whose number is taken later gets a larger one."""
+        keeper.sync(self._table.root)
+        with self._lock:
+            self._read(keeper, [])
+            return self._largest
+
     def keep(self, keeper: Keeper, first_kept: int) -> None:
         """Keeps the largest time in its node, before the log entries below ``first_kept`` are deleted.
 

@@ -28,7 +28,7 @@ class _Numbers:
 
 
 class StreamNumbers:
-    """The block numbers of a stream and their places: all of it that says where cuts are. 16 bytes for each."""
+    """The block numbers of a stream and their places, which say where cuts are: 16 bytes for each."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, _Numbers] = {}

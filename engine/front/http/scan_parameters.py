@@ -119,6 +119,14 @@ def get_texts(body: Body, name: str) -> list[str]:
     return value
 
 
+def get_list(body: Body, name: str) -> list[Any]:
+    """Returns a list."""
+    value = body.get(name)
+    if not isinstance(value, list):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a list, got {value!r}")
+    return value
+
+
 def get_positive_number(body: Body, name: str, least: int = 1) -> int | None:
     """Returns a number of at least ``least``, or ``None`` if it is missing."""
     value = body.get(name)

@@ -13,7 +13,11 @@
             (``engine.scan.leases``). Error 232: they are not here; another replica may have them. With ``query`` the
             answer is that of this SELECT over the slot's rows, which it calls ``slot`` (``engine.scan.slot_query``);
             ``columns`` are those that it can name (none: all), ``behind`` is not for it, and ``plan`` tells the columns
-            of the answer.
+            of the answer. ``spark_fields?`` are fields of Spark: the answer has their types and names, nothing is a
+            dictionary; with ``nanoseconds?: truncate`` finer instants lose them. ``limit?`` is the most rows to send.
+``push``    {database, table, columns?, nanoseconds?, fields?, conditions?, aggregation?, top?}
+            → {fields, conditions?, aggregation?, top?}. Spark's fields of the columns, and what of a query of Spark the
+            server computes as Spark would (``engine.scan.push_down.answers``); ``fields?`` are those of Spark's frame.
 ``positions`` {database, table, start?: {identity, blocks}, until?, max_rows?, may_lack_rows?, max_delay_seconds?}
             → {identity, available, end, dropped}. For a stream that has read the blocks of ``start``: how far all is
             decided on this replica, and where the next batch ends. All are numbers by partition; those left out are -1.
@@ -59,6 +63,7 @@ from engine.front.http.scan_parameters import (
     get_document,
     get_flag,
     get_lease_seconds,
+    get_list,
     get_positive_number,
     get_seconds,
     get_text,
@@ -71,10 +76,12 @@ from engine.front.http.scan_parameters import (
 )
 from engine.front.http.scan_response import ScanResponse
 from engine.queries.session import Session
-from engine.scan.arrow_stream import encode_stream, read_batches
+from engine.scan.arrow_stream import convert_to_spark, encode_stream, read_batches, take_rows
 from engine.scan.block_filter import estimate_rows
 from engine.scan.leases import UNKNOWN_DELAY_SECONDS, LeaseBook, Leases
 from engine.scan.parquet_export import get_unfinished_path, publish_export, write_slot
+from engine.scan.push_down.answers import answer_push
+from engine.scan.push_down.spark_types import make_arrow_schema
 from engine.scan.scan_filter import ScanFilter, compile_filter, select_granules
 from engine.scan.shard_scans import list_shards, require_own_rows
 from engine.scan.slot_planning import WeighedGranules, measure_steps, select_columns
@@ -139,6 +146,7 @@ class ScanEndpoints:
         """Returns the endpoints by path."""
         return {
             "/scan/plan": self._plan_endpoint,
+            "/scan/push": self._push_endpoint,
             "/scan/read": self._read_endpoint,
             "/scan/positions": self._positions_endpoint,
             "/scan/release": self._release_endpoint,
@@ -155,6 +163,9 @@ class ScanEndpoints:
 
     async def _plan_endpoint(self, request: Request) -> Response:
         return await self._answer(request, lambda body, session: JSONResponse(self.plan(body, session)))
+
+    async def _push_endpoint(self, request: Request) -> Response:
+        return await self._answer(request, lambda body, _: JSONResponse(self.push(body)))
 
     async def _positions_endpoint(self, request: Request) -> Response:
         return await self._answer(request, lambda body, _: JSONResponse(self.positions(body)))
@@ -225,6 +236,11 @@ class ScanEndpoints:
         with self._engine.reporting():
             return {**found, **self._plan_slots(table, columns, body)}
 
+    def push(self, body: Body) -> dict[str, Any]:
+        """Returns the table's fields in Spark, and what of a query of Spark the server computes."""
+        table = self._engine.catalog.table(*_get_table_name(body))
+        return answer_push(body, table.description, self._engine.config.timezone)
+
     def _plan_slots(self, table: Table, columns: Sequence[Column], body: Body) -> dict[str, Any]:
         require_own_rows(table.definition)
         self._require_caught_up(table)
@@ -249,12 +265,17 @@ class ScanEndpoints:
         compression = get_text(body, "compression", "lz4").lower()
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
-        query = get_text(body, "query", "")
+        query, limit = get_text(body, "query", ""), get_positive_number(body, "limit")
         with self._open_slot(body) as slot:
             batches = slot.batches
             if query:
                 rows = SlotRows(slot.columns, slot.pieces, slot.keep)
                 batches = convert_result(run_query(rows, query, self._engine, session))
+            if limit is not None:
+                batches = take_rows(batches, limit)
+            if body.get("spark_fields") is not None:
+                fields = make_arrow_schema(get_list(body, "spark_fields"))
+                batches = convert_to_spark(batches, fields, truncates=body.get("nanoseconds") == "truncate")
             yield from encode_stream(batches, _COMPRESSIONS[compression])
 
     def export(self, body: Body) -> Iterator[bytes]:

@@ -17,7 +17,8 @@ versions in the first request (``hello``), and the smaller one counts. A change 
 ``tables``       {database} → {tables: [{table, create_query, problem}]}: those that links can take, and why others not
 ===============  ======================================================================================================
 
-In ``changes`` origins are listed once, and changes name them by their place in the list. A block is a list: part,
+An answer to ``changes`` also tells up to which commit times the source has every row of each origin (``stable``). There
+origins are listed once, and changes name them by their place in the list. A block is a list: part,
 content hash, rows, bytes, block id, and 1 if it is lost.
 """
 
@@ -234,6 +235,7 @@ def encode_answer(answer: ChangesAnswer) -> dict[str, Any]:
         "rows_behind": answer.rows_behind,
         "bytes_behind": answer.bytes_behind,
         "mark": answer.mark,
+        "stable": [[str(origin), time] for origin, time in answer.stable.items()],
     }
 
 
@@ -256,6 +258,7 @@ def decode_answer(document: Document) -> ChangesAnswer:
         get_number(document, "rows_behind", 0),
         get_number(document, "bytes_behind", 0),
         get_text(document, "mark", ""),
+        {Origin.parse(origin): time for origin, time in get_numbered(document, "stable")},
     )
 
 

@@ -10,11 +10,14 @@ from typing import cast
 
 from engine.simulator.links.link_model import KEYS_PER_CLUSTER, PARTITIONS, LinkModel
 from engine.simulator.links.linked_cluster import LinkedCluster
+from engine.simulator.links.linked_columns import Alteration, LinkedColumns
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer
+from engine.simulator.simulated_table import TABLE
 from engine.simulator.simulation_model import Block, Weights
 from engine.simulator.work.server_work import ServerWork
 from parts.common.errors import PandoError
+from recovery import force_restore_flag
 
 _MAX_MUTATIONS_UNDER_WAY = 3
 
@@ -28,13 +31,14 @@ class LinkWeights(Weights):
     delete: float = 0.4
     drop_partition: float = 0.2
     power: float = 0.3
+    alter: float = 0
 
 
 @dataclass
 class ClusterWork(ServerWork):
     """Random work on one cluster. ``model`` knows all clusters."""
 
-    weights: Weights = field(default_factory=LinkWeights)
+    weights: LinkWeights = field(default_factory=LinkWeights)
     number: int = 0
     """The cluster's place among all, from which its keys follow."""
     model: LinkModel = field(kw_only=True)
@@ -42,6 +46,8 @@ class ClusterWork(ServerWork):
     """Whether clients may insert; otherwise the table refuses them."""
     takes_commands: bool = True
     """Whether clients may mutate and drop."""
+    columns: LinkedColumns = field(kw_only=True)
+    """The columns of all clusters."""
     elsewhere: Callable[[], None] = lambda: None
     """Lets some node of another cluster work."""
 
@@ -50,6 +56,7 @@ class ClusterWork(ServerWork):
         self._next_key = itertools.count(self.number * KEYS_PER_CLUSTER + 1)
         self._next_mark = itertools.count(1)
         self._holds_locks = False
+        self._is_loss_allowed = False
 
     @property
     def name(self) -> str:
@@ -59,11 +66,20 @@ class ClusterWork(ServerWork):
     # -- clients -------------------------------------------------------------------------------------------------
 
     def _attempt(self, node: SimulatedNode, block: Block, quorum: int | str, is_parallel: bool) -> None:
+        if self.weights.alter:  # a block that is inserted again after an ALTER is another one without a token
+            block.token = f"token-{block.keys[0]}"
         self.model.inserting.append(block)
         try:
             super()._attempt(node, block, quorum, is_parallel)
         finally:
             self.model.inserting.remove(block)
+
+    def fill(self, blocks: int) -> None:
+        """Inserts some blocks without faults, and changes some of them."""
+        for _ in range(blocks):
+            self._do_insert()
+        self._do_update()
+        self._do_delete()
 
     def _do_insert(self) -> None:
         if self.takes_writes:
@@ -120,6 +136,22 @@ class ClusterWork(ServerWork):
         self._withdraw_promises(self.blocks)
         self.counts[f"{what} {answer}"] += 1
 
+    def _do_alter(self) -> None:
+        server, alteration = self._idle(), self.columns.next(self.name)
+        if server is not None and alteration is not None:
+            wait = self.random.choice([0, 1, 1])
+            answer = self._guarded(server, lambda: server.sql(f"ALTER TABLE t {alteration}", alter_sync=wait))
+            self.counts[f"alter {alteration.verb} {answer}"] += 1
+            if answer == "ok":
+                self.columns.note_done(self.name, alteration)
+
+    def finish_alter(self) -> Alteration | None:
+        """Carries out the next of what other clusters were altered by; ``None`` when nothing is left."""
+        if (alteration := self.columns.pending(self.name)) is not None:
+            cast(SimulatedServer, next(iter(self.cluster))).sql(f"ALTER TABLE t {alteration}", alter_sync=0)
+            self.columns.note_done(self.name, alteration)
+        return alteration
+
     def _do_power(self) -> None:
         """The power of the whole cluster fails."""
         if not self.cluster.stack and self.random.random() < 0.2:
@@ -135,8 +167,11 @@ class ClusterWork(ServerWork):
 
     def look(self, server: SimulatedServer) -> list[tuple[int, int, str]]:
         """Reads a replica, and checks what it shows of other clusters' rows."""
-        _, rows = server.sql("SELECT p, k, v FROM t ORDER BY k, v")
-        shown = cast("list[tuple[int, int, str]]", rows)
+        result, rows = server.sql("SELECT * FROM t ORDER BY k, v")
+        shown = [cast("tuple[int, int, str]", row[:3]) for row in rows]
+        for place, (column, _) in enumerate(result.columns[3:], 3):
+            wrong = [row for row in rows if row[place] != cast(int, row[1]) + int(column.removeprefix("e"))]
+            assert not wrong, f"{self.name} {server.name} shows of column {column} {wrong[:5]}"
         twice = [key for key, times in Counter(key for _, key, _ in shown).items() if times > 1]
         foreign = [key for key in twice if self.model.origin_of(key) != self.name]
         assert not foreign, f"{self.name} {server.name} shows rows of other clusters twice: {foreign}"
@@ -158,14 +193,28 @@ class ClusterWork(ServerWork):
 
     def _while_waiting(self) -> None:
         super()._while_waiting()
+        if self.weights.wipe:  # INSERTs wait for a quorum, which one task at a time would rarely reach
+            self._step_other_node()
         if self.random.random() < 0.5:
             self.elsewhere()
 
     # -- checking ------------------------------------------------------------------------------------------------
 
+    def allow_great_loss(self) -> None:
+        """Lets a replica that has lost its disk start, as a person does: much of a small table may be lost.
+
+        No other disk of the cluster is lost: an idle link may have its place before the journals of both then.
+        """
+        if self._wiped is not None and not self._is_loss_allowed:
+            self._is_loss_allowed = True
+            force_restore_flag.set_flag(self.cluster.ensemble.connect(), TABLE.replica(self._wiped.name))
+
     def check(self) -> None:
         """Checks the replicas against each other, and the answers that clients got."""
         self.cluster.check_equal()
+        for server in cast(LinkedCluster, self.cluster).servers:
+            names = [column.name for column in server.table.description.schema.columns[3:]]
+            self.columns.require(self.name, names)
         self.model.check_answers(self.name, self.blocks)
         for block in self.blocks:
             block.was_truncated_meanwhile = block.is_truncated = False

@@ -114,6 +114,11 @@ class LinkModel:
         self.vectors[name] = vector
         self._count("a vector moved")
 
+    def forget_table(self, name: str) -> None:
+        """Notes that the table of a cluster, which only copies others, was dropped."""
+        assert not self.histories[name].commits, f"{name} has rows of its own"
+        self.vectors[name] = VersionVector()
+
     def get_applied(self, name: str, cluster: str) -> int:
         """Returns the zxid of the origin ``cluster`` up to which the table of ``name`` has its changes."""
         uuid = self.uuids.get(cluster)

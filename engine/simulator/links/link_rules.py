@@ -10,7 +10,9 @@ from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.links.stream.carried_changes import is_batch, read_carried_changes
 from coordination.links.stream.change import Change
 from coordination.log.log_entry import LogEntry
+from coordination.nodes.gate import Gate
 from engine.simulator.simulated_table import TABLE
+from engine.tables.capabilities.link_status import LinkProgress
 
 
 def count_link_rules(ensemble: MemoryEnsemble, count: Callable[[str], None]) -> None:
@@ -51,12 +53,18 @@ def _done(op: Op) -> list[str]:
     if isinstance(op, Create) and op.path.startswith(TABLE.linked.incoming) and op.path.endswith("/leader"):
         return ["a server took the lead of a link"]
     if isinstance(op, SetData) and op.path == TABLE.gate:
-        return ["the gate moved"]
+        bars = Gate.parse(op.data).bars
+        return ["the gate moved"] + ["a table was closed for a copy"] * any("bootstrap" in bar.owner for bar in bars)
+    if isinstance(op, Create | SetData) and op.path.startswith(TABLE.linked.incoming) and op.path.endswith("/status"):
+        return [f"a link was {LinkProgress.parse(op.data).upstream_status.value}"]
     return []
 
 
 def _describe(changes: Sequence[Change]) -> list[str]:
+    if any(change.previous == change.position.zxid for change in changes):
+        return ["a copy was committed"]
     found = ["a batch"]
+    found += ["a batch with an ALTER"] * any(change.definitions for change in changes)
     found += ["a batch of several changes"] * (len(changes) > 1)
     found += ["a batch of several origins"] * (len({change.position.origin for change in changes}) > 1)
     found += ["a batch with a drop"] * any(change.drops for change in changes)

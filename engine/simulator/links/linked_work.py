@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from engine.simulator.links.cluster_work import ClusterWork, LinkWeights
+from coordination.links.link_definition import LinkDefinition
+from coordination.nodes.gate import Gate
+from engine.simulator.links.cluster_work import ClusterWork
 from engine.simulator.links.link_model import LinkModel
 from engine.simulator.links.link_rules import count_link_rules
+from engine.simulator.links.linked_columns import LinkedColumns
+from engine.simulator.links.linked_variants import LinkedVariant
 from engine.simulator.links.linked_world import LinkedWorld
 from engine.simulator.links.topology import Topology
 from engine.simulator.simulated_servers import SimulatedServer
+from engine.simulator.simulated_table import TABLE
 from parts.common.errors import PandoError
 
 _NETWORK_SHARE = 0.03
 _LINK_SHARE = 0.02
 _LOSS_RATES = (0.0, 0.0, 0.02, 0.2)
 _TASKS_BESIDE = 3
+_BLOCKS_BEFORE_LINKS = 12
+_ATTEMPTS = 30
+_LOST_TARGET_SHARE = 0.3
 _MAX_LINK_NODES = 12
 """What a link may add to the ZooKeeper of either end: its definition, its leader, its state, its registration."""
 
@@ -28,19 +37,25 @@ class LinkedWork:
 
     world: LinkedWorld
     topology: Topology
+    variant: LinkedVariant
+    link_settings: Mapping[str, object]
+    """Settings of all links, beside those of the topology."""
     quorum: tuple[int | str, ...]
-    weights: LinkWeights
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         clusters = self.world.clusters
         self.random = self.world.random
         self.model = LinkModel({name: cluster.ensemble for name, cluster in clusters.items()}, self._count)
+        self.columns = LinkedColumns(
+            self.random, list(clusters), self.topology.commands_from,
+            links_carry=bool(self.link_settings.get("replicate_ddl")),
+        )  # fmt: skip
         self.work = {
             name: ClusterWork(
-                cluster, self.weights, quorum=self.quorum, counts=self.counts, number=number, model=self.model,
+                cluster, self.variant.weights, quorum=self.quorum, counts=self.counts, number=number, model=self.model,
                 takes_writes=self.topology.takes_writes(name), takes_commands=self.topology.commands_from == name,
-                elsewhere=self._step_somewhere,
+                columns=self.columns, elsewhere=self._step_somewhere,
             )
             for number, (name, cluster) in enumerate(clusters.items())
         }  # fmt: skip
@@ -55,10 +70,13 @@ class LinkedWork:
 
     def run(self, rounds: int, steps: int) -> None:
         """Makes the links, then runs rounds of random actions, each followed by healing and checks."""
-        for source, target in self.topology.links:
-            self.create_link(source, target)
         self.world.calm()
-        self.world.settle(lambda: not self._not_begun(), lambda: f"links did not begin: {self._explain()}")
+        if self.variant.begins_with_rows:
+            self._link_tables_with_rows()
+        else:
+            for source, target in self.topology.links:
+                self.create_link(source, target, "now")
+            self._await_links()
         for _ in range(rounds):
             for work in self.work.values():
                 work.begin_faults()
@@ -67,25 +85,45 @@ class LinkedWork:
             self.heal()
             self.check()
 
+    def _link_tables_with_rows(self) -> None:
+        """Fills the first table, and copies it along the links; the last link of a ring finds the rows there."""
+        first = next(iter(self.work.values()))
+        first.fill(_BLOCKS_BEFORE_LINKS)
+        filled = {first.name}
+        for source, target in self.topology.links:
+            self.create_link(source, target, "now" if target in filled else "")
+            filled.add(target)
+            self._await_links()
+
+    def _await_links(self) -> None:
+        self.world.calm()
+        self.world.settle(lambda: not self._not_begun(), lambda: f"links did not begin: {self._explain()}")
+
     def _not_begun(self) -> list[tuple[str, str]]:
         """Lists the links that have no place in their source's stream yet."""
         return [
             (source, target)
             for source, target in self.topology.links
-            if self.model.uuids[source] not in {origin.cluster for origin in self.model.vectors[target].entries}
+            if (definition := self._definition(source, target)) is not None and not definition.is_begun
         ]
 
-    def create_link(self, source: str, target: str) -> None:
+    def _definition(self, source: str, target: str) -> LinkDefinition | None:
+        node = self.world.clusters[target].ensemble.tree.get(TABLE.linked.incoming_link(_link_name(source)))
+        return LinkDefinition.parse(node.data) if node is not None else None
+
+    def create_link(self, source: str, target: str, start: str) -> None:
         """Makes the link from one cluster to another, at the target."""
         settings = {
-            "start_position": "now",
+            "start_position": start,
             "replication_timeout": 5,
             "link_batch_delay_ms": 0,
             **self.topology.settings,
+            **self.link_settings,
         }
         text = ", ".join(f"{name} = {value!r}" for name, value in settings.items())
         server = cast(SimulatedServer, next(iter(self.world.clusters[target])))
-        server.sql(f"CREATE REPLICATION LINK {_link_name(source)} ON t FROM CLUSTER {source} SETTINGS {text}")
+        statement = f"CREATE REPLICATION LINK {_link_name(source)} ON t FROM CLUSTER {source} SETTINGS {text}"
+        self._insist(lambda: server.sql(statement))
 
     def act(self) -> None:
         """Runs one random action: mostly on one cluster, sometimes on the network or on a link."""
@@ -93,7 +131,7 @@ class LinkedWork:
         if chance < _NETWORK_SHARE:
             self._disturb_network()
         elif chance < _NETWORK_SHARE + _LINK_SHARE:
-            self._pause_or_resume()
+            self._change_link()
         else:
             self.random.choice(list(self.work.values())).act()
 
@@ -110,16 +148,32 @@ class LinkedWork:
         else:
             network.cut(one, other, is_one_way=what == "cut one way")
 
-    def _pause_or_resume(self) -> None:
+    def _change_link(self) -> None:
+        """Disables, enables or copies a link."""
         source, target = self.random.choice(self.topology.links)
         name = _link_name(source)
         servers = [node for node in self.world.clusters[target] if node.is_up and node not in self.world.timeline.stack]
         if not servers:
             return
         server = cast(SimulatedServer, self.random.choice(servers))
-        verb = self.random.choice(["ENABLE", "DISABLE"])
-        answer = self.work[target]._guarded(server, lambda: server.sql(f"ALTER REPLICATION LINK {name} {verb}"))
+        verb = self.random.choice(
+            ["ENABLE", "DISABLE", *(["BOOTSTRAP"] if self.variant.copies and self._may_copy() else [])]
+        )
+        alter, copy = f"ALTER REPLICATION LINK {name} {verb}", f"SYSTEM BOOTSTRAP REPLICATION LINK {name}"
+        answer = self.work[target]._guarded(server, lambda: server.sql(copy if verb == "BOOTSTRAP" else alter))
         self._count(f"link {verb} {answer}")
+
+    def _may_copy(self) -> bool:
+        """Tells whether a table may be copied now.
+
+        Where several clusters write, each source must get what its target has before it is copied, so one is copied at
+        a time.
+        """
+        return self.variant.may_stop and (bool(self.topology.commands_from) or not self._is_copying())
+
+    def _is_copying(self) -> bool:
+        definitions = [self._definition(*link) for link in self.topology.links]
+        return any(definition is not None and definition.wants_copy for definition in definitions)
 
     def _step_somewhere(self) -> None:
         """Runs a few tasks of a node that is in the middle of nothing."""
@@ -133,14 +187,78 @@ class LinkedWork:
 
     def heal(self) -> None:
         """Ends all faults, lets every link go on, and waits until every change is everywhere."""
+        for work in self.work.values():
+            work.allow_great_loss()
         self.world.calm()
+        if self.variant.copies and self.random.random() < _LOST_TARGET_SHARE:
+            self._lose_target()
+        for work in self.work.values():
+            while self.columns.pending(work.name) is not None:
+                self._insist(work.finish_alter)
         for source, target in self.topology.links:
             server = cast(SimulatedServer, next(iter(self.world.clusters[target])))
             try:
                 server.sql(f"ALTER REPLICATION LINK {_link_name(source)} ENABLE")
             except PandoError as error:
                 raise AssertionError(f"the link from {source} to {target} cannot go on: {error}") from error
-        self.world.settle(lambda: not self._missing() and not self._list_untrimmed(), self._explain)
+        help_on = self._copy_stopped if self.variant.may_stop else lambda: None
+        self.world.settle(self._has_everything, self._explain, help_on=help_on)
+
+    def _lose_target(self) -> None:
+        """Drops the table of a target, and makes it and its link anew, as after the loss of a cluster."""
+        sources = {source for source, _ in self.topology.links}
+        targets = [link for link in self.topology.links if link[1] not in sources]
+        if targets:
+            source, target = self.random.choice(targets)
+            first = cast(SimulatedServer, next(iter(self.world.clusters[source])))
+            for server in self.world.clusters[target].servers:
+                self._insist(lambda server=server: server.sql("DROP TABLE IF EXISTS t SYNC"))  # type: ignore[misc]
+            self._insist(lambda: first.sql(f"DROP REPLICATION LINK IF EXISTS '{target}/{_link_name(source)}'"))
+            self.model.forget_table(target)
+            for server in self.world.clusters[target].servers:
+                server.create()
+            self.columns.begin_anew(target)
+            self.create_link(source, target, "")
+            self._count("a target's table was made anew")
+
+    def _insist(self, action: Callable[[], object]) -> None:
+        """Repeats a statement while servers come back."""
+        for _ in range(_ATTEMPTS):
+            try:
+                action()
+                return
+            except PandoError as error:
+                problem = error
+            self.world.timeline.now += 1.0
+            self.world.step_others()
+        raise AssertionError(f"a statement fails again and again: {problem}")
+
+    def _copy_stopped(self) -> None:
+        """Copies what links lack that cannot go on otherwise."""
+        for source, target in self.topology.links:
+            server = cast(SimulatedServer, next(iter(self.world.clusters[target])))
+            name = _link_name(source)
+            shown = f"SELECT upstream_status FROM system.replication_links WHERE name = '{name}' AND direction = 'in'"
+            if server.sql(shown)[1] != [("stopped",)]:
+                continue
+            if not self._may_copy():
+                self._give_up_copies()
+            self._insist(lambda: server.sql(f"SYSTEM BOOTSTRAP REPLICATION LINK {name}"))  # noqa: B023
+            self._count("a stopped link was copied")
+
+    def _give_up_copies(self) -> None:
+        """Takes copies back for which the stopped link would have to bring something first."""
+        for source, target in self.topology.links:
+            definition = self._definition(source, target)
+            if definition is not None and definition.wants_copy:
+                server = cast(SimulatedServer, next(iter(self.world.clusters[target])))
+                statement = f"DROP REPLICATION LINK IF EXISTS {_link_name(source)}"
+                self._insist(lambda: server.sql(statement))  # noqa: B023
+                self.create_link(source, target, "vector")
+                self._count("a copy was given up")
+
+    def _has_everything(self) -> bool:
+        return not (self._is_copying() or self._missing() or self._list_untrimmed())
 
     def _list_untrimmed(self) -> list[str]:
         """Says which outboxes have more than their newest blocks, although every link has them."""
@@ -181,7 +299,9 @@ class LinkedWork:
                 self.model.check_final(f"{name} {server.name}", work.read_all(server), self.topology.origins_of(name))
         self._check_vectors()
         self._check_nodes()
-        self._check_outboxes()
+        self._check_gates()
+        if not self.variant.settings:
+            self._check_outboxes()
 
     def _check_vectors(self) -> None:
         """Clusters that have the same origins have everything of them."""
@@ -197,6 +317,12 @@ class LinkedWork:
             links = sum(name in link for link in self.topology.links)
             more = self._count_nodes(name) - self._nodes_without_links[name]
             assert more <= links * _MAX_LINK_NODES, f"{links} links added {more} nodes to the ZooKeeper of {name}"
+
+    def _check_gates(self) -> None:
+        """No table stays closed."""
+        for name, cluster in self.world.clusters.items():
+            bars = Gate.parse(cluster.ensemble.tree[TABLE.gate].data).bars
+            assert not bars, f"the table of {name} is closed: {bars}"
 
     def _check_outboxes(self) -> None:
         """No outbox has given up what a link needs: a run is shorter than the longest time that blocks are kept."""

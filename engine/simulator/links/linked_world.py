@@ -15,6 +15,7 @@ from engine.simulator.trace import Trace
 
 _SESSIONS_PER_CLUSTER = 1_000_000
 _PAUSE_SECONDS = 7.0
+_ROUNDS_PER_HELP = 5
 
 
 class LinkedWorld:
@@ -64,13 +65,21 @@ class LinkedWorld:
             cluster.on_wait = self.step_others
             cluster.on_copy = lambda part, node: None
 
-    def settle(self, is_done: Callable[[], bool], explain: Callable[[], str], rounds: int = 150) -> None:
+    def settle(
+        self,
+        is_done: Callable[[], bool],
+        explain: Callable[[], str],
+        rounds: int = 150,
+        help_on: Callable[[], None] = lambda: None,
+    ) -> None:
         """Steps all nodes until every cluster is idle and ``is_done``.
 
-        Raises ``AssertionError`` if that takes too many rounds.
+        Now and then ``help_on`` does what a person does. Raises ``AssertionError`` if that takes too many rounds.
         """
         quiet = 0  # rounds in which nothing was left to do
-        for _ in range(rounds):
+        for number in range(1, rounds + 1):
+            if number % _ROUNDS_PER_HELP == 0:
+                help_on()
             for cluster in self.clusters.values():
                 for node in cluster:
                     if node.is_up:

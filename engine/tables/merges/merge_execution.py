@@ -11,6 +11,7 @@ from engine.tables.services import MergeOrder
 from engine.tables.table_data import TableData
 from parts.common.part_name import PartName
 from parts.merge import Deduplicating, MergeProgress, merge_parts
+from parts.merge.last_writer import LastWriter
 from parts.read.part_reader import Part, open_part
 from parts.table.table_description import TableDescription
 
@@ -26,6 +27,7 @@ def merge_to_temporary(
     is_cancelled: Callable[[], bool] | None = None,
     expire_at: int = 0,
     merge_type: str = "Regular",
+    stable_time: int = 0,
 ) -> Path:
     """Merges parts; returns the directory of the result, which is not in the store yet.
 
@@ -44,7 +46,7 @@ def merge_to_temporary(
             shown.progress = progress.rows_read / max(1, shown.total_rows)
 
         where = (definition.database, definition.create, definition.data_path)
-        order = MergeOrder(*where, names, directory, deduplicate, deduplicate_by, cleanup, expire_at)
+        order = MergeOrder(*where, names, directory, deduplicate, deduplicate_by, cleanup, expire_at, stable_time)
         stop = is_cancelled or table.is_cancelled
         if table.services.run_in_merge_process is not None:
             table.services.run_in_merge_process(order, stop, on_progress)
@@ -66,6 +68,8 @@ def run_merge(
     """Runs the merge in this process. Removes the directory after an error."""
     mode = description.merge_mode.with_time(order.expire_at)
     mode = mode.for_final() if order.cleanup else mode
+    if order.stable_time and isinstance(mode, LastWriter):
+        mode = mode.remove_tombstones(order.stable_time)
     merge_parts(
         sources,
         order.directory,

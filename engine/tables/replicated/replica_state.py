@@ -21,6 +21,7 @@ from coordination.inserts.insert_commit import InsertRequest
 from coordination.inserts.partition_nodes import PartitionNode
 from coordination.keeper.interface import Keeper, KeeperError, SessionState
 from coordination.links.stream.commit_times import CommitTimes
+from coordination.links.stream.stable_times import StableTime
 from coordination.log.replication_queue import ReplicationQueue
 from coordination.merges_mutations.mutation_nodes import KnownMutations
 from coordination.nodes.active_keeper import ActiveKeeper
@@ -57,6 +58,8 @@ _GATE_SECONDS = 30.0
 _GATE_PAUSES = (0.05, 1.0)
 _OF_CLIENTS = (CommitKind.ROWS, CommitKind.OTHER)
 """The first and the longest pause between its attempts."""
+INSERTED_STAGING_PREFIX = "inserted-"
+"""Staged parts of INSERTs whose rows get their version when the transaction is carried out."""
 DETACHED_STAGING_PREFIX = "detached-"
 """The prefix of places of staged parts that another replica may have in ``detached/``."""
 BOOTSTRAP_STAGING_PREFIX = "bootstrap-"
@@ -105,6 +108,7 @@ class ReplicaState:
         self.gate = TableGate(self.paths)
         self.pull_rest = PullRest()
         self.commit_times = CommitTimes(self.paths)
+        self.stable_time = StableTime()
         self.partition_nodes: dict[str, PartitionNode] = {}
         """The last seen nodes of partitions whose nodes have other names than the partitions."""
         self.activation: Activation | None = None

@@ -106,6 +106,7 @@ class ReplicatedTable(PartsTable):
         self.gate_control = GateControl(state, keeping.follow_gate)
         pull, last_blocks = self.log_pull.pull, self.log_pull.last_blocks
         self.transactions = ReplicatedTransactions(state, pull, last_blocks, self.wake_execution)
+        self.join_transaction = self.transactions.join
         exchanges.refetch = self.links.target.refetch_part
         self.housekeeping = LogCleanup(state, self._clean_staged, self.links.blocks.keep_before_deletion)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
@@ -150,7 +151,7 @@ class ReplicatedTable(PartsTable):
         idle = _WOKEN_SECONDS if shared.are_sessions_begun_later else 0.0
         first_pause = idle or min(self.session.step(), _FIRST_LOOK_SECONDS)
         satellites = (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self.mutations)
-        for satellite in (*satellites, self.gate_control, self.links.bootstrap):
+        for satellite in (*satellites, self.gate_control, self.links.bootstrap, self.links.marks):
             self.run_in_background(housekeeping, satellite.task, idle)
         for task in (self.part_checks.task, self.links.blocks.task, *self.queue_steps.tasks):
             self.run_in_background(self.services.workers, task, idle)

@@ -61,7 +61,7 @@ def _build_position(fold: Callable[[Fragment], Fragment] | None, length: str) ->
         if length == "bytes":
             found = _find_first_byte(haystack, needle)
             if needle == string_literal(""):
-                found = fragment("1")
+                found = fragment("CASE WHEN {} IS NOT NULL THEN 1 END", haystack)
             elif isinstance(known, str):
                 return Typed(Scannable(cast(found, UINT64), haystack, find_position(known), pa.uint64()), UINT64)
         else:

@@ -9,6 +9,7 @@ import pytest
 
 from coordination.links.stream import frontier, gap_check
 from engine.simulator.links.linked_scenarios import LinkedScale, simulate_links
+from engine.simulator.links.linked_variants import ALTERS, BOUNDS, COPIES, LOSSES, PLAIN, VARIANTS, LinkedVariant
 from engine.simulator.links.topology import ONE_WAY, RING, TOPOLOGIES, Topology
 from tests.portions import one_in
 
@@ -22,6 +23,20 @@ KINDS = {
     "a batch with a mutation", "a batch came second", "a commit met a moved gate", "a server took the lead of a link",
     "a whole cluster lost its power", "a server crashed while it answered", "a quorum part was given up",
 }  # fmt: skip
+VARIANT_KINDS = {
+    PLAIN.name: set(),
+    COPIES.name: {
+        "link BOOTSTRAP ok", "a table was closed for a copy", "a copy was committed", "a link was bootstrap",
+        "a stopped link was copied", "a target's table was made anew",
+    },
+    ALTERS.name: {
+        "alter ADD ok", "alter ADD unknown", "alter DROP ok", "a batch with an ALTER", "a link was paused",
+        "a copy was committed", "a target's table was made anew",
+    },
+    LOSSES.name: {"wipe", "a quorum part was given up", "a batch"},
+    BOUNDS.name: {"a link was stopped", "a copy was committed", "a stopped link was copied"},
+}  # fmt: skip
+"""By variant, what must happen in it, besides what happens in all."""
 
 
 def test_a_seed_replays_byte_for_byte() -> None:
@@ -35,6 +50,30 @@ def test_a_seed_replays_byte_for_byte() -> None:
 def test_promises_hold(topology: Topology, seed: int) -> None:
     outcome = simulate_links(seed, topology=topology)
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+
+
+@pytest.mark.parametrize("variant", VARIANTS[1:], ids=lambda variant: variant.name)
+@pytest.mark.parametrize("topology", one_in(3, TOPOLOGIES), ids=lambda topology: topology.name)
+def test_promises_hold_in_every_variant(topology: Topology, variant: LinkedVariant) -> None:
+    if not variant.fits(topology):
+        pytest.skip("the topology promises nothing here")
+    outcome = simulate_links(1, topology=topology, variant=variant)
+    assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_what_a_variant_is_for_happens_in_it(variant: LinkedVariant) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(120):
+        topology = TOPOLOGIES[seed % len(TOPOLOGIES)]
+        if variant.fits(topology):
+            outcome = simulate_links(seed, topology=topology, variant=variant)
+            assert not outcome.failure, "\n".join([f"seed {seed}", *outcome.last, outcome.failure])
+            counts += outcome.counts
+        if seed >= 12 and counts.keys() >= VARIANT_KINDS[variant.name]:
+            return
+    raise AssertionError(f"never happened: {VARIANT_KINDS[variant.name] - counts.keys()}; {counts}")
 
 
 @pytest.mark.long

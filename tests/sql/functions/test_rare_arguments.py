@@ -54,6 +54,8 @@ _BESIDE_FLOATS = [
     "SELECT arrayMap(x -> x > 9007199254740992., [9007199254740993])",
 ]  # fmt: skip
 _MORE = [
+    "SELECT position(s, ''), positionCaseInsensitive(s, ''), position(s, '', 2) FROM "
+    "(SELECT arrayJoin([NULL, 'a', '']) AS s)",
     r"SELECT 'abc' LIKE 'a\\', 1",
     r"SELECT materialize('abc') NOT LIKE '%\\'",
     r"SELECT 'abc' LIKE materialize('a\\')",

@@ -6,6 +6,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from coordination.drops.drop_part import log_drop_part
@@ -18,13 +19,15 @@ from coordination.nodes.replica_activation import FEATURE_OPTIMIZE_CLEANUP, requ
 from engine.tables.disk_reservations import FREE_TO_SOURCE_RATIO
 from engine.tables.merges.ttl_merges import TTL_MERGE_TYPES, TtlMergeSelector
 from engine.tables.replicated.decide.delayed_partitions import DelayedPartitions
+from engine.tables.replicated.decide.merge_disk_space import raise_if_disk_full, require_disk_space
+from engine.tables.replicated.decide.tombstone_merges import TombstoneMerges
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.pull_rest import REST_PAUSE_SECONDS
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.statement_options import OptimizeOptions
 from engine.tables.stopped_actions import StoppableAction
 from engine.tables.unfinished_errors import report_as_unfinished
-from parts.common.errors import ConflictError, PandoError, UnavailableError, UnknownOutcomeError, UserError
+from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName, make_merged_name
 from parts.merge.merge_selector import MergeCandidate, compute_max_merge_bytes, select_merges
 
@@ -61,6 +64,7 @@ class MergeSelector:
         self._looked_at = -math.inf
         self._ttl_merges = TtlMergeSelector(state)
         self._delayed = DelayedPartitions(state.services.monotonic)
+        self._tombstones = TombstoneMerges(state)
 
     # -- in the background --------------------------------------------------------------------------------------
 
@@ -78,7 +82,7 @@ class MergeSelector:
         if state.pull_rest.is_resting:
             return REST_PAUSE_SECONDS
         parts = state.queue.copy_virtual_parts()
-        if len(parts) == len(parts.partition_ids()) and not state.description.ttl:
+        if len(parts) == len(parts.partition_ids()) and not (state.description.ttl or self._tombstones.stable_time):
             return longest
         has_changed, self._has_changed = self._has_changed, False
         self._looked_at = state.services.monotonic()
@@ -115,8 +119,10 @@ class MergeSelector:
             gone, may_expire = [], False
         guess = guess_predicate(state.queue, state.mutations.current)
         wanted = self._wanted_partitions(guess, may_expire, free)
-        if not (gone or wanted):
+        marked = self._tombstones.list_partitions()
+        if not (gone or wanted or marked):
             return False
+        wanted = sorted({*wanted, *marked})
         predicate = self._predicate(keeper, wanted)
         if gone and self._drop_expired_part(keeper, predicate, gone):
             return True
@@ -126,6 +132,9 @@ class MergeSelector:
                 self._ttl_merges.note(expired)
                 return True
             return False
+        if whole := self._tombstones.choose(predicate, marked, self._max_bytes(0, 0))[:free]:
+            self._tombstones.note([sources[0].partition_id for sources in whole])
+            return self._assign(keeper, predicate, whole, OptimizeOptions(), "Regular")
         merges = self._choose(runs, free)
         self._delayed.note(wanted, {sources[0].partition_id for sources in merges}, self._idle_seconds)
         return bool(wanted) if not merges else self._assign(keeper, predicate, merges, OptimizeOptions(), "Regular")
@@ -140,27 +149,28 @@ class MergeSelector:
 
     def _choose(self, runs: Sequence[Sequence[PartName]], free: int) -> list[list[PartName]]:
         """Returns the best merges, at most as many as there are slots."""
-        state, slots = self._state, self._slots
-        settings = state.definition.settings
-        queued = state.queue.count(EntryType.MERGE_PARTS)
-        on_disk = state.services.disk.unreserved_bytes(state.store.path) // FREE_TO_SOURCE_RATIO
-
-        def max_bytes(merges: int, size_bytes: int) -> int:
-            of_pool = compute_max_merge_bytes(
-                max(1, slots - queued - merges),
-                slots,
-                at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
-                at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
-            )
-            return min(of_pool, on_disk - size_bytes)
-
+        settings = self._state.definition.settings
         return select_merges(
             runs,
             self._describe_part,
-            max_bytes=max_bytes,
+            max_bytes=self._max_bytes,
             max_parts=settings.max_parts_to_merge_at_once,
-            at_most=min(free, slots),
+            at_most=min(free, self._slots),
         )
+
+    def _max_bytes(self, merges: int, size_bytes: int) -> int:
+        """Returns the most bytes of one more merge beside so many that were chosen, of this size together."""
+        state, slots = self._state, self._slots
+        settings = state.definition.settings
+        queued = state.queue.count(EntryType.MERGE_PARTS)
+        of_pool = compute_max_merge_bytes(
+            max(1, slots - queued - merges),
+            slots,
+            at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
+            at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
+        )
+        on_disk = state.services.disk.unreserved_bytes(state.store.path) // FREE_TO_SOURCE_RATIO
+        return min(of_pool, on_disk - size_bytes)
 
     def _has_ttl_merge(self) -> bool:
         if not self._ttl_merges.has_work():
@@ -202,10 +212,13 @@ class MergeSelector:
         return partitions
 
     def _predicate(self, keeper: Keeper, partition_ids: Collection[str]) -> MergePredicate:
-        state = self._state
-        return read_merge_predicate(
+        state, stable_time = self._state, self._tombstones.stable_time
+        if stable_time:
+            keeper.sync(state.paths.root)
+        predicate = read_merge_predicate(
             keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, partition_ids
         )
+        return replace(predicate, stable_time=stable_time)
 
     def _local_runs(self, predicate: MergePredicate, partition_ids: Iterable[str]) -> list[list[PartName]]:
         """Returns runs of neighbouring parts that may be merged and are all on this disk."""
@@ -244,6 +257,7 @@ class MergeSelector:
                 alter_version=state.description.metadata_version if expire_at else 0,
                 rows=sum(facts.rows for facts in map(self._describe_part, sources)),
                 size_bytes=sum(facts.size_bytes for facts in map(self._describe_part, sources)),
+                stable_time=self._tombstones.find_time(keeper, predicate, sources),
             )
             for sources in merges
         ]
@@ -307,28 +321,8 @@ class MergeSelector:
         """Tells whether the merges are done; ``look`` also checks the queue for disk errors."""
         left = [result for result in results if not self._is_done(result)]
         if left and look:
-            self._raise_if_disk_full(left)
+            raise_if_disk_full(self._state, left)
         return not left
-
-    def _raise_if_disk_full(self, results: Sequence[PartName]) -> None:
-        """Raises 243 (NOT_ENOUGH_SPACE) if the next attempt at one of the merges must fail as the last did."""
-        for item in self._state.queue.list_entries():
-            if item.entry.new_part not in results or item.is_executing:
-                continue
-            message = item.last_exception if "(NOT_ENOUGH_SPACE)" in item.last_exception else ""
-            try:
-                if item.entry.source_parts:
-                    self._require_disk_space(item.entry.source_parts)
-            except UnavailableError as error:
-                message = error.message
-            if message:
-                where = f"The merge to {item.entry.new_part} is in the log, and will be made when the disk has room"
-                raise UnknownOutcomeError("NOT_ENOUGH_SPACE", f"{where}: {message}")
-
-    def _require_disk_space(self, sources: Sequence[PartName]) -> None:
-        """Raises 243 (NOT_ENOUGH_SPACE) if the disk has no space for the merged part."""
-        size = sum(facts.size_bytes for facts in map(self._describe_part, sources))
-        self._state.services.disk.require(self._state.store.path, size, f"merging to {make_merged_name(list(sources))}")
 
     def _is_done(self, result: PartName) -> bool:
         """Tells whether the part is here or was dropped meanwhile."""
@@ -364,7 +358,7 @@ class MergeSelector:
             if not merges and best is not None:
                 continue  # other partitions may have a merge
             for sources in merges:
-                self._require_disk_space(sources)
+                require_disk_space(self._state, sources)
             if not merges or self._assign(keeper, predicate, merges, options, "Optimize"):
                 return merges
         raise failure

@@ -209,6 +209,7 @@ class QueueExecutor:
                 is_cancelled=lambda: self._is_cancelled(action, StoppableAction.MERGES),
                 expire_at=action.entry.expire_at,
                 merge_type=action.entry.merge_type,
+                stable_time=action.entry.stable_time,
             )
             self._commit(keeper, action, result, directory)
 

@@ -38,6 +38,7 @@ from coordination.replicas.log_pull import read_listed_parts, remove_entries, un
 from coordination.replicas.part_commit import content_agreement_ops
 from engine.tables.part_log import PartEventType
 from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
+from engine.tables.replicated.follow.transaction_versions import give_versions
 from engine.tables.replicated.repair.lost_transactions import LostTransactionParts, LostTransactions
 from engine.tables.replicated.replica_state import (
     ATTEMPTS_BEFORE_LOSS_CHECK,
@@ -112,6 +113,7 @@ class ReplaceRangeExecutor:
         for dropped in gone:
             if any(each.entry.has_leftovers for each in group):
                 clear_drop_leftovers(keeper, state.paths, dropped)
+        give_versions((action.entry for action in group), arrivals, state.description.settings)
         if arrivals or gone:
             state.store.exchange(arrivals, lambda name: any(dropped.covers(name) for dropped in gone))
         for part in arrivals:

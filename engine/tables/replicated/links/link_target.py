@@ -32,6 +32,7 @@ from coordination.links.positions import Origin, Position
 from coordination.links.stream.carried_changes import read_carried_changes
 from coordination.links.stream.change import Block, Change
 from coordination.links.stream.definition_split import split_before_definitions
+from coordination.links.stream.stable_times import raise_marks
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.nodes.gate import CommitKind, Gate
@@ -49,6 +50,7 @@ from engine.tables.replicated.links.batch_commit import BatchCommitter, StagedBa
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
+from engine.tables.replicated.links.batch_views import stage_views
 from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
@@ -94,6 +96,7 @@ class ReplicaLinkTarget:
         self._progress = BatchProgress(state.paths)
         self._looking = threading.Lock()
         self._refetches: dict[str, RefetchBlock] = {}
+        self._marks: Mapping[Origin, int] = {}
         self._sources: dict[str, SourceTable] = {}
         """By link, the source as the last batch named it."""
 
@@ -186,15 +189,19 @@ class ReplicaLinkTarget:
             pieces = self._staging.stage(batch, name, writer, status)
             state.services.failpoint("link.after_stage")
             ready = self._make_ready(batch, name, pieces, version)
-            self._staging.forget(name)
-            with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
-                plan = self.committer.commit(keeper, ready, self._definitions().columns_version)
-                state.services.failpoint("link.after_commit")
-                if plan is None:
-                    state.store.staged.remove(name)
-                    return AppliedBatch(is_applied=False)
-                keeper.sync(state.paths.log)
-                self._log.pull(keeper)
+            with stage_views(state, batch, name, pieces, status) as views:
+                self._staging.forget(name)
+                with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
+                    ready = replace(ready, views=views)
+                    plan = self.committer.commit(keeper, ready, self._definitions().columns_version)
+                    state.services.failpoint("link.after_commit")
+                    if plan is None:
+                        state.store.staged.remove(name)
+                        return AppliedBatch(is_applied=False)
+                    keeper.sync(state.paths.log)
+                    self._log.pull(keeper)
+                if views is not None:
+                    views.carry_out()
         self._wake_execution()
         return _describe(plan)
 
@@ -221,6 +228,14 @@ class ReplicaLinkTarget:
             return self._staging.clean_up(keeper)
         links = [link.uuid for link in gate.links_of(LinkDirection.IN)]
         return self._staging.clean_up(keeper, links) | self.committer.lists.clean_up(keeper, links)
+
+    def take_marks(self, times: Mapping[Origin, int]) -> None:
+        """Notes that the table has every row of these origins up to these commit times."""
+        if not self._state.description.merge_mode.has_row_versions:
+            return
+        if any(self._marks.get(origin, 0) < time for origin, time in times.items()):
+            with self._state.hold_write_access() as (keeper, _):
+                self._marks = raise_marks(keeper, self._state.paths, times).times
 
     # -- progress ---------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,13 @@ from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.links.bootstrap.replica_bootstrap import ReplicaBootstrap
 from engine.tables.replicated.links.link_target import ReplicaLinkTarget
 from engine.tables.replicated.links.source.block_keeping import BlockKeeping
+from engine.tables.replicated.links.source.block_rebuilding import BlockRebuilding
 from engine.tables.replicated.links.source.block_source import BlockSource
 from engine.tables.replicated.links.source.change_keeping import ChangeKeeping
 from engine.tables.replicated.links.source.link_source import ReplicaLinkSource
 from engine.tables.replicated.links.source.outgoing_nodes import find_released_position, read_outgoing
 from engine.tables.replicated.links.source.stream_reading import StreamReading
+from engine.tables.replicated.links.tombstone_marks import TombstoneMarks
 from engine.tables.replicated.replica_state import ReplicaState
 
 
@@ -35,11 +37,14 @@ class ReplicaLinks:
         self.keeping = ChangeKeeping(state, log, self.blocks)
         block_source = BlockSource(state, self.blocks.outbox, fetcher)
         self.blocks.bring = block_source.bring
+        block_source.rebuild = BlockRebuilding(state, self.keeping).rebuild
         self.open_here = block_source.open_here
         reading = StreamReading(state, self.keeping, block_source, log.pull)
         self.source = ReplicaLinkSource(state, self.keeping, reading, block_source)
         self.target = ReplicaLinkTarget(state, log, definitions, wake_execution)
         self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution, definitions)
+        self.marks = TombstoneMarks(state)
+        self.source.count_marks = lambda: self.marks.news
 
     def _find_released(self) -> int | None:
         with self._state.hold_write_access() as (keeper, _):

@@ -29,7 +29,7 @@ from engine.tables.insert_sink import InsertOutcome, PartSink, TemporaryPart
 from engine.tables.part_log import PartEventType
 from engine.tables.replicated.replica_state import ReplicaState, make_part_record
 from engine.tables.statement_options import InsertOptions
-from parts.common.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError, UserError
+from parts.common.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 from parts.table.row_version import RowVersion
@@ -73,12 +73,6 @@ class ReplicatedInsert(PartSink):
         self._state = state
         self._stage = stage
         self._expected: tuple[BlockLock, Activation] | None = None
-        if options.transaction and state.description.merge_mode.has_row_versions:
-            raise UserError(
-                "NOT_IMPLEMENTED",
-                f"INSERT of a transaction into {state.definition.full_name} is not supported: with "
-                "last_writer_wins = 1 rows get their commit time one block at a time",
-            )
         state.pass_gate(CommitKind.ROWS, lambda: None, options.status)
         self._plan_quorum()  # refuses an impossible quorum before any work
 

@@ -12,7 +12,8 @@ from coordination.drops.drop_partition import LastBlocks
 from coordination.inserts.quorum import QuorumPlan, confirm_own_parts, plan_quorum
 from coordination.keeper.interface import Keeper, RequestTooLarge
 from coordination.nodes.gate import CommitKind
-from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, CommitVerdict, commit_transaction
+from coordination.transactions.commit_request import CommitOutcome, CommitRequest, CommitVerdict
+from coordination.transactions.transaction_commit import commit_transaction
 from coordination.transactions.transaction_nodes import (
     StagedRecord,
     TransactionState,
@@ -33,9 +34,12 @@ from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.replicated.replica_state import (
     BOOTSTRAP_STAGING_PREFIX,
     DETACHED_STAGING_PREFIX,
+    INSERTED_STAGING_PREFIX,
     LINK_STAGING_PREFIX,
     ReplicaState,
 )
+from engine.tables.replicated.write.commit_version import find_version_maker
+from engine.tables.replicated.write.joined_transaction import JoinedTransaction
 from engine.tables.statement_options import CommitOptions, InsertOptions
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
@@ -72,7 +76,7 @@ class ReplicatedTransactions:
         for number, part in enumerate(parts):
             record = StagedRecord(
                 state.replica.name,
-                f"{DETACHED_STAGING_PREFIX if options.was_detached else ''}{services.new_uuid().hex}",
+                f"{self._find_prefix(options)}{services.new_uuid().hex}",
                 part.partition_id,
                 part.content_hash,
                 part.rows,
@@ -101,6 +105,12 @@ class ReplicatedTransactions:
             state.store.staged.remove(transaction.name, places)
             return InsertOutcome(deduplicated_blocks=len(parts))
         return InsertOutcome(sum(part.rows for part in parts), sum(part.bytes for part in parts))
+
+    def _find_prefix(self, options: InsertOptions) -> str:
+        if options.was_detached:
+            return DETACHED_STAGING_PREFIX
+        is_versioned = options.has_new_rows and self._state.description.merge_mode.has_row_versions
+        return INSERTED_STAGING_PREFIX if is_versioned else ""
 
     def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
         """Commits a transaction, and waits for its rows.
@@ -154,6 +164,7 @@ class ReplicatedTransactions:
                 clock=state.services.clock,
                 left_behind=state.restart,
                 quorum=plan.required if plan is not None else 0,
+                make_version=find_version_maker(state, name),
             )
             state.services.failpoint("transaction.after_commit")
             if outcome.verdict is CommitVerdict.SKIPPED:
@@ -173,6 +184,10 @@ class ReplicatedTransactions:
             keeper.exists(paths.quorum_parallel_part(name)) is not None
             or count_finished_replicas(keeper, paths, name) < needed
         )
+
+    def join(self, transaction_id: str) -> JoinedTransaction:
+        """Returns a transaction as one that another table's multi commits."""
+        return JoinedTransaction(self._state, transaction_id, self._pull, self._last_blocks, self._wake_execution)
 
     def rollback(self, transaction_id: str) -> None:
         """Aborts a transaction. Raises 649 for a committed one."""

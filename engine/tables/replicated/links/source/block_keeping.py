@@ -107,7 +107,7 @@ class BlockKeeping:
         wanted: dict[PartName, WantedBlock] = {}
         given_up = self.outbox.get_statistics().trimmed_position
         for record, entry in entries:
-            for part, content_hash in _list_blocks(entry):
+            for part, content_hash in list_blocks(entry):
                 if record.zxid > given_up and self.outbox.find(record.zxid, part) is None:
                     wanted[part] = WantedBlock(record.zxid, record.commit_time_ms, content_hash)
         if wanted:
@@ -246,7 +246,7 @@ class BlockKeeping:
         )
 
 
-def _list_blocks(entry: LogEntry) -> list[tuple[PartName, str]]:
+def list_blocks(entry: LogEntry) -> list[tuple[PartName, str]]:
     """Returns the blocks that an entry brings, with their content hashes."""
     if entry.type is EntryType.REPLACE_RANGE:
         found = [(staged.part, staged.content_hash) for staged in entry.replace_parts]

@@ -1,4 +1,6 @@
-"""Finds the files of a block: in this replica's outbox, among its parts, or at another replica.
+"""Finds the files of a block.
+
+They are in this replica's outbox, among its parts, at another replica, or inside a merged part.
 
 A block that is nowhere is *lost* if the table has recorded the loss of a part that held it, and no replica lists a
 part with its rows; its place is then sent without its rows.
@@ -7,7 +9,7 @@ part with its rows; its place is then sent without its rows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +38,8 @@ class BlockSource:
         self._state = state
         self.outbox = outbox
         self._fetcher = fetcher
+        self.rebuild: Callable[[int, PartName], Path | None] = lambda zxid, part: None
+        """Makes the block of a commit anew, in a temporary directory; ``None`` if that is not possible."""
 
     def open_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
         """Returns the files of a block that this replica has; ``None`` if it has none."""
@@ -53,21 +57,20 @@ class BlockSource:
         return held, held.parts[0].path
 
     def open(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
-        """Returns the files of a block, which may be fetched from another replica first.
+        """Returns the files of a block, which may be fetched from another replica first, or made anew.
 
         Raises 232 (NO_SUCH_DATA_PART) if no replica has it, and names block and position; 33 (CANNOT_READ_ALL_DATA) if
         it was given up, so that no replica will have it any more.
         """
         if (found := self.open_here(part)) is not None:
             return found
-        with self._state.hold_write_access() as (keeper, _):
-            directory = self._bring(keeper, part)
-            is_given_up = directory is None and self._is_given_up(keeper)
-        if is_given_up:
+        directory = self.bring(part) or self.rebuild(position.zxid, part)
+        if directory is None and self._is_given_up(part):
             raise UnavailableError(
                 "CANNOT_READ_ALL_DATA",
-                f"Block {part} of {self._state.definition.full_name}, which was committed at {position}, was given up: "
-                "the settings link_log_… say how much is kept",
+                f"No replica of {self._state.definition.full_name} keeps block {part}, which was committed at "
+                f"{position}: it was given up (the settings link_log_… say how much is kept), or the disk that kept it "
+                "was lost after it had been merged",
             )
         if directory is None:
             raise UserError(
@@ -77,15 +80,20 @@ class BlockSource:
         drop = self._state.store.drop_temporary
         return Snapshot([], lambda _: drop(directory)), directory
 
-    def _is_given_up(self, keeper: Keeper) -> bool:
-        """Tells why no replica that answers has a block: this outbox gave up needed ones, and no replica is away."""
-        is_all_here = all(read_replica_activity(keeper, self._state.paths).values())
-        return is_all_here and self.outbox.get_statistics().lost is not None
+    def _is_given_up(self, part: PartName) -> bool:
+        """Tells whether no replica will have a block that none has now: none is away, and it is not on its way.
+
+        This outbox gave up needed blocks, or the block was merged, and a replica that kept it has lost its disk.
+        """
+        if self.outbox.get_statistics().lost is None and self._state.store.covering_active(part) is None:
+            return False
+        with self._state.hold_write_access() as (keeper, _):
+            return all(read_replica_activity(keeper, self._state.paths).values())
 
     def bring(self, part: PartName) -> Path | None:
-        """Fetches a block from another active replica; returns a temporary directory, or ``None`` if none has it.
+        """Fetches a block from another active replica.
 
-        Raises what keeps one from being asked.
+        Returns a temporary directory, or ``None`` if none has it. Raises what keeps one from being asked.
         """
         with self._state.hold_write_access() as (keeper, _):
             return self._bring(keeper, part)

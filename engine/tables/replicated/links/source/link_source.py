@@ -7,7 +7,7 @@ moment in the order of commits. What its target acknowledges is noted in the lin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,6 +66,8 @@ class ReplicaLinkSource:
         self._blocks = blocks
         self._description = SourceDescription(state)
         self._progress = LinkProgress(state)
+        self.count_marks: Callable[[], int] = int
+        """Returns how often the table's marks have moved."""
 
     # -- registration ---------------------------------------------------------------------------------------------
 
@@ -222,8 +224,8 @@ class ReplicaLinkSource:
                     break
 
     def count_news(self) -> int:
-        """Returns how often the journal has grown: each time there may be something new for links."""
-        return self._keeping.appended
+        """Returns how often the journal has grown or marks have moved: there may be something new for links."""
+        return self._keeping.appended + self.count_marks()
 
     def _require_registered(self, keeper: Keeper, request: ChangesRequest) -> None:
         gate = self._state.gate.gate or self._state.gate.load(keeper)

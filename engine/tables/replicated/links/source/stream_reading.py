@@ -23,6 +23,7 @@ from coordination.links.stream.change import Change
 from coordination.links.stream.change_stream import Reading, build_changes
 from coordination.links.stream.frontier import FrontierSearch, Lock, Observation, find_frontier, select_undecided
 from coordination.links.stream.kept_changes import read_kept_changes
+from coordination.links.stream.stable_times import Marks, read_marks
 from coordination.links.stream.stream_index import ChangeFigures, StreamIndex
 from engine.link_store.journal import Journal, PositionTrimmedError
 from engine.link_store.journal_segment import JournalRecord
@@ -89,7 +90,9 @@ class StreamReading:
         Raises ``PositionTrimmedError``, and 36 (BAD_ARGUMENTS) for a place at which no batch ends.
         """
         with self._lock:
-            index, source = self._advance(keeper)
+            has_versions = self._state.description.merge_mode.has_row_versions
+            marks = read_marks(keeper, self._state.paths) if has_versions else Marks()
+            index, source = self._advance(keeper, marks.zxid)
             journal = self._keeping.require_journal()
             after = request.vector.applied(source.origin)
             if after > index.end:
@@ -115,6 +118,7 @@ class StreamReading:
             0,
             page.rows_behind,
             page.bytes_behind,
+            stable=marks.times if newest >= marks.zxid else {},
         )
 
     def _find_beginnings(self, keeper: Keeper) -> int:

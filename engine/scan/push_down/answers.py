@@ -1,0 +1,105 @@
+"""Answers what of a Spark query the server computes: the route ``/scan/push``.
+
+The request holds what Spark would push, and the answer has a part for each part of it. ``null`` leaves it to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.scan.push_down.aggregates import AggregationRequest, make_aggregation
+from engine.scan.push_down.columns import ScanColumns
+from engine.scan.push_down.conditions import translate_condition
+from engine.scan.push_down.expressions import parse_node
+from engine.scan.push_down.spark_types import SparkField, make_arrow_schema, make_spark_field
+from engine.scan.push_down.top_rows import OrderTerm, make_top_query
+from engine.scan.scan_filter import compile_filter
+from engine.scan.slot_planning import select_stored_columns
+from parts.common.errors import UserError
+from parts.table.table_description import TableDescription
+
+_COMPUTED = ("MATERIALIZED", "ALIAS")
+_MOST_CONDITIONS = 1000
+
+
+def answer_push(body: Mapping[str, Any], description: TableDescription, timezone: str) -> dict[str, Any]:
+    """Returns ``fields``, and ``conditions``, ``aggregation`` and ``top`` where the request has them.
+
+    Raises 36 for a wrong request, 16 for a column that the table lacks, and 48 for one of a type that Spark lacks.
+    """
+    answer: dict[str, Any] = {"fields": _describe_fields(body, description)}
+    shown = _get_list(body, "fields")
+    make_arrow_schema(shown)  # checks them
+    fields: dict[str, SparkField] = {field["name"]: field for field in shown}
+    columns = ScanColumns(
+        {column.name: column.type for column in description.schema.columns if column.is_stored},
+        {name: field["type"] for name, field in fields.items() if isinstance(field["type"], str)},
+    )
+    if "conditions" in body:
+        nodes = _get_list(body, "conditions")[:_MOST_CONDITIONS]
+        answer["conditions"] = [_answer_condition(node, columns, description, timezone) for node in nodes]
+    if "aggregation" in body:
+        answer["aggregation"] = _answer_aggregation(_get_object(body["aggregation"]), columns, fields)
+    if "top" in body:
+        answer["top"] = _answer_top(_get_object(body["top"]), columns)
+    return answer
+
+
+def _describe_fields(body: Mapping[str, Any], description: TableDescription) -> list[SparkField]:
+    """Returns the fields of the columns that the request names, or of ``SELECT *``."""
+    names = _get_list(body, "columns")
+    if names:
+        columns = select_stored_columns(description.schema, [str(name) for name in names])
+    else:
+        columns = [column for column in description.schema.columns if column.default_kind not in _COMPUTED]
+    return [make_spark_field(column.name, column.type, str(body.get("nanoseconds"))) for column in columns]
+
+
+def _answer_condition(
+    document: object, columns: ScanColumns, description: TableDescription, timezone: str
+) -> dict[str, Any] | None:
+    condition = translate_condition(parse_node(document), columns)
+    if condition is None:
+        return None
+    try:
+        compile_filter(condition.sql, description, timezone)
+    except UserError:
+        return None
+    return {"sql": condition.sql, "is_exact": condition.is_exact}
+
+
+def _answer_aggregation(
+    wanted: Mapping[str, Any], columns: ScanColumns, fields: Mapping[str, SparkField]
+) -> dict[str, Any] | None:
+    request = AggregationRequest(
+        [parse_node(node) for node in _get_list(wanted, "group_by")],
+        [parse_node(node) for node in _get_list(wanted, "aggregates")],
+        frozenset(str(name) for name in _get_list(wanted, "averaged")),
+        bool(wanted.get("is_ansi", True)),
+    )
+    made = make_aggregation(request, columns, fields)
+    return None if made is None else {"query": made.query, "columns": made.columns, "fields": made.fields}
+
+
+def _answer_top(wanted: Mapping[str, Any], columns: ScanColumns) -> dict[str, Any] | None:
+    order, limit = [], wanted.get("limit")
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise UserError("BAD_ARGUMENTS", f"'limit' must be a number of rows, got {limit!r}")
+    for term in map(_get_object, _get_list(wanted, "order")):
+        order.append(OrderTerm(parse_node(term.get("by")), bool(term.get("descending")), bool(term.get("nulls_first"))))
+    query = make_top_query(order, limit, [str(name) for name in _get_list(wanted, "columns")], columns)
+    return None if query is None else {"query": query}
+
+
+def _get_list(body: Mapping[str, Any], name: str) -> Sequence[Any]:
+    value = body.get(name) or []
+    if not isinstance(value, list):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a list, got {value!r}")
+    return value
+
+
+def _get_object(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError("BAD_ARGUMENTS", f"A part of the request must be an object, got {value!r}")
+    return value

@@ -1,0 +1,135 @@
+package pando.spark
+
+import java.util.OptionalLong
+import java.util.UUID
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.ObjectNode
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomSumMetric}
+import org.apache.spark.sql.connector.read._
+import org.apache.spark.sql.types.StructType
+
+/** One task: slot `number` of `slots`, of the shard on these servers or of the table itself. */
+final case class SlotPartition(number: Int, slots: Int, shard: Option[Shard]) extends InputPartition
+
+/** A table that has some of the rows, and its servers. */
+final case class Shard(urls: Seq[String], database: String, table: String)
+
+/**
+ * A scan of a table, planned when Spark first asks for its size or its tasks.
+ *
+ * Two scans are equal if they read the same; Spark then reads once where a query uses both. `output` are Spark's
+ * columns, `sent` those that a server sends, `columns` those that it reads, and `query` what it computes of them.
+ */
+final case class PandoScan(
+    options: ReadOptions,
+    output: StructType,
+    sent: StructType,
+    columns: Seq[String],
+    query: String,
+    limit: Option[Int])
+    extends Scan
+    with Batch
+    with SupportsReportStatistics {
+
+  @transient private lazy val plan: Plan = Plan.make(this)
+
+  override def readSchema(): StructType = output
+
+  override def toBatch: Batch = this
+
+  override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
+
+  override def description(): String = {
+    val parts = Seq("filter" -> options.filter.trim, "query" -> query, "limit" -> limit.mkString)
+    (s"pando ${options.fullName}" +: parts.collect { case (name, text) if text.nonEmpty => s"$name: $text" })
+      .mkString(", ").replace("\n", "")
+  }
+
+  /** What the servers read; what they compute of it, or a limit leaves of it, is not more. */
+  override def estimateStatistics(): Statistics = new Statistics {
+    override def sizeInBytes(): OptionalLong = OptionalLong.of(plan.bytes)
+    override def numRows(): OptionalLong =
+      if (query.isEmpty && limit.isEmpty) OptionalLong.of(plan.rows) else OptionalLong.empty()
+  }
+
+  override def planInputPartitions(): Array[InputPartition] = plan.partitions.toArray
+
+  override def createReaderFactory(): PartitionReaderFactory =
+    SlotReaderFactory(this, if (options.scanName.isEmpty) PandoScan.driverName() else options.scanName)
+
+  override def supportedCustomMetrics(): Array[CustomMetric] = Array(new ReceivedBytes)
+
+  /** The part of a request that says which rows are read. */
+  def whatToRead(shard: Option[Shard]): ObjectNode = Json.obj(
+    "database" -> shard.map(_.database).getOrElse(options.database),
+    "table" -> shard.map(_.table).getOrElse(options.table),
+    "columns" -> columns,
+    "query" -> query,
+    "filter" -> options.filter,
+    "max_rows_per_task" -> options.maxRowsPerTask,
+    "max_bytes_per_task" -> options.maxBytesPerTask)
+}
+
+object PandoScan {
+  private val name = UUID.randomUUID().toString
+
+  /** The name of this driver. With the number of an execution it names the state that all of its scans read. */
+  def driverName(): String = s"$name ${SparkSession.active.sparkContext.applicationId}"
+}
+
+/** The tasks of a scan, and how much they read. */
+private final case class Plan(partitions: Seq[InputPartition], rows: Long, bytes: Long)
+
+private object Plan {
+
+  /** Returns the slots that a server plans for the table as it is now. Slots of shards are interleaved. */
+  def make(scan: PandoScan): Plan = {
+    val answer = ask(scan, None, scan.options.partitions)
+    if (!answer.has("shards")) whole(answer, None)
+    else {
+      val found = answer.get("shards").elements().asScala.toSeq.map { shard =>
+        Shard(
+          shard.get("urls").elements().asScala.map(_.asText()).toSeq,
+          shard.get("database").asText(),
+          shard.get("table").asText())
+      }
+      val least = scan.options.partitions.map(count => (count + found.size - 1) / found.size)
+      val plans = found.map(shard => whole(ask(scan, Some(shard), least), Some(shard)))
+      val longest = plans.map(_.partitions.size).maxOption.getOrElse(0)
+      val slots = (0 until longest).flatMap(turn => plans.flatMap(_.partitions.lift(turn)))
+      Plan(slots, plans.map(_.rows).sum, plans.map(_.bytes).sum)
+    }
+  }
+
+  private def ask(scan: PandoScan, shard: Option[Shard], partitions: Option[Long]): JsonNode = {
+    val body = scan.whatToRead(shard)
+    partitions.foreach(count => body.put("partitions", count))
+    new Servers(scan.options.copy(urls = shard.map(_.urls).getOrElse(scan.options.urls))).ask("/scan/plan", body)
+  }
+
+  private def whole(answer: JsonNode, shard: Option[Shard]): Plan = {
+    if (!answer.has("slots")) {
+      throw new PandoException(48, "Code: 48. DB::Exception: A shard is in shards itself; read its shards by the " +
+        "option 'query' (NOT_IMPLEMENTED)")
+    }
+    val slots = answer.get("slots").asInt()
+    Plan(
+      (0 until slots).map(number => SlotPartition(number, slots, shard)),
+      answer.get("rows").asLong(),
+      answer.get("bytes").asLong())
+  }
+}
+
+/** The bytes that executors received, in Spark's UI. */
+final class ReceivedBytes extends CustomSumMetric {
+  override def name(): String = ReceivedBytes.name
+  override def description(): String = "bytes received from Pando"
+}
+
+object ReceivedBytes {
+  val name = "receivedBytes"
+}

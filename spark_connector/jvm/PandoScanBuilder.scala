@@ -1,0 +1,100 @@
+package pando.spark
+
+import org.apache.spark.sql.connector.expressions.{Expression, NamedReference, SortOrder}
+import org.apache.spark.sql.connector.expressions.aggregate.{Aggregation, Avg}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.read._
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.StructType
+
+/**
+ * Collects what Spark's optimizer pushes into one scan, as far as a server says that it computes the same.
+ *
+ * Spark keeps what is not pushed, and merges the partial answers of slots: aggregates, first rows, limits.
+ */
+final class PandoScanBuilder(options: ReadOptions, fields: StructType)
+    extends ScanBuilder
+    with SupportsPushDownV2Filters
+    with SupportsPushDownRequiredColumns
+    with SupportsPushDownAggregates
+    with SupportsPushDownLimit
+    with SupportsPushDownTopN {
+
+  private var conditions: Seq[String] = Seq()
+  private var pushed: Array[Predicate] = Array()
+  private var required: StructType = fields
+  private var averaged: Seq[String] = Seq()
+  private var aggregation: Option[SlotQuery] = None
+  private var limit: Option[Int] = None
+  private var order: Seq[SortOrder] = Seq()
+
+  override def pushPredicates(predicates: Array[Predicate]): Array[Predicate] =
+    if (predicates.isEmpty) predicates
+    else {
+      val found = predicates.zip(Pushing.pushPredicates(options, fields, predicates.toSeq))
+      conditions = found.flatMap(_._2).map(_.sql).toSeq
+      pushed = found.collect { case (predicate, Some(condition)) if condition.isExact => predicate }
+      found.collect { case (predicate, condition) if !condition.exists(_.isExact) => predicate }
+    }
+
+  override def pushedPredicates(): Array[Predicate] = pushed
+
+  /** Takes columns as a whole, also those of which Spark needs some fields of a struct. */
+  override def pruneColumns(schema: StructType): Unit =
+    required = StructType(schema.fieldNames.map(name => fields(fields.fieldIndex(name))))
+
+  /** Never whole: slots are many. The averages are seen here, because Spark pushes their sums and counts. */
+  override def supportCompletePushDown(wanted: Aggregation): Boolean = {
+    averaged = wanted.aggregateExpressions().toSeq.collect { case average: Avg => nameOf(average.column()) }.flatten
+    false
+  }
+
+  override def pushAggregation(wanted: Aggregation): Boolean = {
+    aggregation = Pushing.pushAggregation(options, fields, wanted, averaged, SQLConf.get.ansiEnabled)
+    aggregation.isDefined
+  }
+
+  override def pushLimit(rows: Int): Boolean = {
+    limit = Some(rows)
+    true
+  }
+
+  override def pushTopN(orders: Array[SortOrder], rows: Int): Boolean = {
+    val isPushed = rows > 0 &&
+      Pushing.pushTop(options, fields, orders.toSeq, rows, fields.fieldNames.toSeq).isDefined
+    if (isPushed) {
+      order = orders.toSeq
+      limit = Some(rows)
+    }
+    isPushed
+  }
+
+  override def isPartiallyPushed: Boolean = true
+
+  override def build(): Scan = {
+    val condition =
+      (Seq(options.filter).filter(_.trim.nonEmpty) ++ conditions).map(text => s"($text\n)").mkString(" AND ")
+    val read = options.copy(filter = condition)
+    aggregation match {
+      case Some(query) => PandoScan(read, query.fields, query.fields, countedColumns(query), query.query, None)
+      case None if order.nonEmpty =>
+        val names = readFields.fieldNames.toSeq
+        val orderNames = order.flatMap(term => nameOf(term.expression()))
+        val query = Pushing.pushTop(options, fields, order, limit.get, names).get
+        PandoScan(read, required, readFields, (names ++ orderNames).distinct, query, None)
+      case None => PandoScan(read, required, readFields, readFields.fieldNames.toSeq, "", limit.filter(_ > 0))
+    }
+  }
+
+  /** The fields that a server sends: rows are counted by the smallest of them. */
+  private def readFields: StructType =
+    if (required.nonEmpty) required else StructType(Seq(fields.minBy(_.dataType.defaultSize)))
+
+  private def countedColumns(query: SlotQuery): Seq[String] =
+    if (query.columns.nonEmpty) query.columns else Seq(fields.minBy(_.dataType.defaultSize).name)
+
+  private def nameOf(expression: Expression): Option[String] = expression match {
+    case reference: NamedReference if reference.fieldNames().length == 1 => Some(reference.fieldNames()(0))
+    case _ => None
+  }
+}

@@ -1,0 +1,207 @@
+"""What Spark pushes into ``pando_jvm``: the same answers as without, for values at which the two could differ."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql.functions import col
+
+from spark_connector import use_jvm_source
+from tests.portions import one_in
+from tests.spark.conftest import Pando
+from tests.spark.test_jvm_read import load, plan
+from tests.spark.test_spark_narrowed import CONDITIONS, LEFT_TO_SPARK, make_table_of_edges
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+
+KEYS = ["k", "i8", "u64", "dec", "b", "s", "lc", "e", "id", "fs", "d", "d32", "ts", "ms", "f", "f32"]
+NUMBERS = ["k", "i8", "u64", "f", "f32", "dec"]
+CASES = 12
+
+
+class Pair:
+    """A table as the servers help to read it, and its rows in Spark's memory."""
+
+    def __init__(self, ours: DataFrame, oracle: DataFrame) -> None:
+        self.ours = ours
+        self.oracle = oracle
+
+
+@pytest.fixture(scope="module")
+def pair(pando: Pando, spark: SparkSession) -> Pair:
+    use_jvm_source(spark)
+    options = pando.options(make_table_of_edges(pando), partitions="3")
+    spark.conf.set("spark.sql.inMemoryColumnarStorage.partitionPruning", "false")  # it takes NaN for any number
+    oracle = load(spark, options, "pando").cache()
+    assert oracle.count() == 3000
+    return Pair(load(spark, options), oracle)
+
+
+def normal(value: object) -> str:
+    """A value without the last digits of sums, and without the sign of zero, which Spark finds in any order."""
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value + 0.0:.9e}" if value else "0.0"
+    return repr(value)
+
+
+def rows(frame: DataFrame) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(map(normal, row)) for row in frame.collect())
+
+
+def assert_same(pair: Pair, query: str, made: tuple[DataFrame, DataFrame]) -> None:
+    ours, theirs = made
+    assert [(f.name, f.dataType) for f in ours.schema] == [(f.name, f.dataType) for f in theirs.schema]
+    found, expected = rows(ours), rows(theirs)
+    assert found == expected, (
+        query,
+        plan(ours),
+        list((found - expected).items())[:3],
+        list((expected - found).items())[:3],
+    )
+
+
+@pytest.mark.long
+def test_a_condition_keeps_the_rows_that_spark_keeps(pair: Pair) -> None:
+    """One query for each of the two sides: how many of the rows every condition keeps, and which."""
+    texts = [text for condition in CONDITIONS for text in (condition, f"NOT ({condition})")]
+    asked = [
+        functions.sum(functions.when(functions.expr(text), col("k").cast("long") + 1)).alias(str(n))
+        for n, text in enumerate(texts)
+    ]
+    expected = pair.oracle.agg(*asked).collect()[0]
+    filters = [pair.ours.where(text).agg(functions.sum(col("k").cast("long") + 1)) for text in texts]
+    whole = filters[0]
+    for frame in filters[1:]:
+        whole = whole.unionAll(frame)
+    found = [row[0] for row in whole.collect()]
+    assert dict(zip(texts, found, strict=True)) == dict(zip(texts, expected, strict=True))
+
+
+@pytest.mark.long
+def test_spark_filters_no_row_again_where_the_server_says_the_same(pair: Pair) -> None:
+    kept = {text for text in CONDITIONS if " Filter " in plan(pair.ours.where(text).select("k"))}
+    assert kept <= LEFT_TO_SPARK | {"s LIKE '_ä%'", "s LIKE 'a\\\\%_'", "isnan(f)", "lc LIKE 'x_'"}
+
+
+@pytest.mark.parametrize("seed", one_in(32, range(32)))
+def test_any_query_gives_the_same(pair: Pair, seed: int) -> None:
+    choose = random.Random(seed)
+    for number in range(CASES):
+        query = RandomQuery(choose)
+        assert_same(pair, f"seed {seed}, case {number}: {query}", (query.ask(pair.ours), query.ask(pair.oracle)))
+
+
+class RandomQuery:
+    """Conditions, and groups or first rows or columns of what they keep."""
+
+    def __init__(self, choose: random.Random) -> None:
+        self.condition = self._condition(choose, choose.choice([0, 0, 1, 2])) if choose.random() < 0.7 else "true"
+        self.kind = choose.choice(["columns", "groups", "groups", "total", "top", "top", "distinct", "limit", "join"])
+        self.names = choose.sample(KEYS, choose.randint(1, 3))
+        self.values = choose.sample(KEYS, choose.randint(1, 4))
+        self.functions = [choose.choice(["min", "max", "count", "sum", "avg"]) for _ in self.values]
+        self.order = [choose.choice(["asc", "desc", "asc_nulls_last", "desc_nulls_first"]) for _ in self.names]
+        self.rows = choose.choice([1, 2, 7, 100, 5000])
+
+    def __str__(self) -> str:
+        return str(vars(self))
+
+    def _condition(self, choose: random.Random, depth: int) -> str:
+        if depth == 0:
+            return choose.choice(CONDITIONS)
+        sides = [self._condition(choose, depth - 1) for _ in range(2)]
+        text = choose.choice([" AND ", " OR "]).join(f"({side})" for side in sides)
+        return text if choose.random() < 0.7 else f"NOT ({text})"
+
+    def ask(self, frame: DataFrame) -> DataFrame:
+        kept = frame.where(self.condition)
+        match self.kind:
+            case "columns":
+                return kept.select(*self.names)
+            case "groups":
+                return kept.groupBy(*self.names).agg(*self._aggregates())
+            case "total":
+                return kept.agg(functions.count("*").alias("rows"), *self._aggregates())
+            case "top":
+                order: list[Column] = [
+                    getattr(col(name), how)() for name, how in zip(self.names, self.order, strict=True)
+                ]
+                return kept.orderBy(*order).limit(self.rows).select(*self.names)
+            case "distinct":
+                return kept.select(*self.names).distinct()
+            case "limit":
+                return kept.limit(self.rows).agg(functions.count("*"), functions.count_distinct("k"))
+        other = frame.select(col("k").alias("o"), col(self.names[0]).alias("other"))
+        return kept.select("k", *self.values).join(other, col("k") == col("o")).where("o < 400")
+
+    def _aggregates(self) -> Sequence[Column]:
+        made = []
+        for number, (name, function) in enumerate(zip(self.values, self.functions, strict=True)):
+            own = function if name in NUMBERS or function not in ("sum", "avg") else "count"
+            made.append(getattr(functions, own)(name).alias(f"a{number}"))
+        return made
+
+
+def test_aggregates_and_first_rows_are_computed_by_the_servers(pair: Pair) -> None:
+    ours = pair.ours
+    assert "GROUP BY" in plan(
+        ours.where("k < 9").groupBy("e", "lc").agg(functions.avg("f"), functions.max("s"), functions.sum("i8"))
+    )
+    assert "count()" in plan(ours.groupBy().count())
+    assert "LIMIT 3" in plan(ours.orderBy(col("f").desc(), "s").limit(3))
+    assert "limit: 3" in plan(ours.limit(3))
+    for left in (
+        ours.groupBy("f").count(),
+        ours.agg(functions.sum("dec")),
+        ours.agg(functions.count_distinct("k")),
+        ours.where("length(s) > 1").groupBy("lc").count(),
+        ours.orderBy(functions.upper("s")).limit(3),
+    ):
+        assert "query:" not in plan(left)
+
+
+def test_an_empty_table_has_one_row_of_totals(pando: Pando, spark: SparkSession) -> None:
+    use_jvm_source(spark)
+    table = pando.new_table("k UInt32, s String, n Nullable(Int64), f Float32", "k")
+    frame = load(spark, pando.options(table))
+    asked = [
+        functions.count("*"),
+        functions.count("n"),
+        functions.sum("k"),
+        functions.sum("n"),
+        functions.avg("f"),
+        functions.min("s"),
+        functions.max("f"),
+        functions.max("k"),
+    ]
+    assert frame.agg(*asked).collect() == [(0, 0, None, None, None, None, None, None)]
+    assert frame.groupBy("s").count().collect() == []
+    assert frame.orderBy("k").limit(3).collect() == frame.limit(2).collect() == []
+
+
+def test_sums_overflow_as_they_do_in_spark(pando: Pando, spark: SparkSession) -> None:
+    use_jvm_source(spark)
+    table = pando.new_table("g UInt8, i Int64, u UInt64", "g")
+    pando["r1"].execute(f"INSERT INTO {table} SELECT 0, 9223372036854775807, 18446744073709551615 FROM numbers(3)")
+    pando.sync(table)
+    options = pando.options(table)
+    ours, theirs = load(spark, options), load(spark, options, "pando")
+    averages = [functions.avg("i"), functions.sum("u"), functions.max("u"), functions.min("i")]
+    assert ours.agg(*averages).collect() == theirs.agg(*averages).collect()
+    assert ours.agg(functions.sum("u")).collect() == [(Decimal(3 * 18446744073709551615),)]
+    for frame in (ours, theirs):
+        with pytest.raises(Exception, match=r"OVERFLOW|27670116110564327421 to type INT64"):
+            frame.agg(functions.sum("i")).collect()
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        assert (
+            ours.groupBy("g").agg(functions.sum("i")).collect() == theirs.groupBy("g").agg(functions.sum("i")).collect()
+        )
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")

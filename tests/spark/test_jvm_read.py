@@ -1,0 +1,251 @@
+"""The format ``pando_jvm``: the same rows, types and errors as ``pando``, one state a query, from any replica."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from parts.common.errors import UserError
+from spark_connector import configure, use_jvm_source
+from spark_connector.jvm import jar
+from tests.spark.conftest import SECRET, Pando, first_line
+from tests.spark.test_spark_read import EVERY_TYPE, ROW
+from tests.spark.test_spark_scans import fill, free_port
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded(spark: SparkSession) -> None:
+    use_jvm_source(spark)
+
+
+def load(spark: SparkSession, options: dict[str, str], format: str = "pando_jvm") -> DataFrame:
+    return spark.read.format(format).options(**options).load()
+
+
+def plan(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+@pytest.fixture(scope="module")
+def every_type(pando: Pando) -> str:
+    table = pando.new_table(f"{EVERY_TYPE}, mt Map(String, Tuple(p Array(Nullable(Date)), q UInt64))", "k")
+    pando["r1"].execute(f"INSERT INTO {table} FORMAT JSONEachRow {ROW}")
+    pando["r1"].execute(f"INSERT INTO {table} (mt) VALUES (map('a', ([NULL, '2020-02-03'], 7)))")
+    pando.sync(table)
+    return table
+
+
+@pytest.fixture(scope="module")
+def table(pando: Pando) -> str:
+    name = pando.new_table("k UInt32, s String", "k", settings="old_parts_lifetime = 0")
+    fill(pando, name)
+    pando.sync(name)
+    return name
+
+
+def test_every_type_is_read_as_by_python(pando: Pando, spark: SparkSession, every_type: str) -> None:
+    options = pando.options(every_type)
+    ours, theirs = load(spark, options), load(spark, options, "pando")
+    assert ours.schema == theirs.schema
+    assert sorted(map(repr, ours.collect())) == sorted(map(repr, theirs.collect()))
+    assert "BatchScan pando" in plan(ours)
+    assert ours.select("tp.y").where("y != ''").collect() == [("yy",)]
+
+
+def test_options_and_nanoseconds(pando: Pando, spark: SparkSession, every_type: str) -> None:
+    narrow = load(spark, pando.options(every_type, columns="s, mat", filter="s != '' -- not the default"))
+    assert narrow.collect() == [("zoë", 7)]
+    fine = pando.new_table("t DateTime64(9), `a,b` UInt8", "tuple()")
+    pando["r1"].execute(f"INSERT INTO {fine} VALUES ('1969-12-31 23:59:59.999999001', 1)")
+    pando.sync(fine)
+    with pytest.raises(Exception, match="'nanoseconds' set to 'long'"):
+        load(spark, pando.options(fine)).collect()
+    for choice in ("long", "string", "truncate"):
+        options = pando.options(fine, nanoseconds=choice)
+        ours, theirs = load(spark, options), load(spark, options, "pando")
+        assert (ours.schema, ours.collect()) == (theirs.schema, theirs.collect())
+    for name in ("lz4", "zstd", "none"):
+        packed = load(spark, pando.options(every_type, columns="s,k", compression=name))
+        assert packed.where("s = 'zoë'").count() == len(packed.where("length(s) > 1").collect()) == 1
+
+
+def test_what_python_reads_is_left_to_it(pando: Pando, spark: SparkSession, every_type: str) -> None:
+    url = pando.urls["r1"]
+    assert load(spark, {"url": url, "query": "SELECT 1 AS a"}).collect() == [(1,)]
+    reader = spark.read.format("pando_jvm").options(**pando.options(every_type))
+    wide = reader.schema("u8 BIGINT, fs BINARY").load()
+    assert (200, bytearray(b"ab\0\0")) in wide.collect()
+    own = spark.read.format("pando_jvm").options(**pando.options(every_type)).schema("s STRING NOT NULL, n INT").load()
+    assert own.where("s = 'zoë'").collect() == [("zoë", None)]
+    assert "PythonScan" not in plan(own)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tabel": "x"}, "unknown option 'tabel'. Maybe you meant 'table'"),
+        ({"partitions": "many"}, "the option 'partitions' must be a whole number"),
+        ({"columns": "s, nope"}, "There is no column 'nope'"),
+        ({"table": "nope"}, r"Code: 60\. DB::Exception: .*\(UNKNOWN_TABLE\)"),
+        ({"user": "nobody", "password": "x"}, r"Code: 516\. .*\(AUTHENTICATION_FAILED\)"),
+        ({"url": "http://127.0.0.1:1", "retries": "1"}, "Cannot connect to http://127.0.0.1:1"),
+        ({"filter": "nope = 1"}, r"Code: 47\."),
+    ],
+)
+def test_wrong_options_are_named_first(
+    pando: Pando, spark: SparkSession, every_type: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(Exception, match=message) as refused:
+        load(spark, {**pando.options(every_type), **options}).collect()
+    assert re.search(message, first_line(refused.value))
+
+
+def test_a_password_is_in_no_plan(pando: Pando, spark: SparkSession, table: str) -> None:
+    options = pando.options(table, user="ada", password=SECRET)
+    frame = load(spark, options).where("k < 5")
+    assert frame.count() == 5
+    shown = frame._jdf.queryExecution().toString() + plan(frame)
+    assert "BatchScan pando" in shown
+    assert SECRET not in shown
+
+
+def test_options_of_the_session(pando: Pando, spark: SparkSession, table: str) -> None:
+    spark.conf.set("spark.pando.url", pando.urls["r1"])
+    try:
+        configure(spark)
+        assert spark.read.format("pando_jvm").option("table", table).load().count() == 80_000
+    finally:
+        spark.conf.unset("spark.pando.url")
+        configure(spark)
+
+
+def test_a_query_over_shards(pando: Pando, spark: SparkSession, table: str) -> None:
+    name = f"d_{table}"
+    pando["r1"].execute(f"CREATE TABLE {name} AS {table} ENGINE = Distributed('alone', 'default', '{table}')")
+    frame = load(spark, pando.options(name, url=pando.urls["r1"]))
+    assert frame.count() == 160_000
+    assert frame.where("k = 17").collect() == [(17, "17")] * 2
+    assert [row.k for row in frame.orderBy("k").limit(3).collect()] == [0, 0, 1]
+
+
+def test_a_table_of_the_catalog(pando: Pando, spark: SparkSession, table: str) -> None:
+    name, options = f"inside_{table}", f"url '{pando.urls['r1']}', table '{table}'"
+    spark.sql(f"CREATE TABLE {name} USING pando_jvm OPTIONS ({options})")
+    try:
+        frame = spark.table(name).where("k < 9")
+        assert frame.groupBy().count().collect() == [(9,)]
+        assert "query: SELECT" in plan(frame.groupBy().count())
+    finally:
+        spark.sql(f"DROP TABLE {name}")
+    with pytest.raises(Exception, match="must not have the option 'password'"):
+        spark.sql(f"CREATE TABLE {name} USING pando_jvm OPTIONS ({options}, password 'hunter2')")
+
+
+# -- replicas and states -----------------------------------------------------------------------------------------------
+
+
+def test_a_replica_that_is_gone_is_passed_over(pando: Pando, spark: SparkSession, table: str) -> None:
+    for dead_first in (True, False):
+        urls = [f"http://127.0.0.1:{free_port()}", pando.urls["r2"]]
+        options = pando.options(table, url=",".join(urls if dead_first else urls[::-1]), partitions="3")
+        assert load(spark, options).where("length(s) > 0").count() == 80_000
+        assert load(spark, options).count() == 80_000
+
+
+def test_a_task_breaks_off_and_goes_on_elsewhere(pando: Pando, spark: SparkSession, table: str) -> None:
+    """The first server cuts its answers off in the middle; no row is lost or repeated."""
+    with Between(pando.urls["r1"], limit=150_000) as between:
+        options = pando.options(table, url=f"{between.url},{pando.urls['r2']}", partitions="2", retries="0")
+        keys = [row.k for row in load(spark, options).where("length(s) > 0").select("k").collect()]
+        assert between.was_cut
+    assert sorted(keys) == list(range(80_000))
+
+
+def test_the_scans_of_a_query_read_one_state(pando: Pando, spark: SparkSession) -> None:
+    """Rows come between any two requests for rows; each query sees them all or none, the next one sees them."""
+    name = pando.new_table("k UInt32, g UInt8", "k")
+    pando["r1"].execute(f"INSERT INTO {name} SELECT number, number % 3 FROM numbers(100)")
+
+    def insert(path: str) -> None:
+        if path == "/scan/read":
+            pando["r1"].execute(f"INSERT INTO {name} SELECT 1000 + rand() % 1000000, 7 FROM numbers(1)")
+
+    with Between(pando.urls["r1"], before=insert) as between:
+        frame = load(spark, pando.options(name, url=between.url, partitions="3"))
+        frame.createOrReplaceTempView("one_state")
+        both = spark.sql(
+            "SELECT (SELECT count(*) FROM one_state), (SELECT count(k) FROM one_state WHERE length(g) > 0)"
+        )
+        first = both.collect()[0]
+        joined = frame.alias("a").join(frame.alias("b"), "k", "full").where("a.g IS NULL OR b.g IS NULL")
+        assert first[0] == first[1] > 100
+        assert joined.collect() == []
+        assert frame.count() > first[0]
+
+
+class Between:
+    """A server between a client and another server: it calls ``before``, and cuts answers off after ``limit`` bytes."""
+
+    def __init__(self, url: str, before: Callable[[str], None] = lambda _: None, limit: int = 1 << 40) -> None:
+        outer = self
+        self.was_cut = False
+        host = url.removeprefix("http://")
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                before(self.path)
+                server = http.client.HTTPConnection(host, timeout=60)
+                server.request("POST", self.path, body, dict(self.headers))
+                answer = server.getresponse()
+                self.send_response(answer.status)
+                for key, value in answer.getheaders():
+                    if key.lower() not in ("transfer-encoding", "content-length", "connection"):
+                        self.send_header(key, value)
+                data = answer.read()
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                outer.was_cut |= len(data) > limit
+                self.wfile.write(data[:limit])
+                self.close_connection = True
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    def __enter__(self) -> Between:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(10)
+
+
+# -- the jar -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_jar_needs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = jar.make_jar()
+    assert made == jar.make_jar()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(UserError, match="no java in JAVA_HOME"):
+        jar.make_jar()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(UserError, match="no Scala compiler"):
+        jar.make_jar()
