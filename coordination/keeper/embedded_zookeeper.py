@@ -201,9 +201,9 @@ def _last_line(directory: Path) -> str:
 
 
 class EmbeddedZooKeeper:
-    """A ZooKeeper that is a child of this process. Port 0 takes any free port; ``host`` is where it listens.
+    """A ZooKeeper that is a child of this process. Port 0 takes any free port.
 
-    It must answer at 127.0.0.1 too.
+    ``host`` is where it listens. It must answer at 127.0.0.1 too.
     """
 
     def __init__(self, directory: Path | str, port: int = 0, host: str = _HOST) -> None:

@@ -1,4 +1,7 @@
-"""Starts, watches and stops the processes or containers of a cluster (``pando cluster``, the demo, tests)."""
+"""Starts, watches and stops the processes or containers of a cluster.
+
+``pando cluster``, the demo and tests use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The state of a cluster, kept in ``<dir>/cluster.json``: members, their ports, and their processes or containers.
+"""The state of a cluster: its members, their ports, and their processes or containers.
+
+It is kept in ``<dir>/cluster.json``.
 
 Layout under the cluster's directory::
 

@@ -1,5 +1,6 @@
-"""Makes the image of containers from this system, without a registry: its Python, its Java, the libraries they load.
+"""Makes the image of containers from this system: its Python, its Java, the libraries they load.
 
+No registry is asked.
 The files keep their places, Pando and its packages lie in ``/opt/pando``. Nothing else is inside: no shell, no package
 manager. The image runs on Linux of this machine's architecture.
 """
@@ -49,7 +50,10 @@ class Image:
 
 
 def make_image(tag: str) -> Image:
-    """Makes the image from this system and gives it the tag, which an older one loses. Raises :class:`ConfigError`."""
+    """Makes the image from this system and gives it the tag, which an older one loses.
+
+    Raises :class:`ConfigError`.
+    """
     if not sys.platform.startswith("linux"):
         raise ConfigError("An image is made from a Linux system; elsewhere build one and name it with --image")
     engine = connect_engine()

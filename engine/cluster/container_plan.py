@@ -1,5 +1,6 @@
-"""Which containers and networks a cluster needs: a description, from which they are started or a compose file is made.
+"""Describes the containers of a cluster and their networks.
 
+They are started, and a compose file is made, from one description.
 Every member is one container. All of them share the network of their cluster, over which replicas fetch parts and ask
 their ZooKeeper; replicas are on the network between clusters too, over which links ask. A member has the same name on
 both, its container's. Its files are bound at the same place inside as outside, so that configurations hold for both.
@@ -23,7 +24,10 @@ _ANY_HOST = "0.0.0.0"
 
 @dataclass(frozen=True)
 class Container:
-    """What one member runs in. Ports are the same inside and outside; outside they are open on loopback alone."""
+    """The container of one member.
+
+    Its port is the same inside and outside; outside it is open on loopback alone.
+    """
 
     name: str
     image: str

@@ -1,4 +1,4 @@
-"""Links clusters of this machine, in processes or in containers: the servers of each get the addresses of the others.
+"""Links clusters of this machine: the servers of each get the addresses of the others.
 
 ``pando cluster link`` runs it.
 """

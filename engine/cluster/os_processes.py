@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.02
 
 
 class Running(Protocol):
-    """What a member runs in: a process, or a container."""
+    """A process or a container, in which a member runs."""
 
     @property
     def pid(self) -> int:

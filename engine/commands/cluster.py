@@ -1,4 +1,4 @@
-"""``pando cluster``: starts and stops replicas and a ZooKeeper of this machine, as processes or in containers."""
+"""``pando cluster``: starts and stops replicas and a ZooKeeper, as processes or in containers."""
 
 from __future__ import annotations
 
