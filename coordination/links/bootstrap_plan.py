@@ -72,6 +72,8 @@ class HeldTable:
     columns: str = ""
     """The columns with the history of their changes, as ZooKeeper has them: how rows are read where files cannot be
     taken."""
+    commit_time: int = 0
+    """The largest commit time in the giver's table, also of rows that are gone; 0 if rows have no versions."""
 
     @property
     def position(self) -> Position:
@@ -135,17 +137,21 @@ def count_pieces(pieces: Pieces) -> dict[str, int]:
     return dict(Counter(partition_id for became in pieces.values() for partition_id in became))
 
 
-def number_pieces(pieces: Pieces, firsts: Mapping[str, int]) -> dict[PartName, list[PartName]]:
+def list_portions(counts: Mapping[str, int], most: int) -> list[tuple[str, int]]:
+    """Splits counts into portions of at most ``most``, by partition."""
+    return [(p, min(most, count - at)) for p, count in sorted(counts.items()) for at in range(0, count, most)]
+
+
+def number_pieces(pieces: Pieces, numbers: Mapping[str, Iterable[int]]) -> dict[PartName, list[PartName]]:
     """Returns the names here of what each of the giver's parts became.
 
-    ``firsts``: by partition the first of as many consecutive numbers as it has pieces.
+    ``numbers``: by partition at least as many ascending numbers as it has pieces.
     """
-    following, numbered = dict(firsts), dict[PartName, list[PartName]]()
+    following, numbered = {p: iter(each) for p, each in numbers.items()}, dict[PartName, list[PartName]]()
     for part in sorted(pieces, key=lambda name: (name.partition_id, name.min_block)):
         numbered[part] = []
         for partition_id in pieces[part]:
-            number = following[partition_id]
-            following[partition_id] = number + 1
+            number = next(following[partition_id])
             numbered[part].append(PartName(partition_id, number, number, 0))
     return numbered
 

@@ -69,7 +69,8 @@ class LinkSettings:
     """Rows keep the ids of their blocks, so that a client's repeat at the target is a duplicate. With 0 the table takes
     several sources and writes of its own."""
     run_views: bool = False
-    """Only 0: materialized views of the target do not run on the rows that a link brings."""
+    """Materialized views of the target run over the rows that the link brings, in the same commit. The tables that they
+    fill must be replicated, in the same ZooKeeper. What a copy of the source brings does not pass through views."""
     check_constraints: bool = False
     """The target's constraints are checked; a violation pauses the link."""
     upstream_replica_id: str = ""
@@ -98,12 +99,6 @@ class LinkSettings:
                 "BAD_ARGUMENTS",
                 "auto_bootstrap = 1 and two_way = 1 exclude each other: copying the source anew would take the place "
                 "of rows that were written at the target. Give one of them",
-            )
-        if self.run_views:
-            raise UserError(
-                "NOT_IMPLEMENTED",
-                "Setting run_views = 1 of a link is not supported: materialized views of the target do not run on the "
-                "rows that it brings. Let the view run at the source, and link the table that it fills",
             )
         if self.two_way and self.replicate_ddl:
             raise UserError(

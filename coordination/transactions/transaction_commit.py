@@ -17,8 +17,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 
 from coordination.drops.drop_partition import DropPlan, LastBlocks, plan_drop
 from coordination.inserts.block_numbers import BlockLock, LockKind, allocate_block_number, list_partition_ids
@@ -39,7 +38,7 @@ from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_byte
 from coordination.links.stream.commit_times import CommitVersion
 from coordination.log.log_entry import EntryType, LogEntry, StagedPart
 from coordination.nodes.gate import CommitKind
-from coordination.nodes.paths import ReplicaPaths
+from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import (
     FEATURE_REPLACE_RANGE,
     FEATURE_TRANSACTION_QUORUM,
@@ -48,6 +47,13 @@ from coordination.nodes.replica_activation import (
 )
 from coordination.nodes.table_gate import TableGate
 from coordination.transactions.application_versions import ApplicationVersion, read_application_version
+from coordination.transactions.commit_request import (
+    CommitOutcome,
+    CommitRequest,
+    CommitVerdict,
+    Overwrite,
+    select_staged_parts,
+)
 from coordination.transactions.transaction_nodes import (
     StagedRecord,
     Transaction,
@@ -57,11 +63,10 @@ from coordination.transactions.transaction_nodes import (
     open_transaction,
     read_staged_parts,
     read_transaction,
-    staged_key_prefix,
     transaction_content,
     transaction_node_name,
 )
-from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
+from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError
 from parts.common.part_name import PartName
 
 logger = logging.getLogger(__name__)
@@ -75,72 +80,8 @@ MakeVersion = Callable[[Keeper, BlockLock, Sequence[StagedPart]], CommitVersion]
 """Makes the version of the rows of a commit from a block number that was just taken and the parts that come."""
 
 
-class Overwrite(Enum):
-    """The rows that a commit removes when it adds the transaction's rows."""
-
-    NOTHING = "nothing"
-    TABLE = "every row"
-    PARTITIONS = "the rows of the partitions that get some"
-
-
-@dataclass(frozen=True)
-class CommitRequest:
-    """The arguments of COMMIT TRANSACTION."""
-
-    transaction_id: str
-    overwrite: Overwrite = Overwrite.NOTHING
-    attempts: tuple[str, ...] | None = None
-    """Names of the attempts whose INSERTs count; ``None``: all."""
-    rows: int | None = None
-    """The number of rows that the attempts must have; ``None``: any."""
-    application: str = ""
-    version: int | None = None
-    """With ``application``: the commit is skipped if it has committed this version, or a later one."""
-    extra_ops: tuple[Op, ...] = ()
-    """Operations of another table in the same multi (``coordination.drops.move_partition``)."""
-
-
-class CommitVerdict(Enum):
-    """Whether this commit, or an earlier one, took effect."""
-
-    COMMITTED = "committed"
-    REPEATED = "committed before"
-    SKIPPED = "skipped: the application had committed this version"
-
-
-@dataclass(frozen=True)
-class CommitOutcome:
-    """The verdict, with the rows of this or the earlier commit.
-
-    ``rows`` is 0 for a skipped commit if the application had committed a later version.
-    """
-
-    verdict: CommitVerdict
-    rows: int = 0
-    parts: tuple[PartName, ...] = field(default=())
-
-
 class OtherTableChanged(ConflictError):
     """The operations of the other table are not possible any more. Nothing was committed."""
-
-
-def select_staged_parts(request: CommitRequest, staged: Mapping[str, StagedRecord]) -> dict[str, StagedRecord]:
-    """Selects the staged parts that count.
-
-    Raises ``UserError`` 649 when the row count is not as announced.
-    """
-    chosen = dict(staged)
-    if request.attempts is not None:
-        prefixes = {staged_key_prefix(attempt) for attempt in request.attempts}
-        chosen = {key: record for key, record in staged.items() if f"{key.partition('-')[0]}-" in prefixes}
-    rows = sum(record.rows for record in chosen.values())
-    if request.rows is not None and rows != request.rows:
-        raise UserError(
-            "INVALID_TRANSACTION",
-            f"Transaction {request.transaction_id!r} holds {rows} rows of these attempts, and {request.rows} were "
-            "announced: nothing was committed. Was something rolled back, or never inserted?",
-        )
-    return chosen
 
 
 def commit_transaction(
@@ -165,15 +106,13 @@ def commit_transaction(
     Raises 649 (INVALID_TRANSACTION), 48 for a replica of an older version, 242 when a replica that holds staged parts
     is not active. Raises 290 for more parts than one request to ZooKeeper can name, 659 for an unknown outcome.
     """
-    require_feature(keeper, replica.table, FEATURE_REPLACE_RANGE, "A transaction")
     if quorum >= 2:
         require_feature(keeper, replica.table, FEATURE_TRANSACTION_QUORUM, "COMMIT TRANSACTION with insert_quorum")
-    if make_version is not None:
-        require_feature(keeper, replica.table, FEATURE_TRANSACTION_VERSIONS, "A transaction with last_writer_wins")
+    _require_features(keeper, replica.table, make_version)
     is_in_doubt = False
     for _ in range(_ATTEMPTS):
         try:
-            outcome = _Attempt(
+            outcome = CommitAttempt(
                 keeper, replica, request, gate, first_number, last_blocks, clock, quorum, make_version
             ).run()
         except KeeperConnectionLoss:
@@ -192,8 +131,14 @@ def commit_transaction(
     raise ConflictError("KEEPER_EXCEPTION", f"Could not commit in {_ATTEMPTS} attempts: others get ahead; try again")
 
 
-class _Attempt:
-    """One attempt to commit, and the locks it holds."""
+def _require_features(keeper: Keeper, table: TablePaths, make_version: MakeVersion | None) -> None:
+    require_feature(keeper, table, FEATURE_REPLACE_RANGE, "A transaction")
+    if make_version is not None:
+        require_feature(keeper, table, FEATURE_TRANSACTION_VERSIONS, "A transaction with last_writer_wins")
+
+
+class CommitAttempt:
+    """One attempt to commit, and the block numbers it holds."""
 
     def __init__(
         self,
@@ -237,11 +182,49 @@ class _Attempt:
             if found is None or found.state is not TransactionState.OPEN:
                 found = open_transaction(self._keeper, table, request.transaction_id)
             return self._commit(found, application)
-        finally:  # a multi that may still be on its way fails then
-            for lock in self._locks:
-                release_block_number_if_possible(self._keeper, lock)
+        finally:
+            self.release()
+
+    def plan_along(self) -> Sequence[Op]:
+        """Returns the operations that commit an open transaction in the multi of another table.
+
+        Raises 649 (INVALID_TRANSACTION) for a decided transaction, 999 if it is gone, and ``GateBarred``.
+        """
+        _require_features(self._keeper, self._table, self._make_version)
+        found = read_transaction(self._keeper, self._table, transaction_node_name(self._request.transaction_id))
+        if found is None:
+            raise ConflictError(
+                "KEEPER_EXCEPTION", f"Transaction {self._request.transaction_id!r} was given up meanwhile; try again"
+            )
+        if found.state is not TransactionState.OPEN:
+            raise already_decided_error(found)
+        return self._plan(found, None)[0]
+
+    def release(self) -> None:
+        """Gives the numbers up: a multi with the plan that may still be on its way fails then."""
+        for lock in self._locks:
+            release_block_number_if_possible(self._keeper, lock)
+        self._locks.clear()
+
+    def note_commit(self) -> None:
+        """Forgets the numbers, which the multi has used."""
+        self._locks.clear()
 
     def _commit(self, transaction: Transaction, application: ApplicationVersion | None) -> CommitOutcome | None:
+        ops, parts = self._plan(transaction, application)
+        try:
+            self._keeper.multi(ops)
+        except MultiFailed as error:
+            self._raise_if_hopeless(error, transaction, {part.replica for part in parts})
+            return None
+        self.note_commit()
+        rows = sum(part.rows for part in parts)
+        return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(part.part for part in parts))
+
+    def _plan(
+        self, transaction: Transaction, application: ApplicationVersion | None
+    ) -> tuple[Sequence[Op], Sequence[StagedPart]]:
+        """Takes the numbers; returns the multi's operations, and the parts with their numbers."""
         request, table = self._request, self._table
         staged = select_staged_parts(
             request, read_staged_parts(self._keeper, table, transaction.name, transaction.keys)
@@ -276,13 +259,7 @@ class _Attempt:
             ops.append(Check(table.block_numbers, partitions_version))
         limit_bytes = MAX_REQUEST_BYTES - _SLACK_BYTES - sum(map(operation_bytes, ops))
         logged, drop_ops = self._make_log_entry(transaction, parts, drop, limit_bytes)
-        try:
-            self._keeper.multi([logged, *ops, *drop_ops])
-        except MultiFailed as error:
-            self._raise_if_hopeless(error, transaction, {part.replica for part in parts})
-            return None
-        self._locks.clear()
-        return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(part.part for part in parts))
+        return [logged, *ops, *drop_ops], parts
 
     def _raise_if_hopeless(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
         """Raises if another attempt is of no use."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.catalog.database_names import make_unknown_database_error
+from engine.catalog.view_targets import resolve_stored_table
 from engine.distributed.table_creation import complete_definition
 from engine.interpreter.insert_statement import insert_select
-from engine.interpreter.materialized_view_insert import resolve_stored_table
 from engine.interpreter.select import LOCAL_QUERIES, describe_columns
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
 from engine.interpreter.statement_kind import StatementKind, define_owner_statement

@@ -28,12 +28,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import pyarrow as pa
 
 from coordination.inserts.block_views import NOTHING_MISSING, MissingViews
-from engine.catalog.databases import Databases
+from engine.catalog.view_targets import MOST_VIEW_LEVELS, resolve_stored_table
 from engine.interpreter.select import list_needed_columns, run_query_over_block
 from engine.queries.context import Context
 from engine.tables.insert_sink import InsertOutcome, Piece, hash_token
@@ -42,17 +42,13 @@ from engine.tables.table import Table
 from parts.common.errors import PandoError, UnknownOutcomeError, UserError
 from parts.format.content_hash import hash_block
 from parts.table.merge_mode import ORDINARY
-from parts.table.table_description import TableDescription
+from parts.table.table_description import TableDescription, TableSchema
 from sql.definitions.column_defaults import cast_block, complete_block, list_insert_columns
 from sql.grammar.statements.alter_commands import AlterCommand, DropColumn
 from sql.relations import BlockRelation
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=Table)
-
-_MOST_LEVELS = 32
-"""The longest chain of views that read the targets of views."""
 _PUSHING = ": while pushing to view "
 
 
@@ -92,19 +88,11 @@ def begin_insert(table: Table, options: InsertOptions, context: Context, level: 
             f"INSERT of a transaction into {name} is not supported: its rows would have to go to the materialized "
             f"views {', '.join(view.definition.full_name for view in views)} in the same step",
         )
-    if level >= _MOST_LEVELS:
-        raise UserError("TOO_DEEP_RECURSION", f"Materialized views over {name} lead to more than {_MOST_LEVELS} others")
+    if level >= MOST_VIEW_LEVELS:
+        raise UserError(
+            "TOO_DEEP_RECURSION", f"Materialized views over {name} lead to more than {MOST_VIEW_LEVELS} others"
+        )
     return _ViewedInsert(table, views, replace(options, is_whole=False), context, level)
-
-
-def resolve_stored_table(table: T, catalog: Databases[T]) -> T:
-    """Returns the table itself, or the target of a materialized view. Raises 60 if the target is gone."""
-    for _ in range(_MOST_LEVELS):
-        view = table.definition.create.view
-        if view is None or not view.is_materialized:
-            break
-        table = catalog.table(*table.definition.target)
-    return table
 
 
 def refuse_drop_of_view_columns(table: Table, commands: Sequence[AlterCommand], context: Context) -> None:
@@ -151,7 +139,7 @@ class _ViewedInsert:
         self.description = self._own.description
         try:
             for view in views:
-                with _name_view_in_errors(view):
+                with name_view_in_errors(view):
                     self._branches.append(_make_branch(view, options, context, level))
         except BaseException:
             self.abort()
@@ -172,7 +160,7 @@ class _ViewedInsert:
             if not meant:
                 continue
             rows = block if len(meant) == len(pieces) else pa.concat_tables(piece.rows.block for piece, _ in meant)
-            with _name_view_in_errors(branch.view):
+            with name_view_in_errors(branch.view):
                 tokens = sorted({of.given.token for _, of in meant})
                 branch.write(self._table, BlockRelation(self.description.schema, rows), " ".join(tokens))
 
@@ -222,7 +210,7 @@ class _ViewedInsert:
         done: list[str] = []
         try:
             for branch in self._branches:
-                with _name_view_in_errors(
+                with name_view_in_errors(
                     branch.view, f"; {self._table.definition.full_name} has the rows: repeat the INSERT"
                 ):
                     self._commit(branch, missing)
@@ -282,21 +270,25 @@ class _Branch:
     def write(self, source: Table, relation: BlockRelation, token: str) -> None:
         """Runs the view's query over the block and writes the result to the target."""
         token = f"{token} {self.name}"
-        for number, block in enumerate(self._run_view_query(source, relation)):
+        made = run_view_query(self.view, source, relation, self.sink.description.schema, self.context)
+        for number, block in enumerate(made):
             self.sink.write(block, hash_token(token, number))
 
-    def _run_view_query(self, source: Table, relation: BlockRelation) -> Iterator[pa.Table]:
-        """Yields the result of the view's query for the block, as blocks of the target."""
-        settings, schema = self.context.settings, self.sink.description.schema
-        result = run_query_over_block(self.view.definition.create.as_select, source, relation, self.context)
-        wanted = {column.name: column for column in list_insert_columns(schema)}
-        given = [(index, name, type_) for index, (name, type_) in enumerate(result.columns) if name in wanted]
-        columns, types = [wanted[name] for _, name, _ in given], [type_ for _, _, type_ in given]
-        made = result.read_all().select([index for index, _, _ in given])
-        for start in range(0, made.num_rows, settings.max_insert_block_size):
-            block = made.slice(start, settings.max_insert_block_size)
-            block = cast_block(block, types, columns, settings=settings)
-            yield complete_block(block, schema, settings=settings, of_data=())
+
+def run_view_query(
+    view: Table, source: Table, relation: BlockRelation, schema: TableSchema, context: Context
+) -> Iterator[pa.Table]:
+    """Yields the result of a view's query for a block of its source, as blocks of the target's ``schema``."""
+    settings = context.settings
+    result = run_query_over_block(view.definition.create.as_select, source, relation, context)
+    wanted = {column.name: column for column in list_insert_columns(schema)}
+    given = [(index, name, type_) for index, (name, type_) in enumerate(result.columns) if name in wanted]
+    columns, types = [wanted[name] for _, name, _ in given], [type_ for _, _, type_ in given]
+    made = result.read_all().select([index for index, _, _ in given])
+    for start in range(0, made.num_rows, settings.max_insert_block_size):
+        block = made.slice(start, settings.max_insert_block_size)
+        block = cast_block(block, types, columns, settings=settings)
+        yield complete_block(block, schema, settings=settings, of_data=())
 
 
 def _make_branch(view: Table, options: InsertOptions, context: Context, level: int) -> _Branch:
@@ -308,7 +300,7 @@ def _make_branch(view: Table, options: InsertOptions, context: Context, level: i
 
 
 @contextmanager
-def _name_view_in_errors(view: Table, more: str = "") -> Iterator[None]:
+def name_view_in_errors(view: Table, more: str = "") -> Iterator[None]:
     """Adds the view's name to errors that the block raises."""
     try:
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.interpreter.materialized_view_insert import resolve_stored_table
+from engine.catalog.view_targets import resolve_stored_table
 from engine.interpreter.partition_values import evaluate_partition_id
 from engine.interpreter.shared_steps import wait_for_replicas
 from engine.interpreter.statement_kind import define_owner_statement

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from coordination.keeper.interface import Op
-from coordination.transactions.transaction_commit import Overwrite
+from coordination.transactions.commit_request import Overwrite
 from engine.interpreter.partition_values import evaluate_partition_id
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
 from engine.queries.context import OwnerContext
@@ -189,13 +189,15 @@ def _plan_move(table: OwnedTable, command: MovePartition, context: OwnerContext)
     partition = _find_partition_id(table, command.partition, context)
     assert partition is not None
 
-    def attach(parts: Sequence[Part], along: Sequence[Op]) -> None:
-        if parts:
-            attaching, schema = require_partitions(target).attaching, table.description.schema
-            attaching.attach_from_table(parts, schema, Overwrite.NOTHING, context.status, along)
-
     def move() -> None:
-        require_partitions(table).move(partition, attach, context.status)
+        attaching, schema = require_partitions(target).attaching, table.description.schema
+        with attaching.begin_ahead(schema, context.status) as ahead:
+
+            def attach(parts: Sequence[Part], along: Sequence[Op]) -> None:
+                if parts:
+                    attaching.attach_from_table(parts, schema, Overwrite.NOTHING, context.status, along, ahead)
+
+            require_partitions(table).move(partition, attach, context.status, ahead.prepare)
         wait_for_replicas(target, context)
 
     return move

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordination.transactions.transaction_commit import CommitRequest, Overwrite
+from coordination.transactions.commit_request import CommitRequest, Overwrite
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.shared_steps import refuse_system_database
 from engine.interpreter.statement_kind import define_owner_statement

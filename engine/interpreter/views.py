@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from engine.catalog.view_targets import resolve_stored_table
 from engine.interpreter.insert_statement import insert_select
-from engine.interpreter.materialized_view_insert import resolve_stored_table
 from engine.interpreter.select import describe_columns
 from engine.interpreter.shared_steps import refuse_system_database
 from engine.queries.context import Context, OwnerContext

@@ -8,6 +8,7 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_nodes import StoredLink, change_link, require_link
 from coordination.links.link_settings import LinkSettings
 from engine.links.link_wait import find_target
+from engine.links.target_views import require_fit_views
 from engine.queries.context import OwnerServer
 from engine.tables.capabilities.table_links import OutgoingLink
 from sql.definitions.several_origins import refuse_several_origins
@@ -30,12 +31,16 @@ def change_table_link(server: OwnerServer, name: str, change: Change) -> None:
 def check_link_change(server: OwnerServer, name: str, change: Change) -> tuple[LinkDefinition, bool]:
     """Returns the definition that a link would get, and whether its source must know.
 
-    Raises what ``change`` raises, and 36 (BAD_ARGUMENTS) if a table that cannot take rows of several origins would.
+    Raises what ``change`` raises, 36 (BAD_ARGUMENTS) if a table that cannot take rows of several origins would, and 48
+    (NOT_IMPLEMENTED) if a view fills a table that the link could not.
     """
     found = require_link(server.replication.require_keeper(), name)
     assert isinstance(found, StoredLink)
     new = change(found.definition)
-    is_two_way = LinkSettings.parse(new.settings).two_way
+    settings = LinkSettings.parse(new.settings)
+    is_two_way = settings.two_way
+    if settings.run_views and not LinkSettings.parse(found.definition.settings).run_views:
+        require_fit_views(server.catalog, find_target(server, found))
     is_news = is_two_way != LinkSettings.parse(found.definition.settings).two_way
     if is_news and is_two_way:
         table = find_target(server, found)

@@ -25,6 +25,7 @@ from coordination.links.link_settings import START_NOW, START_VECTOR, LinkSettin
 from coordination.links.positions import Position
 from engine.links.link_beginning import begin_at_registration
 from engine.links.linkable_tables import require_linkable
+from engine.links.target_views import require_fit_views
 from engine.queries.context import OwnerServer
 from engine.remote.linked_cluster import LinkedCluster
 from engine.tables.capabilities.table_links import OutgoingLink, SourceTable, TargetState
@@ -57,6 +58,8 @@ def create_table_link(server: OwnerServer, new: NewLink) -> LinkDefinition:
     target = require_linkable(table).target
     if settings.two_way:
         refuse_several_origins(table.description, table.definition.full_name)
+    if settings.run_views:
+        require_fit_views(server.catalog, table)
     keeper = server.replication.require_keeper()
     own = server.cluster_membership.get_identity(keeper)
     found = find_link_name(keeper, new.name)

@@ -32,6 +32,7 @@ from engine.links.link_runner import LinkRunner, RunnerWorld
 from engine.links.link_upstream import LinkUpstream
 from engine.links.own_cluster import OwnCluster, OwnTransport
 from engine.links.resting_links import RestingLink, RestingLinks
+from engine.links.target_views import RunTargetViews
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.server.background_pool import BackgroundPool, BackgroundTask
@@ -72,6 +73,8 @@ class LinkManager:
         self._services = server.services
         self.bootstrap: BootstrapLink | None = copy_table
         """Copies a table to a link's target."""
+        self.run_views: RunTargetViews | None = None
+        """Runs the views of a link's target."""
         self._copies = threading.BoundedSemaphore(_MOST_COPIES)
         self._clients: dict[str, ClusterClient] = {}
         self._resting: dict[str, RestingLinks] = {}
@@ -193,6 +196,7 @@ class LinkManager:
             self._find_wait,
             partial(self._rest, client),
             lambda: self._copy if self.bootstrap is not None else None,
+            self.run_views,
         )
         task = BackgroundTask(f"link {definition.name}", lambda: runner.step())
         runner = LinkRunner(definition, key[0], client, world, task.wake)

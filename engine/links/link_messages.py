@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordination.links.link_failures import FailureKind, LinkFailure, LinkPaused
-from engine.tables.capabilities.table_links import UncoveredSchema
+from engine.tables.capabilities.table_links import ChangesAnswer, UncoveredSchema
 
 _TOO_LATE = "CANNOT_READ_ALL_DATA"
 
@@ -27,3 +27,8 @@ def explain_failure(name: str, error: Exception, failure: LinkFailure, text: str
             f"cause is gone; ALTER REPLICATION LINK {name} DISABLE rests it"
         )
     return f"{text}.{waits}" if waits else text
+
+
+def explain_waits(answer: ChangesAnswer) -> str:
+    """Says what holds the source's stream back; "" if nothing does."""
+    return "; ".join(answer.waits[:3]) if answer.source.newest > answer.frontier else ""

@@ -20,6 +20,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from coordination.keeper.interface import Keeper
 from coordination.links.batches.batch_plan import BatchLimits
@@ -42,10 +43,11 @@ from engine.interserver.transfer import Throttle
 from engine.links.exchange.cluster_client import ClusterClient
 from engine.links.link_beginning import BootstrapLink, CopyWaits, begin_link
 from engine.links.link_leader import LinkLeader
-from engine.links.link_messages import advise_copy, explain_failure
+from engine.links.link_messages import advise_copy, explain_failure, explain_waits
 from engine.links.link_report import LinkReport
 from engine.links.link_upstream import LinkUpstream
 from engine.links.resting_links import RestingLink
+from engine.links.target_views import RunTargetViews
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import (
     ChangesAnswer,
@@ -73,8 +75,6 @@ _RESIGNED_SECONDS = 3.0
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
-_RESTING_SECONDS = 25.0
-"""A resting link asks by itself so often: its source counts that as the link's heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class RunnerWorld:
     own_cluster: tuple[str, str]
     """Name and UUID."""
     count_running: Callable[[], int]
-    """The number of links that this server runs."""
     max_wait_seconds: Callable[[], float]
     """How long a request may wait at the source for something new."""
     rest: Callable[[str, RestingLink], None]
     """Wakes a link that found nothing, and may not wait by itself, when there is something new."""
     bootstrap: Callable[[], BootstrapLink | None]
     """Copies a table to a link's target; ``None`` while nothing can."""
+    run_views: RunTargetViews | None = None
 
 
 class LinkRunner:
@@ -278,15 +278,9 @@ class LinkRunner:
             return max(0.0, min(_HELD_BACK_SECONDS, wait - (self._services.monotonic() - asked_at)))
         if not selection.changes and self._services.monotonic() - self._moved_at < _SMALL_MOVE_SECONDS:
             return min(_SMALL_MOVE_SECONDS, settings.replication_timeout)
-        batch = IncomingBatch(
-            self.definition,
-            state,
-            answer.source,
-            selection.changes,
-            selection.vector,
-            Position(origin, selection.end),
-            upstream.fetch,
-        )
+        changes, vector, end = selection.changes, selection.vector, Position(origin, selection.end)
+        views = partial(self._world.run_views, self.table) if settings.run_views and self._world.run_views else None
+        batch = IncomingBatch(self.definition, state, answer.source, changes, vector, end, upstream.fetch, views)
         if not self.definition.is_enabled:  # since the source was asked
             return 0.0
         applied = self._target.apply_batch(batch, self._status)
@@ -311,11 +305,10 @@ class LinkRunner:
         if is_active or answer.waits:  # nobody notices when what holds the frontier back ends
             return _HELD_BACK_SECONDS
         table = self.definition.source_database, self.definition.source_table
-        timeout = settings.replication_timeout
-        is_again, self._has_rested = self._has_rested, True
-        resting = RestingLink(table, answer.mark, timeout, is_again, self._note_heartbeat, self._wake)
+        wait, is_again, self._has_rested = settings.replication_timeout, self._has_rested, True
+        resting = RestingLink(table, answer.mark, wait, is_again, self._note_heartbeat, self._wake)
         self._world.rest(self.definition.name, resting)
-        return _RESTING_SECONDS
+        return resting.rest_seconds
 
     def _note_heartbeat(self) -> None:
         self._report.note_answer(LinkLag(self._services.monotonic()))
@@ -339,15 +332,12 @@ class LinkRunner:
         origin = answer.source.origin
         self._report.change(
             upstream_status=UpstreamStatus.FOLLOW,
-            message=self._explain_waits(answer) if selection.stop is None else str(selection.stop),
+            message=explain_waits(answer) if selection.stop is None else str(selection.stop),
             applied_position=str(Position(origin, state.vector.applied(origin))),
             source_position=str(Position(origin, answer.frontier)),
             rows_behind=answer.rows_behind,
             bytes_behind=answer.bytes_behind,
         )
-
-    def _explain_waits(self, answer: ChangesAnswer) -> str:
-        return "; ".join(answer.waits[:3]) if answer.source.newest > answer.frontier else ""
 
     def _pause_disabled(self) -> None:
         name = self.definition.name

@@ -123,8 +123,7 @@ def _describe_outgoing(server: OwnerServer, table: OwnedTable, link: OutgoingLin
     idle = 0.0
     if link.last_heartbeat_ms:
         idle = max(0.0, server.services.clock() - link.last_heartbeat_ms / 1000)
-    timeout = LinkSettings().replication_timeout
-    is_heard = bool(link.last_heartbeat_ms) and idle < _SILENT_HEARTBEATS * max(timeout, _HEARTBEAT_WRITES_SECONDS)
+    is_heard = bool(link.last_heartbeat_ms) and idle < _SILENT_SECONDS
     progress = LinkProgress(
         UpstreamStatus.FOLLOW if is_heard else UpstreamStatus.DISCONNECTED,
         "" if is_heard else _describe_silence(link, idle),
@@ -151,9 +150,8 @@ def _describe_silence(link: OutgoingLink, idle: float) -> str:
     )
 
 
-_SILENT_HEARTBEATS = 4
-_HEARTBEAT_WRITES_SECONDS = 10.0
-"""A source notes heartbeats in ZooKeeper no more often than this."""
+_SILENT_SECONDS = 80.0
+"""A resting link asks every 55 seconds, and its source writes that down at most every 10 seconds."""
 
 
 def _name_state(*, is_enabled: bool) -> str:

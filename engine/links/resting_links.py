@@ -23,6 +23,7 @@ _QUIET_SECONDS = 3.0
 """After so long without another link requests wait for the links' ``replication_timeout``."""
 _NOBODY_SECONDS = 1.0
 _FAILED_SECONDS = 0.5
+_RESTING_SECONDS, _RESTING_AGAIN_SECONDS = 25.0, 55.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class RestingLink:
     """Called when the source answered that there is nothing new."""
     wake: Callable[[], None]
     """Called when there is something new, or the source does not answer: the link asks by itself."""
+
+    @property
+    def rest_seconds(self) -> float:
+        """The time after which the link asks by itself without news, which its source counts as a heartbeat."""
+        return _RESTING_AGAIN_SECONDS if self.is_again else _RESTING_SECONDS
 
 
 class RestingLinks:

@@ -24,7 +24,7 @@ from engine.tables.capabilities.scan_records import FileScanRecords, ScanRecords
 from engine.tables.capabilities.table_links import TableLinks
 from engine.tables.capabilities.table_mutations import TableMutations
 from engine.tables.capabilities.table_partitions import TablePartitions
-from engine.tables.capabilities.table_transactions import TableTransactions
+from engine.tables.capabilities.table_transactions import JoinedTransaction, TableTransactions
 from engine.tables.services import TableServices
 from engine.tables.statement_options import OptimizeOptions
 from engine.tables.stopped_actions import StoppableAction, StoppedActions
@@ -79,6 +79,8 @@ class OwnedTable(Table):
     """Changes of rows that are there."""
     transactions: TableTransactions | None = None
     """Inserts that become visible together."""
+    join_transaction: Callable[[str], JoinedTransaction] | None = None
+    """Returns a transaction, by its id, as one that another replicated table commits in its own multi."""
     blocks: TableBlocks | None = None
     """The table's blocks in their order, for streams."""
     replication: Replica | None = None

@@ -68,6 +68,11 @@ class LastWriter(Replacing):
         return self.order.expressions[0] if self.order is not None else ""
 
     @property
+    def fixed_columns(self) -> tuple[str, ...]:
+        """The columns of ``conflict_order``: with other types rows that have met would compare otherwise."""
+        return tuple(name for name in self.order.columns if name not in ROW_VERSION_NAMES) if self.order else ()
+
+    @property
     def columns(self) -> tuple[str, ...]:
         own = self.order.columns if self.order is not None else ()
         return tuple(dict.fromkeys((*super().columns, *own, *ROW_VERSION_NAMES, ROW_EXISTS)))

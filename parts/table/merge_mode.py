@@ -69,6 +69,11 @@ class MergeMode(ABC):
         """The name that replicas agree on in ZooKeeper, for example ``Ordinary``."""
 
     @property
+    def fixed_columns(self) -> tuple[str, ...]:
+        """The columns by whose values rows are compared, beside those with a role: their types cannot change."""
+        return ()
+
+    @property
     def role_columns(self) -> tuple[tuple[str, str], ...]:
         """The columns named by the engine's arguments, each with its role. ALTER may not drop them."""
         return ()

@@ -14,10 +14,12 @@ from engine.simulator.simulated_servers import SimulatedServer
 from engine.simulator.statement_costs import CountedTable, counted_table
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from engine.tables.replicated.links.source.link_source import ReplicaLinkSource
+from engine.tables.replicated.replicated_table import ReplicatedTable
 from parts.common.query_status import QueryStatus
 
 CLUSTER = "11111111-0000-4000-8000-000000000000"
 TARGET = "22222222-0000-4000-8000-000000000000"
+INSERT = "INSERT INTO costs (p, k, v) VALUES ({}, {}, 0)"
 LINK = OutgoingLink("west/l", "uuid of l", TARGET, "west")
 
 
@@ -104,3 +106,15 @@ def restart(asker: Asker, server: SimulatedServer, before: Callable[[], None] = 
     server.start()
     name_cluster(server)
     asker.table.of(server).merge_steps.is_enabled = False
+
+
+def tables(asker: Asker) -> list[ReplicatedTable]:
+    return [asker.table.of(server) for server in asker.table.servers.servers]
+
+
+def kept(table: ReplicatedTable) -> list[str]:
+    return [str(block.part) for block in table.links.blocks.outbox.list_blocks()]
+
+
+def keep_all(asker: Asker, blocks: int) -> None:
+    asker.table.work_until(lambda: all(len(kept(table)) >= blocks for table in tables(asker)))

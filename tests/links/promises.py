@@ -166,6 +166,10 @@ PROMISES: Mapping[str, Lines] = {
         ),
     },
     "YugabyteDB": {
+        "triggers for replicated rows": (
+            "test_link_views::test_views_see_what_a_link_brings",
+            "test_link_views::test_a_crash_doubles_nothing",
+        ),
         "writes pay nothing for an asynchronous flow": (
             "test_commits_check_the_gate::test_an_insert_takes_two_requests",
         ),
@@ -468,7 +472,6 @@ PROMISES: Mapping[str, Lines] = {
 }
 
 OPEN: Mapping[str, str] = {
-    "YugabyteDB: triggers for replicated rows": "run_views = 1 is refused (48): views of a target do not run",
     "YugabyteDB: compression": "parts travel as they are stored, compressed; messages about changes are plain JSON",
 }
 

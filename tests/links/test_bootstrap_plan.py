@@ -175,18 +175,18 @@ def test_parts_get_one_number_each_in_the_order_of_their_blocks() -> None:
     parse = PartName.parse
     pieces = {parse("p_7_9_2_12"): ["p"], parse("p_0_3_1"): ["p", "q"], parse("q_0_0_0"): ["q"]}
     assert count_pieces(pieces) == {"p": 2, "q": 2}
-    numbered = number_pieces(pieces, {"p": 40, "q": 3})
+    numbered = number_pieces(pieces, {"p": [40, 41], "q": [3, 9]})
     assert {str(old): list(map(str, new)) for old, new in numbered.items()} == {
         "p_0_3_1": ["p_40_40_0", "q_3_3_0"],
         "p_7_9_2_12": ["p_41_41_0"],
-        "q_0_0_0": ["q_4_4_0"],
+        "q_0_0_0": ["q_9_9_0"],
     }
 
 
 def test_block_ids_name_the_parts_that_hold_their_blocks() -> None:
     block = PartName.parse
     numbered = number_pieces(
-        {block("p_0_3_1"): ["p", "p"], block("p_7_9_2_12"): ["p"], block("r_0_0_0"): []}, {"p": 40}
+        {block("p_0_3_1"): ["p", "p"], block("p_7_9_2_12"): ["p"], block("r_0_0_0"): []}, {"p": range(40, 44)}
     )
     ids = [("i", "p_8_8_0"), ("j", "p_3_3_0"), ("k", "p_5_5_0"), ("l", "q_0_0_0"), ("m", "r_0_0_0")]
     assert [(id_, str(part)) for id_, part in rename_block_ids([(i, block(p)) for i, p in ids], numbered)] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shutil
 import tempfile
@@ -334,6 +335,31 @@ def test_conflict_order_takes_the_place_of_the_time(tmp_path: Path) -> None:
         one.sql("DELETE FROM lww WHERE k = 1")
         del cluster.rows[1]
         cluster.check()
+
+
+def test_columns_of_conflict_order_stay_as_they_are(tmp_path: Path) -> None:
+    """Rows that met before and after an ALTER would be compared differently, so clusters would keep other rows."""
+    with make_cluster(tmp_path) as cluster:
+        cluster.create(columns="k UInt64, v Nullable(Float64), w UInt8", rest=", conflict_order = 'v + 1'")
+        one = cluster.servers[0]
+        for change in ("MODIFY COLUMN v Nullable(Float32)", "CLEAR COLUMN v", "DROP COLUMN v", "RENAME COLUMN v TO x"):
+            with pytest.raises(PandoError, match="conflict_order") as told:
+                one.sql(f"ALTER TABLE lww {change}")
+            assert told.value.code == 524
+        one.sql("ALTER TABLE lww MODIFY COLUMN v Nullable(Float64) DEFAULT 3, MODIFY COLUMN w UInt16")
+
+
+def test_nulls_and_nans_have_their_place_in_any_order(tmp_path: Path) -> None:
+    with make_cluster(tmp_path) as cluster:
+        cluster.create(columns="k UInt64, v Nullable(Float64)", rest=", conflict_order = 'v'")
+        one = cluster.servers[0]
+        for order in itertools.permutations(["NULL", "nan", "1"]):
+            for value in order:
+                one.sql(f"INSERT INTO lww VALUES (1, {value})")
+                one.sql(f"INSERT INTO lww VALUES (2, {value if value != 'NULL' else '-1'})")
+                one.sql("OPTIMIZE TABLE lww FINAL")
+            assert one.sql("SELECT isNull(v), isNaN(v) FROM lww ORDER BY k")[1] == [(1, None), (0, 1)]
+            one.sql("TRUNCATE TABLE lww")
 
 
 def test_a_version_column_comes_first(tmp_path: Path) -> None:

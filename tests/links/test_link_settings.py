@@ -56,7 +56,6 @@ def test_numbers_have_their_range(name: str) -> None:
         ({"start_position": "yesterday"}, "BAD_ARGUMENTS", "'yesterday'"),
         ({"upstream_replica_id": "west"}, "BAD_ARGUMENTS", "'west'"),
         ({"two_way": 1, "auto_bootstrap": 1}, "BAD_ARGUMENTS", "exclude each other"),
-        ({"run_views": 1}, "NOT_IMPLEMENTED", "views of the target do not run"),
         ({"two_way": 1, "replicate_ddl": 1}, "NOT_IMPLEMENTED", "run the ALTER on both"),
     ],
 )

@@ -237,6 +237,30 @@ def test_a_link_of_a_cluster_that_is_not_configured_any_more_says_so(servers: di
         target.execute("DROP REPLICATION LINK lost")
 
 
+def test_a_link_runs_the_views_of_its_target(servers: dict[str, list[LinkedServer]]) -> None:
+    create_table([*servers["west"], *servers["east"]], "viewed")
+    with servers["west"][0].client() as source, servers["east"][0].client() as target:
+        target.execute(
+            "CREATE TABLE counts (v String, c SimpleAggregateFunction(sum, UInt64)) "
+            "ENGINE = ReplicatedAggregatingMergeTree('/tables/counts', '{replica}') ORDER BY v"
+        )
+        target.execute("CREATE MATERIALIZED VIEW counting TO counts AS SELECT v, count() AS c FROM viewed GROUP BY v")
+        target.execute(
+            "CREATE REPLICATION LINK viewed ON viewed FROM CLUSTER west SETTINGS start_position = 'now', run_views = 1"
+        )
+        for number in range(3):
+            source.execute(f"INSERT INTO viewed SELECT number, toString(number % 2) FROM numbers({number}, 5)")
+        target.execute("SYSTEM WAIT REPLICATION LINK viewed TIMEOUT 30")
+        wait(
+            lambda: (
+                target.rows("SELECT v, sum(c) FROM counts GROUP BY v ORDER BY v")
+                == target.rows("SELECT v, count() FROM viewed GROUP BY v ORDER BY v")
+            ),
+            "the counts",
+        )
+        target.execute("DROP REPLICATION LINK viewed")
+
+
 def test_a_source_that_is_made_anew_is_another_table(servers: dict[str, list[LinkedServer]]) -> None:
     create_table([*servers["west"], *servers["east"]], "anew")
     east = servers["east"][0]

@@ -35,6 +35,10 @@ from tests.links.test_last_writer import Cluster, make_cluster
 from tests.links.test_links_in_one_process import wait
 
 TABLE = TablePaths("/t")
+CREATE = (
+    "CREATE TABLE t (k UInt64, v UInt64) ENGINE = ReplicatedReplacingMergeTree('/tables/t', '{replica}') ORDER BY k "
+    "SETTINGS last_writer_wins = 1, link_tombstone_seconds = 0"
+)
 RING = ((0, 1), (1, 2), (2, 0))
 TWO_WAYS = ((0, 1), (1, 0))
 CHAIN = ((0, 1), (1, 0), (1, 2), (2, 1))
@@ -322,11 +326,7 @@ def test_tombstones_go_in_linked_clusters(tmp_path: Path) -> None:
     with linked_servers(tmp_path, west=1, east=1) as found:
         servers = {name: each[0] for name, each in found.items()}
         for server in servers.values():
-            run(
-                server,
-                "CREATE TABLE t (k UInt64, v UInt64) ENGINE = ReplicatedReplacingMergeTree('/tables/t', '{replica}') "
-                "ORDER BY k SETTINGS last_writer_wins = 1, link_tombstone_seconds = 0",
-            )
+            run(server, CREATE)
         for source, target in (("west", "east"), ("east", "west")):
             run(
                 servers[target],
@@ -348,6 +348,30 @@ def test_tombstones_go_in_linked_clusters(tmp_path: Path) -> None:
 
         wait(is_done, "the end of the tombstone")
         assert {run(server, "SELECT k, v FROM t FINAL") for server in servers.values()} == {"2\t1\n"}
+
+
+def test_the_largest_time_travels_with_a_copy(tmp_path: Path) -> None:
+    """What is inserted into the copy is later than every row of the source, also than those that are gone."""
+    with linked_servers(tmp_path, west=1, east=1) as found:
+        west, east = found["west"][0], found["east"][0]
+        for server in (west, east):
+            run(server, CREATE)
+        run(west, "INSERT INTO t VALUES (1, 1)")
+        run(west, "DELETE FROM t WHERE k = 1")
+        run(west, "INSERT INTO t VALUES (2, 1)")
+        run(west, "OPTIMIZE TABLE t FINAL")
+        run(east, "CREATE REPLICATION LINK l ON t FROM CLUSTER west")
+        run(east, "SYSTEM WAIT REPLICATION LINK l TIMEOUT 30")
+        source, copy = west.table().replication, east.table().replication
+        assert source is not None
+        assert copy is not None
+        times = []
+        for replica in (source, copy):
+            keeper, paths = replica.require_keeper(), replica.paths
+            names = keeper.children(paths.log)
+            entries = [LogEntry.parse(keeper.get(f"{paths.log}/{name}")[0]) for name in names]
+            times.append(max(entry.commit_time for entry in entries))
+        assert times[0] == times[1] > 0
 
 
 def run(server: LinkedServer, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -59,6 +60,25 @@ def test_a_repeated_task_whose_rows_come_in_another_order(pando: Pando, spark: S
     table = pando.new_table("k UInt32, s String", "k PARTITION BY k % 3")
     frame.write.format("pando_failing").options(**pando.options(table, batch_rows="1000")).mode("append").save()
     assert counted(pando, table) == [(6000, 6000)] * 2
+
+
+@pytest.mark.long
+def test_a_job_is_one_writer_among_others(pando: Pando, spark: SparkSession) -> None:
+    """All its rows have the time of its commit: they win over earlier rows, and lose to later ones."""
+    name = f"w{uuid.uuid4().hex}"
+    for client in pando.clients.values():
+        client.execute(
+            f"CREATE TABLE {name} (k UInt32, s String) ENGINE = ReplicatedReplacingMergeTree('/tables/{name}', "
+            "'{replica}') ORDER BY k SETTINGS last_writer_wins = 1"
+        )
+    pando["r1"].execute(f"INSERT INTO {name} VALUES (1, 'early'), (2000, 'early')")
+    save(numbers(spark, 1000), pando.options(name))
+    pando["r2"].execute(f"INSERT INTO {name} VALUES (2, 'late')")
+    pando.sync(name)
+    for server in ("r1", "r2"):
+        assert rows(pando[server], f"SELECT count(), uniqExact(_commit_time) FROM {name} FINAL") == [(1001, 3)]
+        found = rows(pando[server], f"SELECT s FROM {name} FINAL WHERE k IN (1, 2, 2000) ORDER BY k")
+        assert found == [("1",), ("late",), ("early",)]
 
 
 def test_a_dead_server_is_passed_over(pando: Pando, spark: SparkSession) -> None:

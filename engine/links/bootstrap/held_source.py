@@ -83,6 +83,7 @@ def encode_held(held: HeldTable) -> dict[str, Any]:
         "definition_version": held.definition_version,
         "create_query": held.create_query,
         "columns": held.columns,
+        "commit_time": held.commit_time,
         "parts": [
             [str(part.name), part.content_hash, part.rows, part.size_bytes, part.file_bytes] for part in held.parts
         ],
@@ -106,6 +107,7 @@ def decode_held(document: Document) -> HeldTable:
         get_number(document, "definition_version", 0),
         get_text(document, "create_query", ""),
         get_text(document, "columns", ""),
+        get_number(document, "commit_time", 0),
     )
 
 

@@ -74,6 +74,13 @@ class ClusterWork(ServerWork):
         finally:
             self.model.inserting.remove(block)
 
+    def fill(self, blocks: int) -> None:
+        """Inserts some blocks without faults, and changes some of them."""
+        for _ in range(blocks):
+            self._do_insert()
+        self._do_update()
+        self._do_delete()
+
     def _do_insert(self) -> None:
         if self.takes_writes:
             super()._do_insert()
@@ -194,7 +201,7 @@ class ClusterWork(ServerWork):
     # -- checking ------------------------------------------------------------------------------------------------
 
     def allow_great_loss(self) -> None:
-        """Does what a person does for a replica that has lost its disk: the loss may be most of a small table.
+        """Lets a replica that has lost its disk start, as a person does: much of a small table may be lost.
 
         No other disk of the cluster is lost: an idle link may have its place before the journals of both then.
         """

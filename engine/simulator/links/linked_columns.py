@@ -26,7 +26,7 @@ class Alteration:
 
 
 class LinkedColumns:
-    """Which ALTERs are still to be carried out in which cluster."""
+    """The ALTERs that are still to be carried out, by cluster."""
 
     def __init__(self, random: Random, names: Sequence[str], source: str, *, links_carry: bool) -> None:
         """``source``: the only cluster whose clients write, or "". ``links_carry``: targets follow it by themselves."""

@@ -1,4 +1,4 @@
-"""What happens to linked clusters besides changes: copies, lost disks, short outboxes, columns that come and go."""
+"""What happens to linked clusters besides changes: copies, ALTERs, lost disks, short outboxes."""
 
 from __future__ import annotations
 

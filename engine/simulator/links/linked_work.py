@@ -24,7 +24,7 @@ _NETWORK_SHARE = 0.03
 _LINK_SHARE = 0.02
 _LOSS_RATES = (0.0, 0.0, 0.02, 0.2)
 _TASKS_BESIDE = 3
-_ACTIONS_BEFORE_LINKS = 60
+_BLOCKS_BEFORE_LINKS = 12
 _ATTEMPTS = 30
 _LOST_TARGET_SHARE = 0.3
 _MAX_LINK_NODES = 12
@@ -88,9 +88,7 @@ class LinkedWork:
     def _link_tables_with_rows(self) -> None:
         """Fills the first table, and copies it along the links; the last link of a ring finds the rows there."""
         first = next(iter(self.work.values()))
-        for _ in range(_ACTIONS_BEFORE_LINKS):
-            first.act()
-        self.world.calm()
+        first.fill(_BLOCKS_BEFORE_LINKS)
         filled = {first.name}
         for source, target in self.topology.links:
             self.create_link(source, target, "now" if target in filled else "")

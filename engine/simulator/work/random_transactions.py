@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from coordination.keeper.memory_keeper import Fault
-from coordination.transactions.transaction_commit import CommitVerdict
+from coordination.transactions.commit_request import CommitVerdict
 from coordination.transactions.transaction_nodes import transaction_node_name
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers

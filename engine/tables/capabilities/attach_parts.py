@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from coordination.keeper.interface import Op
-from coordination.transactions.transaction_commit import CommitRequest, Overwrite
+from coordination.transactions.commit_request import CommitRequest, Overwrite
 from coordination.transactions.transaction_nodes import transaction_node_name
 from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.insert_sink import TemporaryPart
@@ -48,7 +48,7 @@ class PartAttacher:
     def attach(self, directories: Sequence[str], status: QueryStatus) -> None:
         """Attaches directories of ``detached/``.
 
-        Raises 233 for a missing one, and the errors of :meth:`_prepare`.
+        Raises 233 for a missing one, and the errors of :meth:`prepare`.
         """
         if not directories:
             return
@@ -69,19 +69,25 @@ class PartAttacher:
         overwrite: Overwrite,
         status: QueryStatus,
         along: Sequence[Op] = (),
+        ahead: PartsAhead | None = None,
     ) -> None:
         """Attaches parts of another table with this schema, which holds them meanwhile.
 
-        ``along`` are operations of the other table for the same commit, if both are replicated. Raises ``Overtaken``
-        when those operations are no longer possible.
+        What ``ahead`` has prepared is not prepared again. ``along`` are operations of the other table for the same
+        commit, if both are replicated. Raises ``Overtaken`` when those operations are no longer possible.
         """
         transaction = f"attach {self._table.services.new_uuid().hex}"
         try:
-            self._commit(transaction, [part.path for part in parts], schema, overwrite, status, along=along)
+            places = [part.path for part in parts]
+            self._commit(transaction, places, schema, overwrite, status, along=along, ahead=ahead)
         except PandoError:
             with contextlib.suppress(PandoError):
                 self._transactions.rollback(transaction)
             raise
+
+    def begin_ahead(self, schema: TableSchema, status: QueryStatus) -> PartsAhead:
+        """Returns what prepares parts of another table with this schema before they are attached."""
+        return PartsAhead(self._table, self, schema, status)
 
     def _end_transaction(self, transaction: str) -> None:
         """Ends the transaction. If that fails now, the next start or session ends it."""
@@ -105,12 +111,14 @@ class PartAttacher:
         *,
         was_detached: bool = False,
         along: Sequence[Op] = (),
+        ahead: PartsAhead | None = None,
     ) -> None:
         prepared: list[TemporaryPart] = []
         try:
             for place in places:
                 status.check()
-                prepared.append(self._prepare(place, schema, status))
+                known = ahead.link(place) if ahead is not None else None
+                prepared.append(known or self.prepare(place, schema, status))
             options = InsertOptions(
                 transaction=transaction, was_detached=was_detached, has_new_rows=False, status=status
             )
@@ -124,7 +132,7 @@ class PartAttacher:
         request = CommitRequest(transaction, overwrite, rows=rows, extra_ops=tuple(along))
         self._transactions.commit(request, CommitOptions(timeout_seconds=timeout_seconds, status=status))
 
-    def _prepare(self, place: Path, schema: TableSchema, status: QueryStatus) -> TemporaryPart:
+    def prepare(self, place: Path, schema: TableSchema, status: QueryStatus) -> TemporaryPart:
         """Returns a temporary part with the rows of ``place``, which a table of ``schema`` wrote.
 
         Raises ``CorruptionError``, 122 for columns of other types, 36 for another key, and 342 for a part of a later
@@ -154,6 +162,53 @@ class PartAttacher:
             written.data_uncompressed_bytes,
             content_hash=written.content_hash,
         )
+
+
+class PartsAhead:
+    """Parts of another table, prepared before it is known which of them will be attached.
+
+    A context manager.
+
+    They are verified, and rewritten if they must be: what takes time. What is attached are links of them, so a commit
+    that fails may be repeated.
+    """
+
+    def __init__(self, table: TableData, attacher: PartAttacher, schema: TableSchema, status: QueryStatus) -> None:
+        self._table = table
+        self._attacher = attacher
+        self._schema = schema
+        self._status = status
+        self._prepared: dict[Path, TemporaryPart] = {}
+
+    def __enter__(self) -> PartsAhead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for part in self._prepared.values():
+            self._table.store.drop_temporary(part.directory)
+        self._prepared.clear()
+
+    def prepare(self, parts: Sequence[Part]) -> bool:
+        """Prepares those that are not yet; tells whether there were any. The other table holds them meanwhile."""
+        new = [part.path for part in parts if part.path not in self._prepared]
+        for place in new:
+            self._status.check()
+            self._prepared[place] = self._attacher.prepare(place, self._schema, self._status)
+        return bool(new)
+
+    def link(self, place: Path) -> TemporaryPart | None:
+        """Returns another copy of a part that is prepared; ``None`` for another part."""
+        found = self._prepared.get(place)
+        if found is None:
+            return None
+        store = self._table.store
+        directory = store.create_temporary("tmp_attach_")
+        try:
+            link_files(found.directory, directory, should_sync=self._table.description.settings.fsync_part_directory)
+        except BaseException:
+            store.drop_temporary(directory)
+            raise
+        return replace(found, directory=directory)
 
 
 def select_attachable(names: Sequence[str], partition: str | None) -> tuple[list[str], list[str]]:

@@ -7,11 +7,14 @@ runs a link does to its table. Both raise the errors of a replica that is read-o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow as pa
+
+from coordination.keeper.interface import MultiFailed, Op
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Block, Change
@@ -175,6 +178,35 @@ FetchBlock = Callable[[Change, Block, Path], None]
 """Fetches the files of a change's block into an empty directory, checked and durable."""
 
 
+class StagedViews(Protocol):
+    """What the materialized views of a target make of a batch's rows: staged, for the batch's multi to commit.
+
+    Used by one thread at a time.
+    """
+
+    def plan(self) -> Sequence[Op]:
+        """Returns the operations of all tables that views fill, with new block numbers. Raises ``GateBarred``."""
+
+    def note_failure(self, error: MultiFailed) -> None:
+        """Learns from the multi's failure what the next plan must know."""
+
+    def release(self) -> None:
+        """Gives the numbers of the last plan up, so that its multi fails if it is still on its way."""
+
+    def note_commit(self) -> None:
+        """The multi was carried out."""
+
+    def carry_out(self) -> None:
+        """Lets this server show the committed rows soon."""
+
+    def abort(self) -> None:
+        """Drops what is staged, unless it is committed."""
+
+
+RunViews = Callable[[Iterable[pa.Table], QueryStatus], StagedViews]
+"""Runs the views of a target over blocks of its rows, and stages what they make."""
+
+
 @dataclass(frozen=True, slots=True)
 class IncomingBatch:
     """The changes that a link has admitted, up to a cut."""
@@ -189,6 +221,8 @@ class IncomingBatch:
     end: Position
     """Where the batch ends in the source's stream: of the source's own origin."""
     fetch: FetchBlock
+    run_views: RunViews | None = None
+    """How the target's views are run; ``None`` if the link does not run them."""
 
 
 @dataclass(frozen=True, slots=True)

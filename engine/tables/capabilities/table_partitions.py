@@ -14,6 +14,13 @@ from parts.store.part_store import PartStore
 
 AttachParts = Callable[[Sequence[Part], Sequence[Op]], None]
 """Attaches the parts to another table; the operations become part of that commit."""
+PrepareParts = Callable[[Sequence[Part]], bool]
+"""Prepares parts that may be attached later, and tells whether any was not prepared yet."""
+
+
+def prepare_nothing(_: Sequence[Part]) -> bool:
+    """Leaves all work to the commit."""
+    return False
 
 
 class TablePartitions(Protocol):
@@ -35,9 +42,12 @@ class TablePartitions(Protocol):
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Drops or detaches one active part. Raises 232 (NO_SUCH_DATA_PART), 384 (PART_IS_TEMPORARILY_LOCKED)."""
 
-    def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
+    def move(
+        self, partition_id: str, attach: AttachParts, status: QueryStatus, prepare: PrepareParts = prepare_nothing
+    ) -> None:
         """Gives the parts of the partition to ``attach``, and drops them when it has returned.
 
+        ``prepare`` is called before, perhaps several times, with parts that are likely to move.
         Rows that are inserted meanwhile stay. A crash in between leaves the rows here too. A replicated table passes
         operations to ``attach``, so that both tables change in one commit; it raises 159 if its parts are not complete
         here in time.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest
+from coordination.keeper.interface import MultiFailed, Op
+from coordination.transactions.commit_request import CommitOutcome, CommitRequest
 from coordination.transactions.transaction_nodes import StagedRecord, Transaction, TransactionState
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.statement_options import CommitOptions, InsertOptions
@@ -44,6 +45,31 @@ class TransactionSummary:
             found.created_ms / 1000,
             found.changed_ms / 1000,
         )
+
+
+class JoinedTransaction(Protocol):
+    """A transaction with staged rows that another table's multi commits. Used by one thread at a time."""
+
+    def plan(self) -> Sequence[Op]:
+        """Returns the operations for the multi, gate and activation checked, with new block numbers.
+
+        Raises 242, 649, 999 and ``GateBarred``.
+        """
+
+    def note_failure(self, error: MultiFailed) -> None:
+        """Learns from the multi's failure what the next plan must know."""
+
+    def release(self) -> None:
+        """Gives the numbers of the last plan up, so that its multi fails if it is still on its way."""
+
+    def note_commit(self) -> None:
+        """The multi was carried out."""
+
+    def carry_out(self) -> None:
+        """Lets this replica show the committed rows soon."""
+
+    def abort(self) -> None:
+        """Drops the staged rows, unless they are committed."""
 
 
 class TableTransactions(Protocol):

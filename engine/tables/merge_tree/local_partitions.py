@@ -13,7 +13,7 @@ from typing import Protocol
 
 from engine.tables.capabilities.attach_parts import PartAttacher
 from engine.tables.capabilities.block_history import MergeTreeBlockHistory
-from engine.tables.capabilities.table_partitions import AttachParts
+from engine.tables.capabilities.table_partitions import AttachParts, PrepareParts, prepare_nothing
 from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.merge_tree.block_numbers import BlockNumbers
 from engine.tables.merge_tree.deduplication_log import RecentBlocks
@@ -79,7 +79,9 @@ class MergeTreePartitions:
                 self._drop([name], detach)
             self._recent_blocks.forget(name.covers)
 
-    def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
+    def move(
+        self, partition_id: str, attach: AttachParts, status: QueryStatus, prepare: PrepareParts = prepare_nothing
+    ) -> None:
         """Attaches the partition's parts to another table, then drops them here."""
         self._numbers.wait_for_pending(status)
         with self._quiesced_parts(partition_id, status) as parts:

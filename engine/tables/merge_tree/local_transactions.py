@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from coordination.transactions.application_versions import ApplicationVersion
-from coordination.transactions.transaction_commit import (
+from coordination.transactions.commit_request import (
     CommitOutcome,
     CommitRequest,
     CommitVerdict,

@@ -106,6 +106,7 @@ class ReplicatedTable(PartsTable):
         self.gate_control = GateControl(state, keeping.follow_gate)
         pull, last_blocks = self.log_pull.pull, self.log_pull.last_blocks
         self.transactions = ReplicatedTransactions(state, pull, last_blocks, self.wake_execution)
+        self.join_transaction = self.transactions.join
         exchanges.refetch = self.links.target.refetch_part
         self.housekeeping = LogCleanup(state, self._clean_staged, self.links.blocks.keep_before_deletion)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)

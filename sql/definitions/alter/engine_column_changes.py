@@ -13,6 +13,8 @@ def check_engine_column(mode: MergeMode, name: str, verb: str) -> None:
     for column, role in mode.role_columns:
         if column == name:
             raise _forbidden_error(f"Trying to ALTER {verb} {role} ({name}) column")
+    if name in mode.fixed_columns:
+        raise _forbidden_error(f"Trying to ALTER {verb} column {name}, which conflict_order reads")
 
 
 def check_engine_column_type(mode: MergeMode, name: str, former: str, given: str) -> bool:
@@ -22,6 +24,11 @@ def check_engine_column_type(mode: MergeMode, name: str, former: str, given: str
     """
     role = dict(mode.role_columns).get(name, "")
     old, new = parse_type(former), parse_type(given)
+    if name in mode.fixed_columns and old != new:
+        raise _forbidden_error(
+            f"Cannot alter column {name} from type {old} to type {new}, because conflict_order reads it: rows that "
+            "were compared before would have been compared otherwise"
+        )
     if role in ("sign", "is_deleted"):
         raise _forbidden_error(f"Cannot alter {role} column {name} to type {new}, because it must have type {old}")
     if role != "version":

@@ -1,7 +1,12 @@
 """The source table's half of MOVE PARTITION: its parts leave in the multi that the target commits.
 
 :mod:`coordination.drops.move_partition` explains why no row is lost or doubled. INSERTs, quorums, fetches and mutations
-in the partition are waited for, but not merges. While the target stages the parts, only a block number is held here. If
+in the partition are waited for, but not merges.
+
+A number that is held longer makes a larger batch of a link: nothing that commits meanwhile may be sent without the move
+(``coordination.links.stream.cuts``). So the target prepares the parts in rounds while none is held, which takes the
+time. A number is held only to wait for what is below it, and for the commit. What takes longer is waited for without
+one: the number is given back, and another one is taken afterwards, each held up to twice as long as the one before. If
 other rows come before the commit, everything starts anew.
 """
 
@@ -25,7 +30,7 @@ from coordination.inserts.quorum import read_unconfirmed_parts
 from coordination.keeper.interface import Keeper, KeeperConnectionLoss, Op
 from coordination.nodes.replica_activation import Activation
 from coordination.transactions.transaction_commit import OtherTableChanged
-from engine.tables.capabilities.table_partitions import AttachParts
+from engine.tables.capabilities.table_partitions import AttachParts, PrepareParts, prepare_nothing
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
@@ -35,6 +40,8 @@ from parts.store.part_states import Snapshot
 
 _ATTEMPTS = 20
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
+_FIRST_HOLD_SECONDS = 0.5
+_ROUNDS = 5
 
 
 class LogReader(Protocol):
@@ -62,19 +69,24 @@ class PartitionMover:
         self._state = state
         self._log = log
 
-    def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> bool:
-        """Moves a partition's parts.
+    def move(
+        self, partition_id: str, attach: AttachParts, status: QueryStatus, prepare: PrepareParts = prepare_nothing
+    ) -> bool:
+        """Moves a partition's parts, which ``prepare`` gets before.
 
-        Returns ``False`` if there are none. Raises 159, 242, 999, and the errors of ``attach``.
+        Returns ``False`` if there are none. Raises 159, 242, 999, and the errors of ``attach`` and ``prepare``.
         """
+        hold_seconds = _FIRST_HOLD_SECONDS
+        end = self._state.services.monotonic() + self._state.services.queue_wait_seconds
         for _ in range(_ATTEMPTS):
             status.check()
+            self._prepare(partition_id, prepare, status)
             lock = self._allocate_block(partition_id)
             if lock is None:
                 return False
             try:
-                with self._hold_moving_parts(lock, status) as leaving:
-                    if leaving.parts:
+                with self._hold_moving_parts(lock, status, end, hold_seconds) as leaving:
+                    if leaving is not None and leaving.parts:
                         attach(leaving.parts, leaving.ops)
                         return True
             except OtherTableChanged:
@@ -85,10 +97,21 @@ class PartitionMover:
                     self._release_number(lock)
                 raise
             self._release_number(lock)
-            return False
+            if leaving is not None:
+                return False
+            hold_seconds *= 2
+            self._wait_until_whole(lock, status, end)
         raise ConflictError(
             "KEEPER_EXCEPTION", f"Could not move partition {partition_id} in {_ATTEMPTS} attempts: others get ahead"
         )
+
+    def _prepare(self, partition_id: str, prepare: PrepareParts, status: QueryStatus) -> None:
+        """Prepares the parts that are here, until a round finds no new ones."""
+        for _ in range(_ROUNDS):
+            status.check()
+            with self._state.store.snapshot() as held:
+                if not prepare([part for part in held.parts if part.name.partition_id == partition_id]):
+                    return
 
     def _allocate_block(self, partition_id: str) -> BlockLock | None:
         """Takes a block number:
@@ -114,13 +137,15 @@ class PartitionMover:
             raise
 
     @contextmanager
-    def _hold_moving_parts(self, lock: BlockLock, status: QueryStatus) -> Iterator[_MovingParts]:
-        """Yields the parts once they are complete here.
+    def _hold_moving_parts(
+        self, lock: BlockLock, status: QueryStatus, end: float, hold_seconds: float
+    ) -> Iterator[_MovingParts | None]:
+        """Yields the parts once they are complete here; ``None`` if that takes longer than ``hold_seconds``.
 
-        Raises 159 (TIMEOUT_EXCEEDED) if that takes longer than the queue may take.
+        Raises 159 (TIMEOUT_EXCEEDED) at the monotonic time ``end``.
         """
         state = self._state
-        deadline = state.services.monotonic() + state.services.queue_wait_seconds
+        until = state.services.monotonic() + hold_seconds
         pause = _FIRST_PAUSE_SECONDS
         while True:
             with state.hold_write_access() as (keeper, activation):
@@ -130,12 +155,33 @@ class PartitionMover:
                 if reason is None:
                     yield _MovingParts([part for part in held.parts if _is_below(part.name, lock)], ops)
                     return
-            status.check()
-            if state.services.monotonic() >= deadline or state.is_stopping.is_set():
-                text = f"Partition {lock.partition_id} cannot be moved now: {reason}; nothing was moved"
-                raise UnavailableError("TIMEOUT_EXCEEDED", text)
+            self._check_time(lock, reason, status, end)
+            if state.services.monotonic() >= until:
+                yield None
+                return
             state.sleep(pause)
             pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _wait_until_whole(self, lock: BlockLock, status: QueryStatus, end: float) -> None:
+        """Waits, without a number, for what was below one that was given back. Raises 159 (TIMEOUT_EXCEEDED)."""
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            with self._state.hold_write_access() as (keeper, _):
+                keeper.sync(self._state.paths.root)
+                reason, held = self._find_obstacle(keeper, lock)
+            held.release()
+            if reason is None:
+                return
+            self._check_time(lock, reason, status, end)
+            self._state.sleep(pause)
+            pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _check_time(self, lock: BlockLock, reason: str, status: QueryStatus, end: float) -> None:
+        """Raises 159 (TIMEOUT_EXCEEDED) at the monotonic time ``end``, and if the statement or the table ends."""
+        status.check()
+        if self._state.services.monotonic() >= end or self._state.is_stopping.is_set():
+            text = f"Partition {lock.partition_id} cannot be moved now: {reason}; nothing was moved"
+            raise UnavailableError("TIMEOUT_EXCEEDED", text)
 
     def _plan_drop(
         self, keeper: Keeper, activation: Activation, lock: BlockLock

@@ -11,7 +11,7 @@ from coordination.drops.forget_partition import forget_partition
 from coordination.merges_mutations.merge_predicate import MergePredicate, read_merge_predicate
 from coordination.nodes.gate import CommitKind
 from engine.tables.capabilities.attach_parts import PartAttacher
-from engine.tables.capabilities.table_partitions import AttachParts
+from engine.tables.capabilities.table_partitions import AttachParts, PrepareParts, prepare_nothing
 from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.replicated.decide.move_partition import LogReader, PartitionMover
 from engine.tables.replicated.replica_state import ReplicaState
@@ -78,9 +78,12 @@ class ReplicatedPartitions:
         with self._state.hold_write_access():
             self._foreign.fetch(self._state.replication.connect_to(zookeeper).require_keeper(), path, wanted, status)
 
-    def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
+    def move(
+        self, partition_id: str, attach: AttachParts, status: QueryStatus, prepare: PrepareParts = prepare_nothing
+    ) -> None:
         """Moves a partition to another table."""
-        if self._state.pass_gate(CommitKind.OTHER, lambda: self._departures.move(partition_id, attach, status), status):
+        move = partial(self._departures.move, partition_id, attach, status, prepare)
+        if self._state.pass_gate(CommitKind.OTHER, move, status):
             self._wait(status)
 
     def forget(self, partition_id: str, status: QueryStatus) -> None:

@@ -397,5 +397,6 @@ class QueueExecutor:
         unlist_parts(keeper, state.replica, [name for name in listed if dropped.covers(name)])
         state.services.failpoint("drop.after_listing")
         state.store.drop_active(gone)
-        covered = state.queue.list_covered_entries(action.name)
-        remove_entries(keeper, state.replica, state.queue, [*covered, action.name])
+        remove_entries(
+            keeper, state.replica, state.queue, [*state.queue.list_covered_entries(action.name), action.name]
+        )

@@ -31,7 +31,7 @@ from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import drop_range_name
 from coordination.nodes.gate import CommitKind, Gate
 from coordination.reads.dropped_blocks import record_drop_ops
-from engine.tables.capabilities.table_links import IncomingBatch
+from engine.tables.capabilities.table_links import IncomingBatch, StagedViews
 from engine.tables.replicated.links.large_batches import LargeBatches
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CancelledError, ConflictError, UnavailableError
@@ -52,6 +52,8 @@ class StagedBatch:
     """Whether the block ids of the source are set here too."""
     metadata_version: int
     """The version of the definition that the batch was checked against."""
+    views: StagedViews | None = None
+    """What materialized views made of the rows: committed in the same multi."""
 
 
 class BatchCommitter:
@@ -121,6 +123,7 @@ class _Attempt:
         self._last_blocks = owner.last_blocks(keeper)
         self._staged = staged
         self._batch = staged.batch
+        self._views = staged.views
         self._columns_version = columns_version
         self._locks: list[BlockLock] = []
         self._list = ""
@@ -144,6 +147,8 @@ class _Attempt:
         for lock in self._locks:
             release_block_number_if_possible(self._keeper, lock)
         self._locks.clear()
+        if self._views is not None:
+            self._views.release()
 
     def _commit(self) -> BatchPlan | None:
         keeper, table, batch = self._keeper, self._state.paths, self._batch
@@ -158,6 +163,8 @@ class _Attempt:
         except MultiFailed as error:
             if self._list:
                 self._owner.lists.abandon(keeper, self._list)
+            if self._views is not None:
+                self._views.note_failure(error)
             if error.op.path != table.linked.vector:
                 self._judge(error)
             return None
@@ -169,6 +176,8 @@ class _Attempt:
                 raise
             return plan
         self._locks.clear()
+        if self._views is not None:
+            self._views.note_commit()
         logger.debug("a batch of link %s is committed up to %s", batch.link.name, plan.end)
         return plan
 
@@ -244,9 +253,14 @@ class _Attempt:
         return found
 
     def _additions(self, plan: BatchPlan) -> Sequence[Op]:
-        """Returns what the multi has besides the batch: the gate's checks, and what drops do to quorums and records."""
+        """Returns what the multi has besides the batch.
+
+        These are the gate's checks, what views made, and what drops do to quorums and records.
+        """
         keeper, table = self._keeper, self._state.paths
         ops: list[Op] = [*check_link(self._state, keeper, self._batch.link)]
+        if self._views is not None:
+            ops += self._views.plan()
         ranges = [drop_range_name(p, number) for p, number in sorted(plan.drops.items()) if number > 0]
         if not ranges:
             return ops

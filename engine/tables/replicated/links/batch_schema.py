@@ -18,16 +18,11 @@ from parts.common.errors import UserError
 from parts.table.table_description import TableDescription
 from sql.mutations.mutation import Mutation
 
-_NOT_BUILT = {
-    "run_views": "Materialized views of a link's target do not run on its rows",
-}
-
 
 def choose_block_writer(state: ReplicaState, batch: IncomingBatch) -> BlockWriter:
     """Returns what turns the batch's blocks into parts.
 
-    Raises ``UncoveredSchema`` for rows or commands that this table cannot take, 48 (NOT_IMPLEMENTED) for settings of
-    the link that this version does not have.
+    Raises ``UncoveredSchema`` for rows or commands that this table cannot take.
     """
     writer = _choose_writer(state, batch)
     if batch.link.settings.get("check_constraints") and state.description.constraints:
@@ -37,7 +32,6 @@ def choose_block_writer(state: ReplicaState, batch: IncomingBatch) -> BlockWrite
 
 def _choose_writer(state: ReplicaState, batch: IncomingBatch) -> BlockWriter:
     description = state.description
-    _refuse_settings(batch.link.settings)
     _check_mutations(batch, description)
     if batch.source.fingerprint == compute_fingerprint(description):
         return FileTaker(description)
@@ -83,12 +77,6 @@ def explain_uncovered(state: ReplicaState, source: SourceTable, settings: Mappin
 
 def _count_rows(batch: IncomingBatch) -> int:
     return sum(change.rows for change in batch.changes)
-
-
-def _refuse_settings(settings: Mapping[str, object]) -> None:
-    for name, text in _NOT_BUILT.items():
-        if settings.get(name):
-            raise UserError("NOT_IMPLEMENTED", f"{text} in this version: set {name} = 0")
 
 
 def _check_mutations(batch: IncomingBatch, description: TableDescription) -> None:

@@ -7,6 +7,7 @@ If that is interrupted, the next batch or the table's cleaning sets those whose 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from coordination.inserts.block_views import BlockNode
 from coordination.inserts.partition_nodes import find_partitions
@@ -150,6 +151,23 @@ class LargeBatches:
                 raise error.cause from error
             return False
         return True
+
+
+def write_batch_list(
+    keeper: Keeper, table: TablePaths, plan: BatchPlan, name: str, link: str
+) -> tuple[BatchPlan, SetData]:
+    """Writes the plan's entry as a list, for a commit that has room for its block ids.
+
+    Returns the plan whose entry names the list, and the operation by which the multi commits the list.
+    """
+    listed = make_list(plan, name, MAX_PIECE_BYTES)
+    write_list(keeper, table, name, link, listed.pieces)
+    entry = listed.plan.entry
+    assert entry is not None
+    # Whether ids of dropped blocks are left over is known when the multi is made.
+    return replace(listed.plan, entry=replace(entry, has_leftovers=False)), commit_list_op(
+        table, name, link, ListState.DONE
+    )
 
 
 def _is_later(known: PartName | None, part: PartName) -> bool:

@@ -50,6 +50,7 @@ from engine.tables.replicated.links.batch_commit import BatchCommitter, StagedBa
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
+from engine.tables.replicated.links.batch_views import stage_views
 from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
@@ -188,15 +189,19 @@ class ReplicaLinkTarget:
             pieces = self._staging.stage(batch, name, writer, status)
             state.services.failpoint("link.after_stage")
             ready = self._make_ready(batch, name, pieces, version)
-            self._staging.forget(name)
-            with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
-                plan = self.committer.commit(keeper, ready, self._definitions().columns_version)
-                state.services.failpoint("link.after_commit")
-                if plan is None:
-                    state.store.staged.remove(name)
-                    return AppliedBatch(is_applied=False)
-                keeper.sync(state.paths.log)
-                self._log.pull(keeper)
+            with stage_views(state, batch, name, pieces, status) as views:
+                self._staging.forget(name)
+                with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
+                    ready = replace(ready, views=views)
+                    plan = self.committer.commit(keeper, ready, self._definitions().columns_version)
+                    state.services.failpoint("link.after_commit")
+                    if plan is None:
+                        state.store.staged.remove(name)
+                        return AppliedBatch(is_applied=False)
+                    keeper.sync(state.paths.log)
+                    self._log.pull(keeper)
+                if views is not None:
+                    views.carry_out()
         self._wake_execution()
         return _describe(plan)
 

@@ -6,17 +6,14 @@ See ``coordination.transactions.transaction_nodes``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 from coordination.drops.drop_partition import LastBlocks
-from coordination.inserts.block_numbers import BlockLock
 from coordination.inserts.quorum import QuorumPlan, confirm_own_parts, plan_quorum
 from coordination.keeper.interface import Keeper, RequestTooLarge
-from coordination.links.stream.commit_times import CommitVersion
-from coordination.log.log_entry import StagedPart
 from coordination.nodes.gate import CommitKind
-from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, CommitVerdict, commit_transaction
+from coordination.transactions.commit_request import CommitOutcome, CommitRequest, CommitVerdict
+from coordination.transactions.transaction_commit import commit_transaction
 from coordination.transactions.transaction_nodes import (
     StagedRecord,
     TransactionState,
@@ -41,10 +38,11 @@ from engine.tables.replicated.replica_state import (
     LINK_STAGING_PREFIX,
     ReplicaState,
 )
+from engine.tables.replicated.write.commit_version import find_version_maker
+from engine.tables.replicated.write.joined_transaction import JoinedTransaction
 from engine.tables.statement_options import CommitOptions, InsertOptions
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
-from parts.read.part_reader import open_part
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +154,6 @@ class ReplicatedTransactions:
         state = self._state
         with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             plan = plan_quorum(keeper, state.paths, options.quorum, is_parallel=True)
-            has_versions = state.description.merge_mode.has_row_versions
             outcome = commit_transaction(
                 keeper,
                 state.replica,
@@ -167,7 +164,7 @@ class ReplicatedTransactions:
                 clock=state.services.clock,
                 left_behind=state.restart,
                 quorum=plan.required if plan is not None else 0,
-                make_version=partial(self._make_version, name) if has_versions else None,
+                make_version=find_version_maker(state, name),
             )
             state.services.failpoint("transaction.after_commit")
             if outcome.verdict is CommitVerdict.SKIPPED:
@@ -180,14 +177,6 @@ class ReplicatedTransactions:
                 self._pull(keeper)
         return keeper, plan, outcome
 
-    def _make_version(self, name: str, keeper: Keeper, lock: BlockLock, parts: Sequence[StagedPart]) -> CommitVersion:
-        """Makes the version of a commit: later than all rows here, and than those that its parts have already."""
-        state, floor = self._state, self._state.store.get_largest_commit_time()
-        for part in parts:
-            if part.replica == state.replica.name and not part.place.startswith(INSERTED_STAGING_PREFIX):
-                floor = max(floor, open_part(state.store.staged.path(name, part.place)).row_version.commit_time)
-        return state.commit_times.make_version(keeper, lock, floor)
-
     def _is_waiting(self, keeper: Keeper, name: str, needed: int) -> bool:
         """Tells whether the quorum of the original COMMIT or the one asked for now is missing."""
         paths = self._state.paths
@@ -195,6 +184,10 @@ class ReplicatedTransactions:
             keeper.exists(paths.quorum_parallel_part(name)) is not None
             or count_finished_replicas(keeper, paths, name) < needed
         )
+
+    def join(self, transaction_id: str) -> JoinedTransaction:
+        """Returns a transaction as one that another table's multi commits."""
+        return JoinedTransaction(self._state, transaction_id, self._pull, self._last_blocks, self._wake_execution)
 
     def rollback(self, transaction_id: str) -> None:
         """Aborts a transaction. Raises 649 for a committed one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, Overwrite
+from coordination.transactions.commit_request import CommitOutcome, CommitRequest, Overwrite
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import CommitOptions

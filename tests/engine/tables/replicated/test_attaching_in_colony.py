@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from coordination.transactions.transaction_commit import Overwrite
+from coordination.transactions.commit_request import Overwrite
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash

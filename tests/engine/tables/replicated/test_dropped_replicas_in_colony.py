@@ -10,7 +10,7 @@ from coordination.inserts.quorum import QuorumStatus, read_pending_quorums
 from coordination.inserts.quorum_settlement import lower_requirement, settle_quorums
 from coordination.nodes.gate import format_epoch
 from coordination.replicas.table_nodes import SharedDefinition, create_table_or_replica, drop_dead_replica
-from coordination.transactions.transaction_commit import CommitRequest
+from coordination.transactions.commit_request import CommitRequest
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import CommitOptions

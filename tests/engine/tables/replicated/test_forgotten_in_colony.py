@@ -13,7 +13,7 @@ import pytest
 from coordination.inserts.block_ids import select_block_ids
 from coordination.keeper.interface import MultiFailed
 from coordination.keeper.memory_keeper import Fault
-from coordination.transactions.transaction_commit import CommitRequest, Overwrite
+from coordination.transactions.commit_request import CommitRequest, Overwrite
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash

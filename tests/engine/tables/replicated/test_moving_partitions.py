@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,13 @@ from pathlib import Path
 import pytest
 
 from coordination.drops.move_partition import why_parts_are_incomplete
+from coordination.inserts.block_numbers import (
+    BlockLock,
+    allocate_block_number,
+    read_committing_numbers,
+    release_block_number,
+)
+from coordination.keeper.interface import Op
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
@@ -22,10 +29,11 @@ from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.stopped_actions import StoppableAction
-from parts.common.errors import PandoError
+from parts.common.errors import PandoError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.common.thread_pool import run_jobs_inline
+from parts.read.part_reader import Part
 from tests.faults import hit_request
 
 COLUMNS = "(p UInt8, k UInt64, v String)"
@@ -223,6 +231,47 @@ def test_what_is_not_whole_here_is_waited_for(make: Make) -> None:
     two.sql(MOVE)
     settle(servers)
     assert one.sql("SELECT k, v FROM u ORDER BY k")[1] == [(key, "new") for key in (1, 3, 4, 5)]
+
+
+def test_a_number_is_held_only_at_the_end(make: Make) -> None:
+    """While one is held, a link sends nothing that commits behind it."""
+    servers = make(queue_wait_seconds=4.0)
+    one, _ = fill(servers)
+    table, rival = one.table, servers.ensemble.connect()
+    held_while_preparing: list[int] = []
+    held_while_waiting: list[bool] = []
+
+    def count_held() -> int:
+        return len(read_committing_numbers(rival, table.state.paths, ["1"])["1"])
+
+    def prepare(parts: Sequence[Part]) -> bool:
+        held_while_preparing.append(count_held())
+        return len(held_while_preparing) < 3
+
+    def attach(parts: Sequence[Part], ops: Sequence[Op]) -> None:
+        raise UserError("CANNOT_ASSIGN_ALTER", "the target takes nothing")
+
+    def move(moved: ReplicatedTable) -> None:
+        moved.partitions.move("1", attach, QueryStatus(), prepare)
+
+    assert code(lambda: one.call(move)) == 517
+    assert held_while_preparing == [0, 0, 0]
+    lock = allocate_block_number(rival, table.state.paths, "1", owner="r2")  # an INSERT that does not end
+    assert isinstance(lock, BlockLock)
+    sleep = table.state.sleep
+
+    def sleep_and_look(seconds: float) -> None:
+        held_while_waiting.append(count_held() > 1)
+        sleep(seconds)
+
+    table.state.sleep = sleep_and_look  # type: ignore[method-assign]
+    assert code(lambda: one.call(move)) == 159
+    assert held_while_waiting[0]
+    assert not held_while_waiting[-1]
+    assert count_held() == 1
+    release_block_number(rival, lock)
+    assert code(lambda: one.call(move)) == 517
+    assert count_held() == 0
 
 
 def test_a_merge_that_is_only_logged_is_not_waited_for(make: Make) -> None:

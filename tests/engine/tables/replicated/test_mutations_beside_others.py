@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.transactions.transaction_commit import Overwrite
+from coordination.transactions.commit_request import Overwrite
 from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.stopped_actions import StoppableAction
 from parts.common.part_name import PartName

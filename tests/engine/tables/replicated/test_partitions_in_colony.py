@@ -13,7 +13,7 @@ from itertools import product
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from coordination.transactions.transaction_commit import Overwrite
+from coordination.transactions.commit_request import Overwrite
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.transactions.transaction_commit import CommitRequest
+from coordination.transactions.commit_request import CommitRequest
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.disk_reservations import DiskReservations

@@ -13,7 +13,7 @@ import pytest
 
 from coordination.keeper.interface import KeeperConnectionLoss, Op
 from coordination.keeper.memory_keeper import Fault, MemoryKeeper
-from coordination.transactions.transaction_commit import CommitRequest, Overwrite
+from coordination.transactions.commit_request import CommitRequest, Overwrite
 from coordination.transactions.transaction_nodes import clean_transactions, transaction_node_name
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode

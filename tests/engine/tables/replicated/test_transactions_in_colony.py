@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordination.transactions.transaction_commit import CommitOutcome, CommitVerdict, Overwrite
+from coordination.transactions.commit_request import CommitOutcome, CommitVerdict, Overwrite
 from coordination.transactions.transaction_nodes import (
     TransactionState,
     clean_transactions,

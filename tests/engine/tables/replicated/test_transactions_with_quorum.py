@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.transactions.transaction_commit import CommitRequest
+from coordination.transactions.commit_request import CommitRequest
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.tables.statement_options import CommitOptions
 from parts.common.errors import PandoError

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.transactions.transaction_commit import CommitVerdict
+from coordination.transactions.commit_request import CommitVerdict
 from coordination.transactions.transaction_nodes import transaction_node_name
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode

@@ -1,7 +1,8 @@
 """The commit of a bootstrap at the target, and what a closed table is examined for before it.
 
 The multi creates one log entry: the ranges that go, the parts that come, and marks for those who follow this table
-(``coordination.links.bootstrap_plan``). With it come the vector, the block ids, the link's definition with its place,
+(``coordination.links.bootstrap_plan``). If they are too many for an entry, it names a list of them, which is written
+before (``large_batches``). With it come the vector, the block ids, the link's definition with its place,
 and the gate without the bar. It expects the versions that were read when the table was closed.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from coordination.drops.drop_partition import list_quorum_ops
 from coordination.inserts.block_ids import read_block_ids
@@ -22,17 +24,18 @@ from coordination.keeper.interface import (
     Keeper,
     KeeperConnectionLoss,
     MultiFailed,
-    NoNode,
     Op,
     SetData,
 )
-from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_bytes, require_log_entry_fits
-from coordination.links.batches.batch_ops import TargetReads, make_batch_commit
-from coordination.links.batches.batch_plan import BatchPlan
+from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_bytes
+from coordination.links.batches.batch_list import must_be_list
+from coordination.links.batches.batch_ops import BatchCommit, TargetReads, make_batch_commit
+from coordination.links.batches.batch_plan import BatchLimits, BatchPlan
 from coordination.links.bootstrap_plan import (
     HeldTable,
     bootstrap_vector,
     count_pieces,
+    list_portions,
     make_marks,
     number_pieces,
     rename_block_ids,
@@ -48,15 +51,22 @@ from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.paths import TablePaths
 from coordination.reads.dropped_blocks import record_drop_ops
 from engine.tables.replicated.life.shared_definition import make_shared_definition
+from engine.tables.replicated.links.bootstrap.closed_nodes import read_vector, require_bar, require_link
 from engine.tables.replicated.links.bootstrap.copies import Copy
 from engine.tables.replicated.links.bootstrap.own_changes import find_last_own_change
+from engine.tables.replicated.links.large_batches import LargeBatches, write_batch_list
+from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
 
-_SLACK_BYTES = 64 * 1024
-"""Reserved for the checks of the activation and for the chroot of all paths."""
+_LIMIT_BYTES = MAX_REQUEST_BYTES - 64 * 1024
+"""The rest is for the checks of the activation and for the chroot of all paths."""
+
+
+_NUMBERS_TOGETHER = 2000
+"""Block numbers that one request takes. Nobody commits under a number between two such runs: the table is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,9 @@ class BootstrapCommit:
         self._state = state
         self._pull = pull
         self._wake_execution = wake_execution
+        self._lists = LargeBatches(state.paths)
+        self.limits = BatchLimits(0, 0, request_bytes=_LIMIT_BYTES)
+        """Beyond the limits of an entry or a request the entry is written as a list first."""
 
     def read_fingerprint(self, keeper: Keeper) -> str:
         """Returns the fingerprint of the table's definition.
@@ -135,7 +148,7 @@ class BootstrapCommit:
         """
         with self._state.hold_write_access() as (keeper, _):
             keeper.sync(self._state.paths.root)
-            definition, _ = _require_link(keeper, self._state.paths, link)
+            definition, _ = require_link(keeper, self._state.paths, link)
             if definition.is_begun and not replaces:
                 raise ConflictError("ABORTED", f"Link {link.name} has its place already: nothing is to be copied")
             self._pull(keeper)
@@ -148,10 +161,10 @@ class BootstrapCommit:
         state, table = self._state, self._state.paths
         with state.hold_write_access() as (keeper, _):
             keeper.sync(table.root)
-            gate, gate_version = _require_bar(keeper, table, bar)
-            definition, version = _require_link(keeper, table, link)
+            gate, gate_version = require_bar(keeper, table, bar)
+            definition, version = require_link(keeper, table, link)
             self._pull(keeper)
-            (vector, stat), root = _read_vector(keeper, table), keeper.exists(table.root)
+            (vector, stat), root = read_vector(keeper, table), keeper.exists(table.root)
             if root is None:
                 raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {table.root}")
             own = Origin.parse(f"{state.replication.get_cluster_uuid()}.{root.created_zxid}.{gate.epoch}")
@@ -200,16 +213,16 @@ class BootstrapCommit:
         return left_out
 
     @contextmanager
-    def _take_numbers(self, keeper: Keeper, ready: ReadyCopies) -> Iterator[dict[str, BlockLock]]:
-        """Takes consecutive numbers in each partition: for its parts, and one to drop what it has.
+    def _take_numbers(self, keeper: Keeper, ready: ReadyCopies) -> Iterator[dict[str, list[BlockLock]]]:
+        """Takes numbers in each partition: for its parts, and one to drop what it has.
 
         They are given up at the end, so that a multi that is still on its way fails.
         """
-        state, locks = self._state, dict[str, BlockLock]()
+        state, locks = self._state, dict[str, list[BlockLock]]()
         gone = {part.partition_id for part in state.queue.copy_virtual_parts()}
         counts = {**dict.fromkeys(gone, 1), **count_pieces(ready.pieces)}
         try:
-            for partition_id, count in sorted(counts.items()):
+            for partition_id, count in list_portions(counts, _NUMBERS_TOGETHER):
                 taken = allocate_block_number(
                     keeper,
                     state.paths,
@@ -221,10 +234,10 @@ class BootstrapCommit:
                     known=state.partition_nodes,
                 )
                 assert isinstance(taken, BlockLock)
-                locks[partition_id] = taken
+                locks.setdefault(partition_id, []).append(taken)
             yield locks
         finally:
-            for lock in locks.values():
+            for lock in chain.from_iterable(locks.values()):
                 release_block_number_if_possible(keeper, lock)
 
     def _commit(
@@ -234,12 +247,13 @@ class BootstrapCommit:
         bar: Bar,
         closed: ClosedTable,
         ready: ReadyCopies,
-        locks: Mapping[str, BlockLock],
+        locks: Mapping[str, Sequence[BlockLock]],
     ) -> int:
-        table = self._state.paths
-        gate, _ = _require_bar(keeper, table, bar)
-        definition, _ = _require_link(keeper, table, link)
-        firsts = {partition_id: lock.number for partition_id, lock in locks.items()}
+        state, table = self._state, self._state.paths
+        self._lists.settle(keeper, link.uuid)
+        gate, _ = require_bar(keeper, table, bar)
+        definition, _ = require_link(keeper, table, link)
+        firsts = {partition_id: taken[0].number for partition_id, taken in locks.items()}
         # Locks are read before guards and ids, as ``TargetReads`` asks.
         committing = read_committing_numbers(keeper, table, list(locks))
         guards = {p: (node, stat.version) for p, (node, stat) in find_partitions(keeper, table, list(locks)).items()}
@@ -247,29 +261,31 @@ class BootstrapCommit:
         if closed.own is not None:  # own rows come back with the copy: their clients may still repeat the INSERTs
             came = dict(ready.held.block_ids) if ready.moves_ids else {}
             ids = {block_id: part for block_id, part in ids.items() if block_id in came}
-        reads = TargetReads(closed.vector_version, tuple(locks.values()), committing, guards, ids)
+        reads = TargetReads(closed.vector_version, tuple(chain.from_iterable(locks.values())), committing, guards, ids)
         begun = replace(definition, is_begun=True, wants_copy=False, source_origin=str(ready.held.origin))
         along = [
             SetData(table.gate, gate.without_bar(bar.owner).to_bytes(), closed.gate_version),
             SetData(table.linked.incoming_link(link.name), begun.to_bytes(), closed.definition_version),
             *self._drop_ops(keeper, firsts),
         ]
-        plan = self._plan(closed, ready, firsts)
-        plan, left_out = _fit_block_ids(plan, table, reads, along)
-        commit = make_batch_commit(plan, table, reads, along=along, limit_bytes=MAX_REQUEST_BYTES - _SLACK_BYTES)
-        logged = commit.ops[0]
-        assert isinstance(logged, Create)
-        require_log_entry_fits(logged, f"the bootstrap of link {link.name} with {ready.count} parts")
-        if commit.size_bytes > MAX_REQUEST_BYTES - _SLACK_BYTES:
+        plan, name = self._plan(closed, ready, locks, firsts), ""
+        commit, left_out = _fit(plan, table, reads, along)
+        if must_be_list(commit, self.limits):
+            name = f"{ready.staging}-{state.services.new_uuid().hex}"
+            plan, committed = write_batch_list(keeper, table, plan, name, link.uuid)
+            commit, left_out = _fit(plan, table, reads, [*along, committed])
+        if commit.size_bytes > _LIMIT_BYTES:
             raise UserError(
                 "LIMIT_EXCEEDED",
                 f"The commit of the bootstrap of link {link.name} with {ready.count} parts in {len(locks)} partitions "
-                f"would take {commit.size_bytes} bytes, at most {MAX_REQUEST_BYTES - _SLACK_BYTES} are allowed; let "
+                f"would take {commit.size_bytes} bytes, at most {_LIMIT_BYTES} are allowed; let "
                 "the source merge, or DROP partitions here first",
             )
         try:
             keeper.multi(commit.ops)
         except MultiFailed as error:
+            if name:
+                self._lists.abandon(keeper, name)
             raise ConflictError(
                 "ABORTED", f"The bootstrap of link {link.name} was not committed: {error.message}; it begins anew"
             ) from error
@@ -277,14 +293,24 @@ class BootstrapCommit:
             self._settle(keeper, ready.held, bar, locks, error)
         return left_out
 
-    def _plan(self, closed: ClosedTable, ready: ReadyCopies, firsts: Mapping[str, int]) -> BatchPlan:
+    def _plan(
+        self,
+        closed: ClosedTable,
+        ready: ReadyCopies,
+        locks: Mapping[str, Sequence[BlockLock]],
+        firsts: Mapping[str, int],
+    ) -> BatchPlan:
         state, held = self._state, ready.held
-        numbered = number_pieces(ready.pieces, firsts)
+        numbers = {p: [range(lock.number, lock.number + lock.count) for lock in taken] for p, taken in locks.items()}
+        numbered = number_pieces(ready.pieces, {p: chain.from_iterable(ranges) for p, ranges in numbers.items()})
         staged = tuple(
             StagedPart(name, copy.content_hash, state.replica.name, copy.place, copy.rows, copy.size_bytes)
             for part, names in numbered.items()
             for name, copy in zip(names, ready.copies[part], strict=True)
         )
+        places = [state.store.staged.path(ready.staging, part.place) for part in staged]
+        # Own rows that come later are later, also on a replica that has not carried this out.
+        newest = max(held.commit_time, find_largest_commit_time(state, places))
         vector = bootstrap_vector(held, closed.vector, closed.own_origin)
         now = state.services.clock()
         entry = LogEntry(
@@ -297,6 +323,7 @@ class BootstrapCommit:
             drop_ranges=tuple(drop_range_name(p, number) for p, number in sorted(firsts.items())),
             replace_parts=staged,
             transaction=ready.staging,
+            commit_time=newest if state.description.merge_mode.has_row_versions else 0,
             extra=((LINK_KEY, carried_document(make_marks(vector, int(now * 1000)))),),
         )
         ids = dict(rename_block_ids(held.block_ids, numbered)) if ready.moves_ids else {}
@@ -319,16 +346,16 @@ class BootstrapCommit:
         keeper: Keeper,
         held: HeldTable,
         bar: Bar,
-        locks: Mapping[str, BlockLock],
+        locks: Mapping[str, Sequence[BlockLock]],
         error: KeeperConnectionLoss,
     ) -> None:
         """Finds whether a multi without an answer was carried out. Raises if not, or if that cannot be known."""
         table = self._state.paths
         try:
-            for lock in locks.values():  # a multi that is still on its way fails then
+            for lock in chain.from_iterable(locks.values()):  # a multi that is still on its way fails then
                 release_block_number_if_possible(keeper, lock)
             keeper.sync(table.root)
-            (vector, _), gate = _read_vector(keeper, table), Gate.parse(keeper.get(table.gate)[0])
+            (vector, _), gate = read_vector(keeper, table), Gate.parse(keeper.get(table.gate)[0])
             is_open = all(each.owner != bar.owner for each in gate.bars)
         except UnavailableError as unknown:
             raise UnknownOutcomeError(
@@ -340,45 +367,16 @@ class BootstrapCommit:
             ) from error
 
 
-def _read_vector(keeper: Keeper, table: TablePaths) -> tuple[VersionVector, int]:
-    """Reads the vector and its version; makes an empty node if there is none."""
-    try:
-        data, stat = keeper.get(table.linked.vector)
-    except NoNode:
-        keeper.create(table.linked.vector)
-        data, stat = keeper.get(table.linked.vector)
-    return VersionVector.parse(data), stat.version
-
-
-def _require_bar(keeper: Keeper, table: TablePaths, bar: Bar) -> tuple[Gate, int]:
-    data, stat = keeper.get(table.gate)
-    gate = Gate.parse(data)
-    if bar not in gate.bars:
-        raise ConflictError("ABORTED", f"Another server took over what {bar.owner} did; nothing was committed")
-    return gate, stat.version
-
-
-def _require_link(keeper: Keeper, table: TablePaths, link: LinkDefinition) -> tuple[LinkDefinition, int]:
-    """Returns the link's definition now, and its version. Raises 236 (ABORTED) if it is disabled or gone."""
-    answer = keeper.get_many([table.linked.incoming_link(link.name)])[0]
-    definition = LinkDefinition.parse(answer[0]) if answer is not None else None
-    if answer is None or definition is None or definition.uuid != link.uuid or not definition.is_enabled:
-        state = "disabled" if definition is not None and definition.uuid == link.uuid else "dropped"
-        raise UnavailableError("ABORTED", f"Link {link.name} was {state} during its bootstrap; nothing was committed")
-    return definition, answer[1].version
-
-
-def _fit_block_ids(
-    plan: BatchPlan, table: TablePaths, reads: TargetReads, along: Sequence[Op]
-) -> tuple[BatchPlan, int]:
-    """Returns the plan with the newest ids for which the request has room, and how many are left out."""
-    limit = MAX_REQUEST_BYTES - _SLACK_BYTES
+def _fit(plan: BatchPlan, table: TablePaths, reads: TargetReads, along: Sequence[Op]) -> tuple[BatchCommit, int]:
+    """Returns the commit with the newest ids for which the request has room, and how many are left out."""
     bare = make_batch_commit(replace(plan, block_ids={}), table, reads, along=along, limit_bytes=0)
-    room = limit - bare.size_bytes
+    room = _LIMIT_BYTES - bare.size_bytes
     fitting: dict[str, PartName] = {}
     for block_id, part in plan.block_ids.items():
         room -= operation_bytes(Create(table.block(block_id), str(part).encode()))
         if room < 0:
             break
         fitting[block_id] = part
-    return replace(plan, block_ids=fitting), len(plan.block_ids) - len(fitting)
+    fitted = replace(plan, block_ids=fitting)
+    commit = make_batch_commit(fitted, table, reads, along=along, limit_bytes=_LIMIT_BYTES)
+    return commit, len(plan.block_ids) - len(fitting)

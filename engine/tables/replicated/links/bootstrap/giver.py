@@ -138,6 +138,7 @@ class BootstrapGiver:
             self._state.description.metadata_version,
             render_create(self._state.definition.create),
             reading.columns,
+            self._state.commit_times.read_largest(keeper) if self._state.description.merge_mode.has_row_versions else 0,
         )
 
     def _keep(self, link: str, lease: str, reading: GiverReading, stack: ExitStack) -> None:

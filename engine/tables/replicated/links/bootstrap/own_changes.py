@@ -17,7 +17,7 @@ def find_last_own_change(keeper: Keeper, table: TablePaths, *, is_written: bool)
 
     The mutations of links' batches have the zxids of their log entries. Of what lies before a trimmed log only a table
     that ``is_written`` by clients may have changes: then its last mutation, or the zxid before the first entry, is
-    returned, which whoever follows the table passes. Nobody would ever pass it where links alone write.
+    returned, which every follower of the table passes. Nobody would ever pass it where links alone write.
     """
     names = keeper.children(table.log)
     newest, first, batches = 0, 0, set[int]()
