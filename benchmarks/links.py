@@ -33,6 +33,8 @@ CLIENTS = 8
 INSERTS_PER_CLIENT = 60
 BULK_ROWS = 1_000_000
 COPIED_ROWS = 10_000_000
+_TEXT = "concat(hex(SHA256(toString(number))), hex(MD5(toString(number))))"
+"""96 characters that compression halves at most."""
 RUNS = 3
 RATES = (1, 10, 100)
 """INSERTs a second."""
@@ -156,7 +158,10 @@ def _compare_transfer(sites: Sequence[Site]) -> Figure:
         table = _make_table(source, [target])
         link = f"{table}_from_{source.name}"
         target.run(f"ALTER REPLICATION LINK {link} DISABLE")
-        source.run(f"INSERT INTO {table} SELECT number, randomPrintableASCII(100) FROM numbers({BULK_ROWS})")
+        source.run(
+            f"INSERT INTO {table} SELECT number, concat(hex(SHA256(toString(number))), hex(MD5(toString(number)))) "
+            f"FROM numbers({BULK_ROWS})"
+        )
         theirs.append(_copy_over_http(source.part_directory(table), target.cluster.directory / "copied"))
         size = int(source.run(f"SELECT sum(bytes_on_disk) FROM system.parts WHERE table = '{table}' AND active"))
 

@@ -217,7 +217,7 @@ class SimulatedServer(SimulatedNode):
         try:
             self.sql(statement)
         except PandoError as error:
-            if error.name != "REPLICA_ALREADY_EXISTS":
+            if error.name not in ("REPLICA_ALREADY_EXISTS", "TABLE_ALREADY_EXISTS"):
                 raise
             self.sql(statement.replace("CREATE", "ATTACH", 1))
 

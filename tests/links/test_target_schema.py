@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,24 @@ def test_a_copy_stays_a_copy(make: Make) -> None:
     source = tables.source_table()
     assert tables.target().explain_uncovered(source, {}) == ()
     assert hashes(tables.source) == hashes(tables.table.table)
+
+
+def test_a_batch_that_ends_before_an_alter_is_taken(make: Make) -> None:
+    """Its rows are read by the source's definition of now, which has a column that no ALTER has brought yet."""
+    tables = make(COLUMNS, replicate_ddl=True)
+    tables.first.sql("INSERT INTO source (p, k) VALUES (1, 0)")
+    before = tables.batch()
+    tables.alter_source("ADD COLUMN later UInt64 DEFAULT k + 7")
+    tables.first.sql("INSERT INTO source (p, k) VALUES (1, 1)")
+    tables.apply(replace(before, source=tables.source_table()))
+    tables.settle()
+    assert tables.rows() == [(1, 0, 0, 7)]
+    tables.apply()
+    tables.must_be_equal()
+    assert show(tables, "costs") == show(tables, "source")
+    tables.alter_source("DROP COLUMN later")
+    tables.apply()
+    tables.must_be_equal()
 
 
 def test_a_wider_target_gets_what_it_lacks(make: Make) -> None:

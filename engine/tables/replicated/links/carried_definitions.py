@@ -34,6 +34,7 @@ from engine.tables.replicated.life.shared_definition import (
     make_shared_definition,
     parse_altered_columns,
 )
+from engine.tables.replicated.links.batch_schema import explain_uncovered
 from engine.tables.replicated.links.definition_difference import FormerDefinition, list_definition_changes
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.statement_options import AlterOptions
@@ -96,6 +97,18 @@ class CarriedDefinitions:
             self._carry_out(batch.link, followed if is_next else None, altered, rows, status)
             followed = FollowedDefinition(version, definition.columns, "", is_applied=True)
         self._write(batch.link, followed)
+        if any(change.blocks for change in batch.changes):
+            self._cover(batch, status)
+
+    def _cover(self, batch: IncomingBatch, status: QueryStatus) -> None:
+        """Adds columns early whose ALTER comes behind this batch: its rows are read by the source's definition of now.
+
+        They have their defaults there, so nothing else is shown. The ALTER does nothing when it comes.
+        """
+        source = batch.source
+        altered = parse_altered_columns(source.columns)
+        if altered is not None and explain_uncovered(self._state, source, batch.link.settings):
+            self._carry_out(batch.link, None, altered, sum(change.rows for change in batch.changes), status)
 
     def follow_copied(self, link: LinkDefinition, held: HeldTable, status: QueryStatus) -> None:
         """Carries out here what a source that is copied was altered by, before its rows come.
