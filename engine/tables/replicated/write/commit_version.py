@@ -1,4 +1,4 @@
-"""The version that the rows of a transaction get when it is committed to a table with ``last_writer_wins``."""
+"""The version that a transaction's rows get at their commit to a ``last_writer_wins`` table."""
 
 from __future__ import annotations
 
