@@ -1,9 +1,9 @@
 """Describes the containers of a cluster and their networks.
 
-They are started, and a compose file is made, from one description.
-Every member is one container. All of them share the network of their cluster, over which replicas fetch parts and ask
-their ZooKeeper; replicas are on the network between clusters too, over which links ask. A member has the same name on
-both, its container's. Its files are bound at the same place inside as outside, so that configurations hold for both.
+They are started, and a compose file is made, from one description. Every member is one container. All of them share the
+network of their cluster, over which replicas fetch parts and ask their ZooKeeper; replicas are on the network between
+clusters too, over which links ask. A member has the same name on both, its container's. Its files are bound at the same
+place inside as outside, so that configurations hold for both.
 """
 
 from __future__ import annotations
