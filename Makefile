@@ -21,7 +21,7 @@ CHAOS_SECONDS ?= 300
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-links test test-all test-quick test-clients test-long sweep proofs damage mutants fuzz lint format bench bench-functions bench-growth hogs soak chaos chaos-links clean check-tools
+.PHONY: help demo demo-links test test-all test-quick test-clients test-docker test-long sweep proofs damage mutants fuzz lint format bench bench-functions bench-growth hogs soak chaos chaos-links clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,17 +54,20 @@ $(VENV)/.jar: $(wildcard spark_connector/jvm/*) $(VENV)/.dev
 	@$(BIN)/python -m spark_connector.jvm > $@
 
 test: check-tools $(VENV)/.dev lint $(VENV)/.jar ## Lint, types, layering, and the tests that guard what Pando promises (about ten minutes)
-	$(PYTEST) -m "not long"
+	$(PYTEST) -m "not long and not docker"
 
 test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about half an hour)
-	$(PYTEST) -m long
-	PANDO_TEST_WORKERS=4 $(PYTEST) tests/engine/front tests/cluster
+	$(PYTEST) -m "long and not docker"
+	PANDO_TEST_WORKERS=4 $(PYTEST) -m "not docker" tests/engine/front tests/cluster
 
 test-quick: check-tools $(VENV)/.dev ## Of the tests of `make test` those without processes and Spark
-	$(BIN)/pytest -n $(WORKERS) -m "not long and not cluster and not spark"
+	$(BIN)/pytest -n $(WORKERS) -m "not long and not cluster and not spark and not docker"
 
 test-clients: check-tools $(VENV)/.dev ## The newest clients of the package registry, each in an environment of its own (some minutes)
 	PANDO_TEST_CLIENTS=newest $(BIN)/pytest -n $(WORKERS) tests/clients
+
+test-docker: check-tools $(VENV)/.dev ## Three linked clusters in containers, whose networks are cut and slow; needs root and a container engine (some minutes)
+	$(BIN)/pytest -m docker tests/cluster/test_containers.py
 
 sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every type, against ClickHouse (an hour or more, 10 GB)
 	PANDO_SWEEP_ROWS=200000 $(BIN)/pytest -n $(WORKERS) --timeout 7200 tests/sql/functions

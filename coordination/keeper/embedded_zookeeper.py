@@ -60,7 +60,7 @@ def find_jars() -> Path:
     )
 
 
-def write_config(directory: Path, port: int, *, tick_time_ms: int = 500) -> Path:
+def write_config(directory: Path, port: int, *, tick_time_ms: int = 500, host: str = _HOST) -> Path:
     """Writes ``zoo.cfg`` and the logging configuration; returns the path of ``zoo.cfg``.
 
     Sessions may last from 2 to 240 ticks, so that tests can have short ones and servers the usual 30 s.
@@ -71,7 +71,7 @@ def write_config(directory: Path, port: int, *, tick_time_ms: int = 500) -> Path
     lines = [
         f"dataDir={data}",
         f"clientPort={port}",
-        f"clientPortAddress={_HOST}",
+        f"clientPortAddress={host}",
         f"tickTime={tick_time_ms}",
         f"minSessionTimeout={2 * tick_time_ms}",
         f"maxSessionTimeout={240 * tick_time_ms}",
@@ -95,10 +95,10 @@ def write_config(directory: Path, port: int, *, tick_time_ms: int = 500) -> Path
     return config
 
 
-def server_command(directory: Path | str, port: int) -> list[str]:
+def server_command(directory: Path | str, port: int, host: str = _HOST) -> list[str]:
     """Writes the configuration into ``directory`` and returns the command that serves it on ``port``."""
     base = Path(directory).absolute()
-    config = write_config(base, port)
+    config = write_config(base, port, host=host)
     return [
         find_java(),
         "-Xms64m",
@@ -162,9 +162,9 @@ def start_detached(directory: Path | str, port: int) -> int:
     return _spawn(Path(directory).absolute(), port, detached=True).pid
 
 
-def _spawn(directory: Path, port: int, *, detached: bool) -> subprocess.Popen[bytes]:
+def _spawn(directory: Path, port: int, *, detached: bool, host: str = _HOST) -> subprocess.Popen[bytes]:
     _require_free(port)
-    command = server_command(directory, port)
+    command = server_command(directory, port, host)
     with (directory / "zookeeper.log").open("ab") as log:
         process = subprocess.Popen(
             command,
@@ -201,11 +201,15 @@ def _last_line(directory: Path) -> str:
 
 
 class EmbeddedZooKeeper:
-    """A ZooKeeper that is a child of this process. Port 0 takes any free port."""
+    """A ZooKeeper that is a child of this process. Port 0 takes any free port.
 
-    def __init__(self, directory: Path | str, port: int = 0) -> None:
+    ``host`` is where it listens. It must answer at 127.0.0.1 too.
+    """
+
+    def __init__(self, directory: Path | str, port: int = 0, host: str = _HOST) -> None:
         self.directory = Path(directory).absolute()
         self.port = port
+        self._listen_host = host
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -224,7 +228,7 @@ class EmbeddedZooKeeper:
         self.directory.mkdir(parents=True, exist_ok=True)
         if not self.port:
             self.port = find_free_port()
-        self._process = _spawn(self.directory, self.port, detached=False)
+        self._process = _spawn(self.directory, self.port, detached=False, host=self._listen_host)
         process = self._process
         try:
             wait_until_serving(

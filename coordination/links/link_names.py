@@ -111,13 +111,23 @@ def find_link_name(keeper: Keeper, name: str) -> LinkName | None:
 
 
 def list_link_names(keeper: Keeper) -> list[LinkName]:
-    """Returns all names, sorted."""
+    """Returns all names that can be read, sorted."""
+    return read_link_names(keeper)[0]
+
+
+def read_link_names(keeper: Keeper) -> tuple[list[LinkName], dict[str, CorruptionError]]:
+    """Returns all names, sorted, and what is wrong with those that cannot be read, by name."""
     try:
         names = keeper.children(LINKS_PATH)
     except NoNode:
-        return []
-    found = keeper.get_many([name_path(name) for name in names])
-    return [parse_link_name(name, answer[0]) for name, answer in zip(names, found, strict=True) if answer is not None]
+        return [], {}
+    links, unreadable = list[LinkName](), dict[str, CorruptionError]()
+    for name, answer in zip(names, keeper.get_many([name_path(name) for name in names]), strict=True):
+        try:
+            links += [parse_link_name(name, answer[0])] if answer is not None else []
+        except CorruptionError as error:
+            unreadable[name] = error
+    return links, unreadable
 
 
 def _encode(kind: str, link: TableLinkName | DatabaseLink) -> bytes:

@@ -1,1 +1,1 @@
-"""A cluster on one machine: a ZooKeeper and several servers, as processes that outlive the command."""
+"""A cluster on one machine: processes or containers of servers and a ZooKeeper, which go on."""

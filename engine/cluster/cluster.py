@@ -1,4 +1,7 @@
-"""Starts, watches and stops the processes of a cluster (``pando cluster``, the demo, tests)."""
+"""Starts, watches and stops the processes or containers of a cluster.
+
+``pando cluster``, the demo and tests use it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import signal
 import sys
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +24,14 @@ from engine.cluster.cluster_state import (
     lock_cluster,
     save_state,
 )
+from engine.cluster.container_id import ContainerId
+from engine.cluster.container_plan import describe_replica, describe_zookeeper
+from engine.cluster.containers import check_image, read_output, remove_containers, run_container
 from engine.cluster.os_processes import (
     NO_PROCESS,
+    ProcessId,
     end_processes,
     identify_process,
-    list_descendants,
     read_log_tail,
     spawn_detached,
     wait_until,
@@ -52,6 +59,8 @@ class MemberStatus:
     port: int = 0
     workers: int = 0
     """The number of worker processes, which run its queries."""
+    container: str = ""
+    """The id of its container; "" if it is a process."""
 
     @property
     def is_alive(self) -> bool:
@@ -73,16 +82,19 @@ class Cluster:
         first_http_port: int = 0,
         overrides: Mapping[str, object] | None = None,
         name: str | None = None,
+        image: str | None = None,
     ) -> list[MemberStatus]:
         """Starts the members that do not run, and waits until every replica takes queries.
 
-        ``name`` is the cluster's name for links with other clusters (``cluster_name``), which it keeps. A ready replica
-        has its ZooKeeper session. On failure everything that this call started is ended. Raises
+        ``name`` is the cluster's name for links with other clusters (``cluster_name``), which it keeps. ``image`` has
+        the members run in containers of it, "" as processes; ``None`` keeps what they ran in. A ready replica has its
+        ZooKeeper session. On failure everything that this call started is ended. Raises
         :class:`ConfigError`.
         """
         with lock_cluster(self.directory):
             state = self._plan_members(replicas, first_http_port, overrides)
             _set_name(state, name)
+            _set_image(state, image)
             started: list[Member] = []
             try:
                 if not state.zookeeper.process.is_alive():
@@ -99,6 +111,9 @@ class Cluster:
                 end_processes([member.process for member in started], 5)
                 for member in started:
                     member.process = NO_PROCESS
+                if state.image:
+                    with suppress(ConfigError):  # the first error counts
+                        remove_containers(self.directory, state, started)
                 save_state(self.directory, state)
                 raise
         return self.status()
@@ -110,17 +125,21 @@ class Cluster:
         zookeeper = state.zookeeper
         alive = zookeeper.process.is_alive()
         serving = alive and embedded_zookeeper.is_serving(zookeeper.port)
-        return [*statuses, MemberStatus(ZOOKEEPER, zookeeper.process.pid, alive, serving, port=zookeeper.port)]
+        pid, container = zookeeper.process.pid, _get_container(zookeeper)
+        return [
+            *statuses, MemberStatus(ZOOKEEPER, pid, alive, serving, port=zookeeper.port, container=container)
+        ]  # fmt: skip
 
     def kill(self, name: str) -> int:
         """Kills a member with SIGKILL; returns its pid. Raises :class:`ConfigError` if it does not run."""
         process = self._load_existing().member(name).process
         if not process.is_alive():
             raise ConfigError(f"{name} does not run")
+        pid = process.pid
         process.signal(signal.SIGKILL)
         if not process.wait_end(10):
-            raise ConfigError(f"{name} (pid {process.pid}) did not end within 10 s of SIGKILL")
-        return process.pid
+            raise ConfigError(f"{name} (pid {pid}) did not end within 10 s of SIGKILL")
+        return pid
 
     def terminate(self, name: str, grace_seconds: float = _GRACE_SECONDS) -> None:
         """Ends one member gracefully, if it runs."""
@@ -148,6 +167,8 @@ class Cluster:
             state = self._load_existing()
             end_processes([replica.process for replica in state.replicas], grace_seconds)
             end_processes([state.zookeeper.process], grace_seconds)
+            if state.image:
+                remove_containers(self.directory, state, (*state.replicas, state.zookeeper))
 
     def replica_directory(self, name: str) -> Path:
         """Returns the directory of a replica."""
@@ -190,7 +211,11 @@ class Cluster:
     def _start_zookeeper(self, state: ClusterState) -> None:
         directory = self.directory / ZOOKEEPER
         directory.mkdir(parents=True, exist_ok=True)
-        process = identify_process(embedded_zookeeper.start_detached(directory, state.zookeeper.port))
+        process: ProcessId | ContainerId
+        if state.image:
+            process = run_container(self.directory, describe_zookeeper(self.directory, state))
+        else:
+            process = identify_process(embedded_zookeeper.start_detached(directory, state.zookeeper.port))
         state.zookeeper.process = process
         embedded_zookeeper.wait_until_serving(state.zookeeper.port, directory, is_alive=process.is_alive)
 
@@ -198,6 +223,11 @@ class Cluster:
         self, state: ClusterState, replica: Member, environment: Mapping[str, str] | None = None
     ) -> None:
         file = write_replica_config(self.directory, state, replica)
+        if state.image:
+            passed_on = {key: value for key, value in os.environ.items() if key.startswith("PANDO_")}
+            container = describe_replica(self.directory, state, replica, {**passed_on, **(environment or {})})
+            replica.process = run_container(self.directory, container)
+            return
         directory = self.replica_directory(replica.name)
         command = [sys.executable, "-m", "engine.cli", "server", "--config", str(file)]
         merged = {**os.environ, **(environment or {})}
@@ -214,13 +244,13 @@ class Cluster:
             return
         problem = f"is not ready after {_START_SECONDS:g} s" if replica.process.is_alive() else "ended at its start"
         directory = self.replica_directory(replica.name)
-        log = _read_last_words(directory)
+        log = _read_last_words(directory, read_output(replica, 200))
         raise ConfigError(f"Replica {replica.name} {problem}; the end of its log in {directory}:\n{log}")
 
 
-def _read_last_words(directory: Path) -> str:
+def _read_last_words(directory: Path, output: str) -> str:
     """Returns the server's own error, which libraries may have written behind, or the end of a log."""
-    output = read_log_tail(directory / "output.log", 200)
+    output = output or read_log_tail(directory / "output.log", 200)
     errors = [line for line in output.splitlines() if line.startswith("pando: ")]
     return errors[-1] if errors else output[-1000:] or read_log_tail(directory / "server.log")
 
@@ -237,12 +267,32 @@ def _set_name(state: ClusterState, name: str | None) -> None:
         raise ConfigError(f"Bad --name {name[:200]!r}: {error}") from None
 
 
+def _set_image(state: ClusterState, image: str | None) -> None:
+    if image is not None and image != state.image:
+        if any(member.process.is_alive() for member in (state.zookeeper, *state.replicas)):
+            raise ConfigError(f"The cluster runs {_describe_runtime(state.image)}; stop it first")
+        state.image = image
+    if state.image and not state.name:
+        raise ConfigError("A cluster in containers needs a name, which theirs begin with: --name")
+    if state.image:
+        check_image(state.image)
+
+
+def _describe_runtime(image: str) -> str:
+    return f"in containers of the image {image}" if image else "as processes"
+
+
+def _get_container(member: Member) -> str:
+    return member.process.container if isinstance(member.process, ContainerId) else ""
+
+
 def _replica_status(replica: Member) -> MemberStatus:
     alive = replica.process.is_alive()
     ready = alive and _is_ready(replica.port, needs_session=False)
     pid, port = replica.process.pid, replica.port
-    workers = len(list_descendants(pid, "pando worker")) if alive else 0
-    return MemberStatus(replica.name, pid, alive, ready, port, replica.interserver_port, port, workers)
+    workers = replica.process.count_processes("pando worker") if alive else 0
+    container = _get_container(replica)
+    return MemberStatus(replica.name, pid, alive, ready, port, replica.interserver_port, port, workers, container)
 
 
 def _is_ready(port: int, needs_session: bool) -> bool:

@@ -1,4 +1,6 @@
-"""The state of a cluster, kept in ``<dir>/cluster.json``: members, their ports and processes.
+"""The state of a cluster: its members, their ports, and their processes or containers.
+
+It is kept in ``<dir>/cluster.json``.
 
 Layout under the cluster's directory::
 
@@ -24,6 +26,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import SystemRandom
 
+from engine.cluster.container_id import ContainerId
 from engine.cluster.os_processes import NO_PROCESS, ProcessId
 from engine.server.config import ConfigError
 from parts.format.durable_files import replace_file_durably
@@ -42,7 +45,7 @@ class Member:
     name: str
     port: int
     interserver_port: int = 0
-    process: ProcessId = NO_PROCESS
+    process: ProcessId | ContainerId = NO_PROCESS
 
 
 @dataclass
@@ -60,6 +63,12 @@ class ClusterState:
     """The password of the user that other clusters' links log in as."""
     linked_clusters: dict[str, dict[str, object]] = field(default_factory=dict)
     """The other clusters by name, as every replica's configuration has them."""
+    image: str = ""
+    """The image of the containers that the members run in; "" if they are processes."""
+
+    def get_host(self, member: Member) -> str:
+        """Returns the host at which the other members and linked clusters reach a member."""
+        return f"pando-{self.name}-{member.name}" if self.image else "127.0.0.1"
 
     def member(self, name: str) -> Member:
         """Returns the member of this name. Raises :class:`ConfigError`."""
@@ -83,6 +92,7 @@ def load_state(directory: Path) -> ClusterState | None:
             values.get("name", ""),
             values.get("link_password") or secrets.token_hex(16),
             values.get("linked_clusters") or {},
+            values.get("image", ""),
         )
     except FileNotFoundError:
         return None
@@ -94,7 +104,8 @@ def _parse_member(values: dict[str, object]) -> Member:
     process = values.pop("process")
     if not isinstance(process, dict):
         raise TypeError(f"{process!r} is no process")
-    return Member(**values, process=ProcessId(**process))  # type: ignore[arg-type]
+    made = ContainerId(**process) if "container" in process else ProcessId(**process)
+    return Member(**values, process=made)  # type: ignore[arg-type]
 
 
 def save_state(directory: Path, state: ClusterState) -> None:

@@ -96,6 +96,10 @@ def _check_names(states: dict[Path, ClusterState]) -> None:
         if state.name in taken:
             raise ConfigError(f"The clusters in {taken[state.name]} and {path} are both named {state.name!r}")
         taken[state.name] = path
+    if len({bool(state.image) for state in states.values()}) > 1:
+        raise ConfigError(
+            "Clusters of containers and clusters of processes do not reach each other: link like with like"
+        )
 
 
 def _list_running(state: ClusterState) -> list[Member]:
@@ -124,7 +128,7 @@ def _ask(path: Path, replica: Member, account: ClientAccount, statement: str, re
 
 def _describe(state: ClusterState) -> dict[str, object]:
     """Returns the entry of a cluster in the configuration of others."""
-    urls = [f"http://127.0.0.1:{replica.port}" for replica in state.replicas]
+    urls = [f"http://{state.get_host(replica)}:{replica.port}" for replica in state.replicas]
     return {"urls": urls, "user": LINK_USER, "password": state.link_password}
 
 

@@ -13,8 +13,29 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 _POLL_SECONDS = 0.02
+
+
+class Running(Protocol):
+    """A process or a container, in which a member runs."""
+
+    @property
+    def pid(self) -> int:
+        """The pid; 0 when there is none."""
+
+    def is_alive(self) -> bool:
+        """Returns whether it runs."""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal, unless it has ended."""
+
+    def wait_end(self, timeout_seconds: float) -> bool:
+        """Waits for the end; returns whether it came in time."""
+
+    def count_processes(self, name: str) -> int:
+        """Returns how many of its processes have names that begin with ``name``."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +60,10 @@ class ProcessId:
     def wait_end(self, timeout_seconds: float) -> bool:
         """Waits for the end; returns whether it came in time."""
         return wait_until(lambda: not self.is_alive(), timeout_seconds)
+
+    def count_processes(self, name: str) -> int:
+        """Returns how many processes of its tree have names that begin with ``name``."""
+        return len(list_descendants(self.pid, name))
 
 
 NO_PROCESS = ProcessId(0, "")
@@ -106,7 +131,7 @@ def wait_until(condition: Callable[[], bool], timeout_seconds: float, poll_secon
     return True
 
 
-def end_processes(processes: Sequence[ProcessId], grace_seconds: float) -> None:
+def end_processes(processes: Sequence[Running], grace_seconds: float) -> None:
     """Sends SIGTERM to all, then SIGKILL to those that still run."""
     for process in processes:
         process.signal(signal.SIGTERM)

@@ -36,18 +36,20 @@ def _make_config(cluster_directory: Path, state: ClusterState, replica: Member) 
         "user_files_path": str(cluster_directory / "user_files"),
         "display_name": replica.name,
         "logger": {"level": "information", "log": str(cluster_directory / replica.name / "server.log")},
-        "listen_host": "127.0.0.1",
+        "listen_host": "0.0.0.0" if state.image else "127.0.0.1",
         "http_port": replica.port,
         "interserver_http_port": replica.interserver_port,
-        "interserver_http_host": "127.0.0.1",
+        "interserver_http_host": state.get_host(replica),
         "interserver_http_credentials": {"user": "interserver", "password": state.interserver_password},
         "zookeeper": {
-            "nodes": [{"host": "127.0.0.1", "port": state.zookeeper.port}],
+            "nodes": [{"host": state.get_host(state.zookeeper), "port": state.zookeeper.port}],
             "session_timeout_ms": 10_000,
         },
         "macros": {"layer": "01", "shard": "01", "replica": replica.name, "cluster": _CLUSTER},
         "remote_servers": {
-            _CLUSTER: [{"replicas": [{"host": "127.0.0.1", "port": member.port} for member in state.replicas]}]
+            _CLUSTER: [
+                {"replicas": [{"host": state.get_host(member), "port": member.port} for member in state.replicas]}
+            ]
         },
     }
     if state.name:

@@ -1,4 +1,4 @@
-"""``pando cluster``: starts and stops replicas and a ZooKeeper as processes of this machine."""
+"""``pando cluster``: starts and stops replicas and a ZooKeeper, as processes or in containers."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ def command() -> None:
     pando cluster restart r2 --dir ./cluster
     pando cluster stop --dir ./cluster
     pando cluster link ./east ./west
+
+    In containers:
+
+    \b
+    pando cluster image
+    pando cluster start --runtime docker --name west --dir ./west
     """
 
 
@@ -48,13 +54,36 @@ def command() -> None:
     help="YAML that completes every replica's configuration.",
 )  # fmt: skip
 @click.option("--name", help="The cluster's name, for links with other clusters.")
-def start(replicas: int, directory: Path, http_port: int, overrides: Path | None, name: str | None) -> None:
+@click.option(
+    "--runtime", type=click.Choice(["process", "docker"]), help="What members run in; default: as before, or process."
+)
+@click.option("--image", help="The image of containers; default: as before, or pando.")
+def start(
+    replicas: int,
+    directory: Path,
+    http_port: int,
+    overrides: Path | None,
+    name: str | None,
+    runtime: str | None,
+    image: str | None,
+) -> None:
     """Start the replicas (r1, r2, …) and a ZooKeeper; return when all are ready.
 
     Members that run already are left alone. The processes go on when this command ends.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an interrupted start cleans up
-    _print_table(_cluster(directory).start(replicas, http_port, _overrides(overrides), name))
+    chosen = _choose_image(directory, runtime, image)
+    _print_table(_cluster(directory).start(replicas, http_port, _overrides(overrides), name, chosen))
+
+
+@command.command("image")
+@click.option("--tag", default="pando", show_default=True, help="The image's name.")
+def image(tag: str) -> None:
+    """Make the image of containers from this system: its Python and Java with what Pando needs of them."""
+    from engine.cluster.container_image import make_image
+
+    made = make_image(tag)
+    click.echo(f"made {tag} ({made.bytes / 1e6:,.0f} MB, {made.id.removeprefix('sha256:')[:12]})")
 
 
 @command.command("status")
@@ -67,14 +96,17 @@ def status(directory: Path, as_json: bool) -> None:
         _print_table(statuses)
         return
     replicas = [asdict(member) for member in statuses[:-1]]
+    zookeeper = statuses[-1]
+    told = ("pid", "port", "alive", "ready", *(["container"] if zookeeper.container else []))
     for replica in replicas:
         del replica["port"]
-    zookeeper = statuses[-1]
+        if not replica["container"]:
+            del replica["container"]
     click.echo(
         json.dumps(
             {
                 "replicas": replicas,
-                "zookeeper": {name: getattr(zookeeper, name) for name in ("pid", "port", "alive", "ready")},
+                "zookeeper": {name: getattr(zookeeper, name) for name in told},
             },
             indent=2,
         )
@@ -143,6 +175,25 @@ def _cluster(directory: Path) -> Cluster:
     return Cluster(directory)
 
 
+def _choose_image(directory: Path, runtime: str | None, image: str | None) -> str | None:
+    """Returns the image to start containers of, "" for processes, ``None`` for what the cluster ran in before."""
+    from engine.cluster.cluster_state import load_state
+    from engine.cluster.container_plan import DEFAULT_IMAGE
+    from engine.server.config import ConfigError
+
+    if runtime == "process" and image:
+        raise ConfigError("--image is of containers: --runtime docker")
+    if runtime == "process":
+        return ""
+    state = load_state(directory.absolute())
+    before = state.image if state else ""
+    if runtime is None and not (before and image):
+        if image:
+            raise ConfigError("--image is of containers: --runtime docker")
+        return None
+    return image or before or DEFAULT_IMAGE
+
+
 def _overrides(file: Path | None) -> dict[str, object] | None:
     if file is None:
         return None
@@ -160,12 +211,14 @@ def _overrides(file: Path | None) -> dict[str, object] | None:
 
 
 def _print_table(statuses: list[MemberStatus]) -> None:
-    rows = [("NAME", "PID", "WORKERS", "HTTP", "INTERSERVER", "STATE")]
+    columns = ("NAME", "PID", "WORKERS", "HTTP", "INTERSERVER", "STATE", "CONTAINER")
+    rows = [columns if any(member.container for member in statuses) else columns[:-1]]
     for member in statuses:
         state = "ready" if member.ready else "starting" if member.alive else "down"
         interserver = str(member.interserver_port or "")
         workers = str(member.workers or "")
-        rows.append((member.name, str(member.pid or ""), workers, str(member.port), interserver, state))
+        cells = (member.name, str(member.pid or ""), workers, str(member.port), interserver, state)
+        rows.append((*cells, member.container[:12]) if len(rows[0]) > len(cells) else cells)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -12,13 +12,14 @@ from engine.commands.stop_signals import StopSignals
 @click.command("zookeeper")
 @click.option("--dir", "directory", required=True, type=click.Path(path_type=Path), help="Data directory.")
 @click.option("--port", default=2181, show_default=True, type=click.IntRange(1, 65535), help="Client port.")
-def command(directory: Path, port: int) -> None:
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where it listens: 0.0.0.0 is everywhere.")
+def command(directory: Path, port: int, host: str) -> None:
     """Run a ZooKeeper until SIGTERM or SIGINT. Needs Java."""
     from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper
     from parts.common.errors import UnavailableError
 
     stop = StopSignals()
-    zookeeper = EmbeddedZooKeeper(directory, port)
+    zookeeper = EmbeddedZooKeeper(directory, port, host)
     zookeeper.start()
     try:
         click.echo(f"ready port={zookeeper.port} pid={zookeeper.pid} dir={directory}")

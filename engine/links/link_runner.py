@@ -278,16 +278,9 @@ class LinkRunner:
             return max(0.0, min(_HELD_BACK_SECONDS, wait - (self._services.monotonic() - asked_at)))
         if not selection.changes and self._services.monotonic() - self._moved_at < _SMALL_MOVE_SECONDS:
             return min(_SMALL_MOVE_SECONDS, settings.replication_timeout)
-        batch = IncomingBatch(
-            self.definition,
-            state,
-            answer.source,
-            selection.changes,
-            selection.vector,
-            Position(origin, selection.end),
-            upstream.fetch,
-            partial(self._world.run_views, self.table) if settings.run_views and self._world.run_views else None,
-        )
+        changes, vector, end = selection.changes, selection.vector, Position(origin, selection.end)
+        views = partial(self._world.run_views, self.table) if settings.run_views and self._world.run_views else None
+        batch = IncomingBatch(self.definition, state, answer.source, changes, vector, end, upstream.fetch, views)
         if not self.definition.is_enabled:  # since the source was asked
             return 0.0
         applied = self._target.apply_batch(batch, self._status)

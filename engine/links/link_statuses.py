@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 from coordination.keeper.interface import Keeper, Stat
 from coordination.links.link_definition import LinkDefinition
-from coordination.links.link_names import DatabaseLink, TableLinkName, list_link_names, name_path
+from coordination.links.link_names import DatabaseLink, TableLinkName, name_path, read_link_names
 from coordination.links.link_settings import LinkSettings, format_link_setting
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.paths import TablePaths
@@ -16,7 +16,7 @@ from engine.queries.context import OwnerServer
 from engine.tables.capabilities.link_status import LinkProgress, LinkStatus, UpstreamStatus
 from engine.tables.capabilities.table_links import OutgoingLink
 from engine.tables.owned_table import OwnedTable
-from parts.common.errors import PandoError, UserError
+from parts.common.errors import CorruptionError, PandoError
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,8 @@ def list_link_statuses(server: OwnerServer) -> list[LinkStatus]:
 
 
 def _list_incoming(server: OwnerServer, keeper: Keeper) -> Iterator[LinkStatus]:
-    names = list_link_names(keeper)
+    names, unreadable = read_link_names(keeper)
+    yield from (_describe_unreadable(name, error) for name, error in unreadable.items())
     of_tables = [each for each in names if isinstance(each, TableLinkName)]
     of_databases = [each for each in names if isinstance(each, DatabaseLink)]
     paths = [TablePaths(each.path) for each in of_tables]
@@ -46,13 +47,31 @@ def _list_incoming(server: OwnerServer, keeper: Keeper) -> Iterator[LinkStatus]:
     for each, found, state in zip(of_tables, definitions, states, strict=True):
         if found is None:  # the table is gone, and its name is left over
             continue
-        definition = LinkDefinition.parse(found[0])
-        if definition.uuid == each.uuid:
-            yield _describe_incoming(server, definition, state)
+        try:
+            definition = LinkDefinition.parse(found[0])
+            if definition.uuid == each.uuid:
+                yield _describe_incoming(server, definition, state)
+        except PandoError as error:
+            peer = each.source_cluster, each.source_database, each.source_table
+            yield replace(_describe_unreadable(each.name, error, *peer), database_link=each.database_link)
     states = keeper.get_many([f"{name_path(each.name)}/status" for each in of_databases])
     leaders = keeper.get_many([f"{name_path(each.name)}/leader" for each in of_databases])
     for link, state, leader in zip(of_databases, states, leaders, strict=True):
-        yield _describe_database_link(server, link, state, leader)
+        try:
+            yield _describe_database_link(server, link, state, leader)
+        except PandoError as error:
+            unread = _describe_unreadable(link.name, error, link.source_cluster, link.source_database)
+            yield replace(unread, database=link.target_database)
+
+
+def _describe_unreadable(
+    name: str, error: PandoError, peer: str = "", peer_database: str = "", peer_table: str = ""
+) -> LinkStatus:
+    """Returns a link of which something in ZooKeeper cannot be read, as far as it is known."""
+    progress = LinkProgress(UpstreamStatus.STOPPED, error.message, last_exception=error.message)
+    return LinkStatus(
+        name, LinkDirection.IN, "", "", peer, peer_database, peer_table, state="unreadable", progress=progress
+    )
 
 
 def _describe_incoming(server: OwnerServer, definition: LinkDefinition, state: _Node) -> LinkStatus:
@@ -82,7 +101,10 @@ def _read_progress(server: OwnerServer, state: _Node) -> LinkProgress:
     """Returns what another server told, as old as it is by now."""
     if state is None:
         return LinkProgress(message="No server runs the link yet")
-    progress = LinkProgress.parse(state[0])
+    try:
+        progress = LinkProgress.parse(state[0])
+    except CorruptionError as error:  # the server that runs the link writes it anew
+        return LinkProgress(message=error.message)
     age = max(0.0, server.services.clock() - state[1].modified_ms / 1000)
     is_counting = progress.lag > 0 or progress.upstream_status is UpstreamStatus.DISCONNECTED
     return replace(progress, idle=progress.idle + age, lag=progress.lag + age * is_counting)
@@ -113,7 +135,12 @@ def _list_outgoing(server: OwnerServer) -> Iterator[LinkStatus]:
             continue
         try:
             links = table.links.source.list_outgoing()
-        except (PandoError, UserError) as error:
+        except CorruptionError as error:
+            definition = table.definition
+            unread = replace(_describe_unreadable("", error), direction=LinkDirection.OUT)
+            yield replace(unread, database=definition.database, table=definition.name)
+            continue
+        except PandoError as error:
             logger.debug("links of table %s are not listed: %s", table.definition.full_name, error)
             continue
         yield from (_describe_outgoing(server, table, link) for link in links)

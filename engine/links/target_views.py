@@ -58,8 +58,6 @@ def require_fit(found: TargetView) -> None:
     """Raises 48 (NOT_IMPLEMENTED) if a link cannot fill the view's target."""
     target = found.target
     problem = explain_unlinkable(target)
-    if not problem and target.description.merge_mode.has_row_versions:
-        problem = f"rows of {target.definition.full_name} get their commit time one INSERT at a time"
     if problem or target.join_transaction is None:
         raise UserError(
             "NOT_IMPLEMENTED",

@@ -69,7 +69,7 @@ class LastWriter(Replacing):
 
     @property
     def fixed_columns(self) -> tuple[str, ...]:
-        """The columns of ``conflict_order``: another type could order rows that have met and others differently."""
+        """The columns of ``conflict_order``: with other types rows that have met would compare otherwise."""
         return tuple(name for name in self.order.columns if name not in ROW_VERSION_NAMES) if self.order else ()
 
     @property

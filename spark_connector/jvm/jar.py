@@ -28,10 +28,9 @@ _SHOWN_CHARACTERS = 2000
 
 
 def use_jvm_source(spark: SparkSession) -> Path:
-    """Adds the format ``pando_jvm`` to a session that runs, with all its executors; returns the jar.
+    """Adds the format ``pando_jvm`` to a session that runs; returns the jar.
 
-    A client of Spark Connect must run where the Connect server finds the jar. Raises ``UserError`` as
-    :func:`make_jar` does.
+    Raises ``UserError`` as :func:`make_jar` does.
     """
     jar = make_jar()
     path = str(jar).replace("'", "\\'")

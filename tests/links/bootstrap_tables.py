@@ -17,6 +17,7 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
 from coordination.nodes.paths import TablePaths
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer
 from engine.simulator.statement_costs import CountedTable, counted_table
 from engine.tables.capabilities.table_bootstrap import BootstrapProgress, BootstrapReport
@@ -187,6 +188,35 @@ class BootstrapTables:
     def staged(self, server: int = 1) -> list[str]:
         staged = self.target(server).store.staged
         return [place for name in staged.list_transactions() for place in staged.list_places(name)]
+
+
+def late_target(tables: BootstrapTables) -> list[tuple[object, ...]]:
+    """Gives the target the source's rows of now; then the source goes on. Returns the target's rows."""
+    tables.insert(1, 2)
+    tables.insert(3)
+    tables.insert(9, partition=3)
+    tables.settle()
+    tables.run()
+    tables.settle()
+    former = tables.rows()
+    tables.insert(5)
+    tables.sql("ALTER TABLE source DROP PARTITION 3")
+    tables.insert(6, partition=2)
+    tables.settle()
+    return former
+
+
+def crash_once(tables: BootstrapTables, failpoint: str, times: int = 1) -> None:
+    """Crashes the server that passes the failpoint for the given time."""
+    left = [times]
+
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
+        if name == f"bootstrap.{failpoint}":
+            left[0] -= 1
+            if left[0] == 0:
+                node.crash_here()
+
+    tables.table.servers.on_failpoint = on_failpoint
 
 
 @contextmanager

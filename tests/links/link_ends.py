@@ -126,6 +126,9 @@ class KeptTarget:
         rows, size = sum(each.rows for each in batch.changes), sum(each.size_bytes for each in batch.changes)
         return AppliedBatch(True, rows, size, sum(len(each.blocks) for each in batch.changes))
 
+    def take_marks(self, times: Mapping[Origin, int]) -> None:
+        self.marks = dict(times)
+
     def set_refetch(self, link: str, refetch: RefetchBlock | None) -> None:
         self.refetch = refetch
 

@@ -29,7 +29,7 @@ FORGET = f"SYSTEM FORGET LINK ORIGIN '{GONE}' ON t"
 
 
 class Chain:
-    """``east`` brings its table to ``north``, and that to ``south``; all have changes of an origin that is gone."""
+    """``east`` and ``north`` bring theirs to each other, and ``north`` to ``south``. All have changes of one origin."""
 
     def __init__(self, found: dict[str, list[LinkedServer]]) -> None:
         self.servers = {name: servers[0] for name, servers in found.items()}
@@ -42,7 +42,7 @@ class Chain:
             "south", "CREATE REPLICATION LINK s ON t FROM CLUSTER north SETTINGS start_position = 'now', two_way = 1"
         )
         self.sql(
-            "east", "CREATE REPLICATION LINK e ON t FROM CLUSTER south SETTINGS start_position = 'now', two_way = 1"
+            "east", "CREATE REPLICATION LINK e ON t FROM CLUSTER north SETTINGS start_position = 'now', two_way = 1"
         )
         for name in self.servers:
             self.set_applied(name, 9)
@@ -78,10 +78,10 @@ def chain(tmp_path: Path) -> Iterator[Chain]:
 
 
 def test_an_origin_is_forgotten_when_all_have_the_same_of_it(chain: Chain) -> None:
-    """Through a ring: every cluster asks its own neighbours, and no table is asked twice."""
+    """Every cluster asks its own neighbours, in both directions, and no table is asked twice."""
     surveys = OriginSurveys(chain.servers["east"].engine)
     found = surveys.survey(chain.servers["east"].table(), GONE, QueryStatus())
-    assert [(holder.cluster, holder.applied) for holder in found.holders] == [("east", 9), ("south", 9), ("north", 9)]
+    assert [(holder.cluster, holder.applied) for holder in found.holders] == [("east", 9), ("north", 9), ("south", 9)]
     assert not found.silent
     chain.set_applied("south", 10)
     chain.set_applied("north", 8)
@@ -105,7 +105,6 @@ def test_a_cluster_that_does_not_answer_is_named_and_force_goes_on(
         servers._clusters = {key: value for key, value in servers._clusters.items() if key != "south"}
         chain.servers[name].links._clients.clear()
     told = chain.fails("east", FORGET)
-    assert "cluster south: east gets no answer" in told
     assert "cluster south: north gets no answer" in told
     assert not chain.is_forgotten("east")
     told = chain.sql("east", f"{FORGET} FORCE")

@@ -8,9 +8,12 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+import zstandard
 
 from coordination.links.positions import Position
+from engine.links.exchange.compressed_answers import decompress_answer
 from engine.links.exchange.protocol import LEAST_VERSION, VERSION
+from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from tests.links.changes import NORTH, WEST, make_block, make_change
 from tests.links.link_ends import KeptTarget, StreamSource, replace_ends
@@ -208,6 +211,37 @@ def test_changes_wait_for_something_new_only_as_long_as_they_are_let(
     vector = {"version": 1, "origins": {str(WEST): {"applied": 5}}}
     answer = ask(servers[0], "changes", {**request, "vector": vector, "wait_seconds": 0.01}).json()
     assert answer["changes"] == []
+
+
+def test_long_answers_are_compressed_for_whoever_reads_that(servers: list[LinkedServer], source: StreamSource) -> None:
+    """An old target says nothing, and an old source ignores what it is told."""
+    ask(servers[0], "register", {**TABLE, "link": link()})
+    for number in range(200):
+        source.add(make_change(10 + number, make_block(number)))
+    request = {
+        **TABLE, "link": "north/l", "uuid": "u1", "vector": {"version": 1, "origins": {}},
+        "trim": 0, "max_rows": 10**6, "max_bytes": 10**9,
+    }  # fmt: skip
+    plain = ask(servers[0], "changes", request)
+    packed = ask(servers[0], "changes", {**request, "accept": ["zstd"]})
+    assert ask(servers[0], "changes", {**request, "accept": "lz4"}).json()["changes"] == plain.json()["changes"]
+    assert len(plain.json()["changes"]) == 200
+    assert 4 * len(packed.content) < len(plain.content)
+    assert json.loads(decompress_answer(packed.content, 10**7))["changes"] == plain.json()["changes"]
+    assert ask(servers[0], "hello", {**hello(), "accept": ["zstd"]}).json()["cluster"] == "west"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (zstandard.compress(bytes(10**6)), "more than 10000 bytes"),
+        (zstandard.compress(bytes(10**6))[:-9], "more than 10000 bytes"),
+        (zstandard.compress(b"{}")[:4] + b"\xff" * 20, "cannot be decompressed"),
+    ],
+)
+def test_an_answer_that_swells_or_is_broken_is_refused(answer: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        decompress_answer(answer, 10_000)
 
 
 def test_a_block_comes_from_the_server_that_has_it(servers: list[LinkedServer], source: StreamSource) -> None:

@@ -13,8 +13,10 @@ from coordination.links.link_nodes import StoredLink, change_link, require_link
 from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import LinkDirection
+from coordination.nodes.paths import TablePaths
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import OutgoingLink
+from engine.tables.replicated.links.source.outgoing_nodes import read_outgoing
 from parts.common.errors import PandoError, UnavailableError, UserError
 from tests.links.link_tables import NORTH
 from tests.links.linked_server import SOURCE, LinkedServer, linked_server
@@ -347,6 +349,34 @@ def test_a_copy_is_asked_for(east: LinkedServer) -> None:
     assert (found.definition.is_begun, found.definition.wants_copy) == (False, True)
     east.links.can_copy = False
     assert east.fails("SYSTEM BOOTSTRAP REPLICATION LINK l")[0] == 48
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "state"),
+    [
+        ("/pando/links/l", "l", "unreadable"),
+        ("/east/orders/links/in/l", "l", "unreadable"),
+        ("/east/orders/links/in/l/status", "l", "enabled"),
+        ("/east/orders/links/out/north.x", "", "unreadable"),
+    ],
+)
+def test_what_cannot_be_read_of_one_link_hides_no_other(east: LinkedServer, path: str, name: str, state: str) -> None:
+    east.sql(CREATE)
+    east.make_table("lines")
+    east.sql("CREATE REPLICATION LINK other ON lines FROM CLUSTER west TABLE db.lines")
+    if "/out/" in path:
+        chosen = east.adopt("orders")
+        chosen.list_outgoing = lambda: read_outgoing(  # type: ignore[method-assign]
+            east.engine.replication.require_keeper(), TablePaths("/east/orders")
+        )
+    keeper = east.engine.replication.require_keeper()
+    keeper.create_parents(path)
+    keeper.set(path, b'{"version":9,"kind":"table"}')
+    rows = east.sql("SELECT name, state, message FROM system.replication_links ORDER BY name")
+    (bad,) = [row for row in rows if "understands 1" in str(row[2])]
+    assert bad[:2] == (name, state)
+    assert "other" in [row[0] for row in rows]
+    assert len(east.sql("SHOW REPLICATION LINKS")) == len(rows)
 
 
 def test_metrics_are_told_while_zookeeper_is_away(east: LinkedServer) -> None:

@@ -164,6 +164,21 @@ def test_another_commit_in_a_views_table_is_no_obstacle(tables: LinkedTables) ->
             assert tables.keeper.children(f"/tables/{name}/block_numbers/{partition}") == []
 
 
+def test_a_view_may_fill_a_table_in_which_the_last_writer_wins(tables: LinkedTables) -> None:
+    for server in tables.servers:
+        server.sql(
+            "CREATE TABLE newest (k UInt64, v UInt64) ENGINE = ReplicatedReplacingMergeTree('/tables/newest', "
+            "'{replica}') ORDER BY k SETTINGS last_writer_wins = 1"
+        )
+        server.sql("CREATE MATERIALIZED VIEW keeping TO newest AS SELECT k, v FROM costs")
+    for number in (7, 3, 5):
+        tables.first.sql(f"INSERT INTO source VALUES (1, 1, {number})")
+        apply(tables, number % 2)
+    for server in tables.servers:
+        server.sql("SYSTEM SYNC REPLICA newest")
+        assert server.sql("SELECT k, v FROM newest FINAL")[1] == [(1, 5)]
+
+
 def test_a_view_that_a_link_cannot_fill_pauses_it(tables: LinkedTables) -> None:
     """And a query that fails leaves nothing of the batch anywhere."""
     server = tables.first

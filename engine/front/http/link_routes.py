@@ -1,6 +1,6 @@
 """Requests of other clusters over HTTP: ``POST /links/…`` (``engine.links.exchange.protocol``).
 
-JSON comes in; JSON or files go out.
+JSON comes in; JSON, compressed for whoever reads that, or files go out.
 
 Authentication and errors are those of queries. A user may ask for whatever a query would show: what changes a table's
 links is refused to read-only users, unless the configuration says that they may link. Nothing of a request is logged
@@ -29,6 +29,7 @@ from engine.front.http.query_request import parse_credentials
 from engine.front.http.request_entry import RequestEntry
 from engine.front.http.scan_response import ScanResponse
 from engine.http_client.transport import Transport, make_http_transport
+from engine.links.exchange.compressed_answers import compress_answer
 from engine.links.exchange.fields import MAX_REQUEST_BYTES, to_bytes
 from engine.links.exchange.file_transfer import send_part
 from engine.links.exchange.link_service import ElsewhereFiles, LinkAnswers, OpenedFiles
@@ -105,7 +106,9 @@ class LinkRoutes:
         elif isinstance(answer, ElsewhereFiles):
             chunks = self._forward(name, document, answer, user)
         else:
-            return Response(to_bytes(answer), media_type="application/json")
+            data = to_bytes(answer)
+            sent = compress_answer(data, document)
+            return Response(sent, media_type="application/json" if sent is data else "application/zstd")
         return _FilesResponse(next(chunks), chunks, self._threads)
 
     @contextlib.contextmanager

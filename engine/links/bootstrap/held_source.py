@@ -14,12 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from coordination.links.bootstrap_plan import HeldPart, HeldTable
 from coordination.links.positions import Origin
 from engine.catalog.databases import Databases
 from engine.interserver.transfer import Throttle
+from engine.links.exchange.cluster_client import ClusterClient
 from engine.links.exchange.fields import Document, get_list, get_number, get_object, get_text, is_number
 from engine.links.exchange.link_service import LinkService, OpenedFiles
 from engine.links.exchange.protocol import decode_vector, get_table_name, parse_part_name
@@ -132,30 +133,12 @@ def _decode_name(name: object) -> PartName:
     return parse_part_name(name)
 
 
-class SourceClient(Protocol):
-    """The source's cluster, of which any server may be asked."""
-
-    def ask(self, name: str, document: Document, *, read_seconds: float = 30.0) -> Document:
-        """Sends the request ``/links/<name>`` and returns the answer."""
-
-    def fetch_files(
-        self,
-        name: str,
-        document: Document,
-        part: PartName,
-        directory: Path,
-        begin: Callable[[int], object],
-        count: Callable[[int], None],
-    ) -> int:
-        """Asks for a part's files and writes them into an empty directory."""
-
-
 class RemoteSource:
     """Implements ``engine.tables.capabilities.table_bootstrap.HeldSource`` over HTTP. Thread-safe."""
 
     def __init__(
         self,
-        client: SourceClient,
+        client: ClusterClient,
         table: Document,
         uuid: str,
         throttles: Sequence[Throttle],

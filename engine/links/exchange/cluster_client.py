@@ -24,6 +24,7 @@ from coordination.links.positions import Position
 from coordination.links.shard_place import ShardPlace, check_same_shard, check_shard_counts
 from engine.http_client.response_file import ResponseFile
 from engine.http_client.transport import Answer, MakeTransport, Transport
+from engine.links.exchange.compressed_answers import accept_compressed, decompress_answer
 from engine.links.exchange.fields import (
     MAX_ANSWER_BYTES,
     Document,
@@ -223,7 +224,7 @@ class ClusterClient:
         read_seconds: float = _ANSWER_SECONDS,
         least_version: int = LEAST_VERSION,
     ) -> Document:
-        body = to_bytes(document)
+        body = to_bytes(accept_compressed(document))
 
         def ask(transport: Transport, url: str) -> Document:
             if self._greeted.get(url, VERSION) < least_version:
@@ -309,7 +310,8 @@ class ClusterClient:
 def _post(transport: Transport, url: str, name: str, body: bytes, read_seconds: float) -> Document:
     with transport.post(url, f"/links/{name}", body, read_seconds=read_seconds) as answer:
         data = _read(answer)
-    return _checked(lambda: parse_document(data, f"answer of {url} to /links/{name}"), name)
+    what = f"answer of {url} to /links/{name}"
+    return _checked(lambda: parse_document(decompress_answer(data, MAX_ANSWER_BYTES), what), name)
 
 
 def _read(answer: Answer) -> bytes:

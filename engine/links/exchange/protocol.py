@@ -2,6 +2,7 @@
 
 A target's server sends each as the body of ``POST /links/<name>``; the answer is JSON too. Both sides name their
 versions in the first request (``hello``), and the smaller one counts. A change of 1,000 blocks takes about 100 KB.
+Answers may be compressed (``engine.links.exchange.compressed_answers``).
 
 ===============  ======================================================================================================
 ``hello``        {versions: [least, most], cluster, uuid, shard, shards} → the same of the other side

@@ -165,7 +165,9 @@ class PartAttacher:
 
 
 class PartsAhead:
-    """Parts of another table that are prepared before it is known which of them will be attached. A context manager.
+    """Parts of another table, prepared before it is known which of them will be attached.
+
+    A context manager.
 
     They are verified, and rewritten if they must be: what takes time. What is attached are links of them, so a commit
     that fails may be repeated.
@@ -187,7 +189,7 @@ class PartsAhead:
         self._prepared.clear()
 
     def prepare(self, parts: Sequence[Part]) -> bool:
-        """Prepares those that are not yet, which the other table holds meanwhile. Tells whether there were any."""
+        """Prepares those that are not yet; tells whether there were any. The other table holds them meanwhile."""
         new = [part.path for part in parts if part.path not in self._prepared]
         for place in new:
             self._status.check()

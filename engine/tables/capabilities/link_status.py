@@ -131,7 +131,7 @@ class LinkStatus:
     """The database link that made this one; empty for none."""
     mode: str = "async"
     state: str = "enabled"
-    """``enabled`` or ``disabled``."""
+    """``enabled``, ``disabled``, or ``unreadable``: something of the link in ZooKeeper cannot be read."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """All settings, as text."""
     is_leader: bool = False

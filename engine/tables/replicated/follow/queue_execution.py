@@ -127,14 +127,10 @@ class QueueExecutor:
             failure = raised if isinstance(raised, PandoError) else convert_resource_error(raised)
             queue.fail(action.name, str(failure))
             logger.info("entry %s of %s failed: %s", action.name, self._state.definition.full_name, failure)
-            if action.kind is ActionKind.FETCH and action.entry.new_part is not None:
-                self._state.services.part_log.add_failure(
-                    PartEventType.DOWNLOAD,
-                    self._state.definition,
-                    action.entry.new_part,
-                    self._state.services.clock(),
-                    failure,
-                )
+            if action.kind is ActionKind.FETCH and (part := action.entry.new_part) is not None:
+                services, definition = self._state.services, self._state.definition
+                now = services.clock()
+                services.part_log.add_failure(PartEventType.DOWNLOAD, definition, part, now, failure)
         except Exception as error:
             queue.fail(action.name, repr(error))
             logger.exception("entry %s of %s failed", action.name, self._state.definition.full_name)
@@ -397,5 +393,5 @@ class QueueExecutor:
         unlist_parts(keeper, state.replica, [name for name in listed if dropped.covers(name)])
         state.services.failpoint("drop.after_listing")
         state.store.drop_active(gone)
-        covered = state.queue.list_covered_entries(action.name)
-        remove_entries(keeper, state.replica, state.queue, [*covered, action.name])
+        done = [*state.queue.list_covered_entries(action.name), action.name]
+        remove_entries(keeper, state.replica, state.queue, done)

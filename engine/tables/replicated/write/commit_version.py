@@ -1,4 +1,4 @@
-"""The version that the rows of a transaction get when it is committed to a table with ``last_writer_wins``."""
+"""The version of the rows of a transaction on a table with ``last_writer_wins``."""
 
 from __future__ import annotations
 
