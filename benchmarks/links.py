@@ -158,10 +158,7 @@ def _compare_transfer(sites: Sequence[Site]) -> Figure:
         table = _make_table(source, [target])
         link = f"{table}_from_{source.name}"
         target.run(f"ALTER REPLICATION LINK {link} DISABLE")
-        source.run(
-            f"INSERT INTO {table} SELECT number, concat(hex(SHA256(toString(number))), hex(MD5(toString(number)))) "
-            f"FROM numbers({BULK_ROWS})"
-        )
+        source.run(f"INSERT INTO {table} SELECT number, {_TEXT} FROM numbers({BULK_ROWS})")
         theirs.append(_copy_over_http(source.part_directory(table), target.cluster.directory / "copied"))
         size = int(source.run(f"SELECT sum(bytes_on_disk) FROM system.parts WHERE table = '{table}' AND active"))
 

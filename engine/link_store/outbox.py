@@ -316,9 +316,10 @@ class Outbox:
             with self._lock:
                 self._blocks, self._by_part, self._order, self._size_bytes = {}, {}, [], 0
                 self._trimmed, self._lost, self._waiting = 0, None, []
-            if self._folder.exists():
-                shutil.rmtree(self._folder)
-                sync_directory(self._folder.parent)
+            while self._folder.exists():
+                with suppress(FileNotFoundError):  # another thread's draft has just gone
+                    shutil.rmtree(self._folder)
+                    sync_directory(self._folder.parent)
 
     def get_statistics(self) -> OutboxStatistics:
         """Returns the figures of this moment."""

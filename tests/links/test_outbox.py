@@ -45,6 +45,27 @@ def positions(outbox: Outbox) -> list[int]:
     return [block.zxid for block in outbox.list_blocks()]
 
 
+def test_an_outbox_is_removed_while_another_thread_keeps_a_block(
+    table: Path, world: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its draft goes while the folder is being deleted."""
+    outbox = world.outbox(table / OUTBOX_FOLDER)
+    fill(outbox, table, world, 2)
+    draft = table / OUTBOX_FOLDER / "tmp_9_202611_3_3_0"
+    draft.mkdir()
+    remove_tree = shutil.rmtree
+
+    def find_it_gone(path: Path) -> None:
+        if draft.exists():
+            draft.rmdir()
+            raise FileNotFoundError(draft.name)
+        remove_tree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", find_it_gone)
+    outbox.remove()
+    assert not (table / OUTBOX_FOLDER).exists()
+
+
 def test_a_block_outlives_its_part(table: Path, world: Surroundings) -> None:
     outbox = world.outbox(table / OUTBOX_FOLDER)
     source = make_part(table, "202611_3_3_0")
