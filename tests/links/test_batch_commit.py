@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from coordination.links.batches.batch_plan import BatchLimits
+from coordination.links.positions import Position
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import GateLink, LinkDirection
 from coordination.nodes.table_gate import move_gate
 from engine.simulator.simulated_node import Crash, SimulatedNode
 from parts.common.errors import CancelledError, PandoError
+from tests.links.changes import NORTH
 from tests.links.link_tables import WEST
 from tests.links.linked_tables import LinkedTables, linked_tables
 
@@ -81,6 +83,26 @@ def test_two_leaders_apply_a_batch_once(tables: LinkedTables) -> None:
     assert tables.apply(first, 0).is_applied
     assert not tables.apply(second, 1).is_applied
     assert not tables.apply(first, 0).is_applied
+    tables.must_be_equal()
+
+
+def test_a_batch_goes_on_when_another_link_moves_the_vector(tables: LinkedTables) -> None:
+    """Its blocks are fetched once, so a link of large batches does not wait for ever for one of small ones."""
+    path, moves = tables.table.table.replication.paths.linked.vector, []
+
+    def move_vector(_: SimulatedNode, name: str) -> None:
+        if name == "link.before_commit" and len(moves) < 3:
+            moves.append(len(moves) + 10)
+            vector = tables.state().vector.begin_with(VersionVector().begin_at(Position(NORTH, 9)))
+            tables.keeper.set(path, vector.advance(Position(NORTH, moves[-1])).to_bytes())
+
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0), (2, 2, 0)")
+    tables.table.servers.on_failpoint = move_vector
+    applied = tables.apply()
+    assert (applied.is_applied, applied.rows, len(moves), set(tables.fetched.values())) == (True, 2, 3, {1})
+    vector = tables.state().vector
+    assert vector.applied(NORTH) == 12
+    assert vector.applied(tables.origin()) == tables.changes()[-1].place
     tables.must_be_equal()
 
 

@@ -12,7 +12,7 @@ from coordination.links.positions import Position
 from coordination.nodes.gate import Bar, Gate, KeptOut
 from coordination.nodes.gate_link import GateLink, LinkDirection
 from coordination.nodes.table_gate import move_gate
-from engine.tables.replicated.links.link_target import NO_VECTOR
+from engine.tables.replicated.links.batch_commit import NO_VECTOR
 from parts.common.errors import PandoError
 from tests.links.gated_table import BRING_ROWS, STATEMENTS
 from tests.links.linked_tables import LinkedTables, linked_tables

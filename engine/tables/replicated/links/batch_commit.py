@@ -2,8 +2,9 @@
 
 The parts are staged before. Block numbers are taken, then what the plan needs is read, then the multi is sent;
 ``coordination.links.batches.batch_ops`` tells what it expects. An attempt that loses against another commit of the
-table gives its numbers up, reads everything anew and tries again. One that loses against another version of the vector
-ends: somebody else has applied changes, and which of the batch are still missing must be asked anew.
+table gives its numbers up, reads everything anew and tries again. So does one that loses against another version of the
+vector, if the batch is whole and next at that version too: else a link whose batches take longer would never win
+against another one of the table. If somebody else has applied changes of it, the source must be asked anew.
 
 If the answer to the multi is lost, its locks are deleted first, so that one still on its way fails. Then the vector
 tells whether the batch is applied. A batch without locks only moves the vector, which no repeat does twice.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordination.drops.drop_partition import LastBlocks, list_quorum_ops
 from coordination.inserts.block_ids import read_block_ids
@@ -26,12 +27,13 @@ from coordination.keeper.interface import BadVersion, Keeper, KeeperConnectionLo
 from coordination.links.batches.batch_list import must_be_list
 from coordination.links.batches.batch_ops import BatchCommit, TargetReads, make_batch_commit
 from coordination.links.batches.batch_plan import BatchLimits, BatchPlan, Target, count_numbers, plan_batch
+from coordination.links.batches.batch_selection import select_batch
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import drop_range_name
 from coordination.nodes.gate import CommitKind, Gate
 from coordination.reads.dropped_blocks import record_drop_ops
-from engine.tables.capabilities.table_links import IncomingBatch, StagedViews
+from engine.tables.capabilities.table_links import IncomingBatch, StagedViews, TargetState
 from engine.tables.replicated.links.large_batches import LargeBatches
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CancelledError, ConflictError, UnavailableError
@@ -39,7 +41,10 @@ from parts.common.part_name import PartName
 
 logger = logging.getLogger(__name__)
 
+NO_VECTOR = -2
+"""The version of a vector that does not exist. ZooKeeper never has it, so nothing is committed against it."""
 _ATTEMPTS = 20
+_NO_LIMITS = BatchLimits(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +62,30 @@ class StagedBatch:
 
 
 class BatchCommitter:
-    """Commits batches on one replica. ``last_blocks`` pulls the log; see ``drop_partition``."""
+    """Commits batches on one replica.
 
-    def __init__(self, state: ReplicaState, last_blocks: Callable[[Keeper], LastBlocks]) -> None:
+    ``last_blocks`` pulls the log; see ``drop_partition``. ``read_target`` reads the vector.
+    """
+
+    def __init__(
+        self,
+        state: ReplicaState,
+        last_blocks: Callable[[Keeper], LastBlocks],
+        read_target: Callable[[Keeper], TargetState],
+    ) -> None:
         self.state = state
         self.last_blocks = last_blocks
+        self.read_target = read_target
         self.lists = LargeBatches(state.paths)
-        self.limits = BatchLimits(0, 0)
+        self.limits = _NO_LIMITS
         """A batch that passes the limits of an entry or a request is committed by a list."""
 
     def commit(
         self, keeper: Keeper, staged: StagedBatch, columns_version: Callable[[Keeper], int | None]
     ) -> BatchPlan | None:
-        """Commits the batch and returns what it did; ``None`` if the vector had moved: nothing was committed.
+        """Commits the batch and returns what it did.
+
+        Returns ``None`` if somebody else had applied changes of it: nothing was committed.
 
         ``columns_version``: that of the node of columns, ``None`` if this replica has other ones. Raises 999 if others
         keep changing the table, and ``GateBarred``.
@@ -81,11 +97,27 @@ class BatchCommitter:
                 raise ConflictError("CANNOT_ASSIGN_ALTER", "The table's definition changed meanwhile; try again")
             attempt = _Attempt(self, number, keeper, staged, version)
             plan = attempt.run()
-            if attempt.is_over:
+            if attempt.has_vector_moved:
+                batch = _admit_anew(staged.batch, self.read_target(keeper))
+                if batch is None:
+                    return None
+                staged = replace(staged, batch=batch)
+            elif attempt.is_over:
                 if plan is not None and attempt.has_list:
                     self.lists.settle(keeper, staged.batch.link.uuid)
                 return plan
         raise ConflictError("KEEPER_EXCEPTION", f"Could not commit a batch in {_ATTEMPTS} attempts: others get ahead")
+
+
+def _admit_anew(batch: IncomingBatch, state: TargetState) -> IncomingBatch | None:
+    """Returns the batch as it is admitted in a newer state of the target; ``None`` if it is not the same there."""
+    source, end = batch.end.origin, batch.end.zxid
+    if state.own != batch.state.own or state.vector_version == NO_VECTOR:
+        return None
+    found = select_batch(batch.changes, [end], state.vector, source, state.own, state.forks, _NO_LIMITS)
+    if found.end != end or found.changes != batch.changes:
+        return None
+    return replace(batch, state=state, vector=found.vector)
 
 
 def check_link(state: ReplicaState, keeper: Keeper, link: LinkDefinition) -> tuple[Op, ...]:
@@ -130,6 +162,8 @@ class _Attempt:
         """The name of the batch's list, if it has one."""
         self.is_over = True
         """Whether another attempt is of no use."""
+        self.has_vector_moved = False
+        """Whether somebody else has moved the vector."""
 
     @property
     def has_list(self) -> bool:
@@ -165,7 +199,9 @@ class _Attempt:
                 self._owner.lists.abandon(keeper, self._list)
             if self._views is not None:
                 self._views.note_failure(error)
-            if error.op.path != table.linked.vector:
+            if error.op.path == table.linked.vector:
+                self.has_vector_moved = True
+            else:
                 self._judge(error)
             return None
         except KeeperConnectionLoss:

@@ -46,7 +46,7 @@ from engine.tables.capabilities.table_links import (
     TargetState,
 )
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
-from engine.tables.replicated.links.batch_commit import BatchCommitter, StagedBatch, check_link
+from engine.tables.replicated.links.batch_commit import NO_VECTOR, BatchCommitter, StagedBatch, check_link
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
@@ -60,9 +60,6 @@ from parts.common.errors import CorruptionError, PandoError, UnavailableError, U
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import open_part
-
-NO_VECTOR = -2
-"""The version of a vector that does not exist. ZooKeeper never has it, so nothing is committed against it."""
 
 
 class LogFollower(Protocol):
@@ -90,7 +87,7 @@ class ReplicaLinkTarget:
         self._definitions = definitions
         self._wake_execution = wake_execution
         self._staging = BatchStaging(state, log.pull)
-        self.committer = BatchCommitter(state, log.last_blocks)
+        self.committer = BatchCommitter(state, log.last_blocks, self._read)
         self._carried_definitions = CarriedDefinitions(state, definitions)
         self._applying = threading.Lock()
         self._progress = BatchProgress(state.paths)
