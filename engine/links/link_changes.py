@@ -31,8 +31,8 @@ def change_table_link(server: OwnerServer, name: str, change: Change) -> None:
 def check_link_change(server: OwnerServer, name: str, change: Change) -> tuple[LinkDefinition, bool]:
     """Returns the definition that a link would get, and whether its source must know.
 
-    Raises what ``change`` raises, 36 (BAD_ARGUMENTS) if a table that cannot take rows of several origins would, and 48
-    (NOT_IMPLEMENTED) if a view fills a table that the link could not.
+    Raises what ``change`` raises, and 36 (BAD_ARGUMENTS) if a table that cannot take rows of several origins would.
+    Raises 48 (NOT_IMPLEMENTED) if a view fills a table that the link could not.
     """
     found = require_link(server.replication.require_keeper(), name)
     assert isinstance(found, StoredLink)

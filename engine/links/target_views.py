@@ -1,7 +1,7 @@
-"""The materialized views of a link's target, and whether a link can fill their tables (``run_views = 1``).
+"""The materialized views of a link's target, and whether the link can fill their tables.
 
-A batch of the link and what the views make of it are one multi: so the tables that views fill must be replicated, and
-in the same ZooKeeper.
+With ``run_views = 1`` a batch of the link and what the views make of it are one multi. So the tables that views fill
+must be replicated, and in the same ZooKeeper.
 """
 
 from __future__ import annotations
@@ -33,12 +33,17 @@ class TargetView:
 
 
 def find_target_views(catalog: Catalog, table: OwnedTable) -> list[TargetView]:
-    """Returns the views that read the table. Raises 695 if one could not be loaded, 60 if its target is gone."""
+    """Returns the views that read the table.
+
+    Raises 695 if one could not be loaded, 60 if its target is gone.
+    """
     return [TargetView(view, table, resolve_stored_table(view, catalog)) for view in catalog.require_views(table)]
 
 
 def require_fit_views(catalog: Catalog, table: OwnedTable) -> None:
-    """Raises 48 (NOT_IMPLEMENTED) if a link cannot fill a table of its target's views, or of the views over that.
+    """Raises 48 (NOT_IMPLEMENTED) if a link cannot fill a table of its target's views.
+
+    The views over such a table count too.
 
     Raises 306 (TOO_DEEP_RECURSION) for a circle of views.
     """

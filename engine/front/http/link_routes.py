@@ -1,6 +1,6 @@
 """Requests of other clusters over HTTP: ``POST /links/…`` (``engine.links.exchange.protocol``).
 
-JSON comes in; JSON, compressed for whoever reads that, or files go out.
+JSON comes in; JSON, compressed if the other side reads that, or files go out.
 
 Authentication and errors are those of queries. A user may ask for whatever a query would show: what changes a table's
 links is refused to read-only users, unless the configuration says that they may link. Nothing of a request is logged

@@ -29,7 +29,7 @@ def accept_compressed(request: Document) -> Document:
 
 
 def compress_answer(data: bytes, request: Document) -> bytes:
-    """Returns an answer as it is sent to whoever made the request."""
+    """Returns the answer, compressed if the request accepts that and it is long."""
     accepted = request.get(_FIELD)
     if len(data) < _LEAST_BYTES or not isinstance(accepted, list) or _ZSTD not in accepted:
         return data
@@ -37,7 +37,10 @@ def compress_answer(data: bytes, request: Document) -> bytes:
 
 
 def decompress_answer(data: bytes, limit_bytes: int) -> bytes:
-    """Returns the JSON of an answer. Raises 36 (BAD_ARGUMENTS) for a broken frame, or one of more than the limit."""
+    """Returns the JSON of an answer.
+
+    Raises 36 (BAD_ARGUMENTS) for a broken frame, or one of more than the limit.
+    """
     if not data.startswith(_MAGIC):
         return data
     try:

@@ -179,9 +179,9 @@ FetchBlock = Callable[[Change, Block, Path], None]
 
 
 class StagedViews(Protocol):
-    """What the materialized views of a target make of a batch's rows: staged, for the batch's multi to commit.
+    """Staged rows that the materialized views of a target made of a batch.
 
-    Used by one thread at a time.
+    The batch's multi commits them. Used by one thread at a time.
     """
 
     def plan(self) -> Sequence[Op]:
