@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from engine.interserver.replication import Replication
 from engine.interserver.transfer import Transfer
 from engine.queries.session import QueryResult, Session
 from engine.server.config import Config
-from engine.simulator.disk_operations import DiskOperation, disk_operations
+from engine.simulator.disk_operations import DiskOperation, disk_operations, hide_operations
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_disk import SimulatedDisk, Tree, read_directory, write_directory
 from engine.simulator.simulated_node import SimulatedNode
@@ -217,7 +218,10 @@ class SimulatedServer(SimulatedNode):
         try:
             self.sql(statement)
         except PandoError as error:
-            if error.name not in ("REPLICA_ALREADY_EXISTS", "TABLE_ALREADY_EXISTS"):
+            if error.name == "TABLE_ALREADY_EXISTS":  # a start that crashed left files, which a person moves away
+                with hide_operations():
+                    shutil.rmtree(next(self.path.glob("**/default/t")))
+            elif error.name != "REPLICA_ALREADY_EXISTS":
                 raise
             self.sql(statement.replace("CREATE", "ATTACH", 1))
 
