@@ -20,7 +20,7 @@ from engine.catalog.catalog import Catalog
 from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
 from engine.environment import ServerEnvironment
-from engine.interpreter.link_views import LinkViews
+from engine.interpreter.materialized_views.link_views import LinkViews
 from engine.links.bootstrap.held_source import add_bootstrap_answers
 from engine.links.databases.database_links import DatabaseLinks
 from engine.links.exchange.link_service import LinkService

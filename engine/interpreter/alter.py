@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from engine.catalog.view_targets import resolve_stored_table
-from engine.interpreter.materialized_view_insert import refuse_drop_of_view_columns
+from engine.interpreter.materialized_views.view_inserts import refuse_drop_of_view_columns
 from engine.interpreter.mutation_statements import add_mutation
 from engine.interpreter.partition_commands import run_partition_commands
 from engine.interpreter.refuse_inserts import refuse_inserts, split_refuse_inserts

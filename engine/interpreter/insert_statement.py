@@ -13,7 +13,7 @@ import pyarrow as pa
 from engine.catalog.view_targets import resolve_stored_table
 from engine.distributed.distributed_insert import DistributedInsert
 from engine.interpreter.file_function import parse_structure_argument, write_file
-from engine.interpreter.materialized_view_insert import BlockSink, begin_insert
+from engine.interpreter.materialized_views.view_inserts import BlockSink, begin_insert
 from engine.interpreter.select import run_query
 from engine.interpreter.shared_steps import refuse_system_database
 from engine.interpreter.statement_kind import StatementKind

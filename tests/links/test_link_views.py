@@ -12,7 +12,7 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.links.link_failures import FailureKind, assess_failure
-from engine.interpreter.link_views import LinkViews
+from engine.interpreter.materialized_views.link_views import LinkViews
 from engine.simulator.simulated_node import Crash, SimulatedNode
 from engine.tables.capabilities.table_links import AppliedBatch, IncomingBatch
 from parts.common.errors import PandoError

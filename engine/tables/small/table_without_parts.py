@@ -1,8 +1,8 @@
 """A table without parts: a view, or a table that reads and writes other tables.
 
 Who reads a view gets its query (``engine.interpreter.session_relations``); who writes to the table that a materialized
-one reads runs it (``engine.interpreter.materialized_view_insert``). ``engine.distributed`` reads and writes the tables
-behind Distributed and Merge tables.
+one reads runs it (``engine.interpreter.materialized_views.view_inserts``). ``engine.distributed`` reads and writes the
+tables behind Distributed and Merge tables.
 """
 
 from __future__ import annotations

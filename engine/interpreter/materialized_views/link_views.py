@@ -1,6 +1,6 @@
 """Runs the materialized views of a link's target over the rows of a batch (``run_views = 1``).
 
-As in an INSERT (``materialized_view_insert``), each view's query sees a block of its source alone, and the views over
+As in an INSERT (``view_inserts``), each view's query sees a block of its source alone, and the views over
 the table that it fills see what it made. All of it is staged, as one transaction a table. The multi that commits the
 batch commits these transactions too, so nothing is there twice or in part.
 """
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from coordination.keeper.interface import MultiFailed, Op
 from engine.catalog.view_targets import MOST_VIEW_LEVELS, make_too_deep_error
-from engine.interpreter.materialized_view_insert import name_view_in_errors, run_view_query
+from engine.interpreter.materialized_views.view_inserts import name_view_in_errors, run_view_query
 from engine.links.target_views import find_target_views, require_fit
 from engine.queries.context import OwnerContext, OwnerServer
 from engine.queries.session import Session
