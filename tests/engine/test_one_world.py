@@ -13,7 +13,7 @@ from engine.server.config import Config
 
 ROOT = Path(__file__).parents[2]
 WAITS = {"wait", "wait_for"}
-OF_THE_WORLD = ("services", "state", "cluster", "BatchVisibility(self._state)")
+OF_THE_WORLD = ("services", "state", "cluster", "visibility")
 
 
 def waits(source: str) -> Iterator[int]:

@@ -9,7 +9,7 @@ import pytest
 
 from parts.table.table_description import Column, TableSchema
 from parts.types import StringType
-from sql.relations import StreamedRelation
+from sql.relations import UNKNOWN_POSITIONS, StreamedRelation
 from sql.run.query_engine import QueryEngine
 
 
@@ -17,6 +17,7 @@ class Nodes:
     """Every path has one child."""
 
     key_column = "path"
+    positions = UNKNOWN_POSITIONS
     schema = TableSchema((Column("path", StringType()), Column("name", StringType())))
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from parts.common.errors import CancelledError, ConflictError, CorruptionError
 from sql.compile import short_string_codes
 from sql.compile.short_string_codes import LongStringError, decode_string, encode_strings
-from sql.relations import ArrowRelation, PartsRelation
+from sql.relations import UNKNOWN_POSITIONS, ArrowRelation, PartsRelation
 from sql.run import query_engine
 from sql.run.duckdb import database
 from sql.run.duckdb.statement_pool import LeasedStatement, StatementPool
@@ -272,6 +272,8 @@ def test_a_table_replaced_between_the_runs_is_refused(tmp_path: Path) -> None:
     now: list[PartsRelation] = [table]
 
     class Catalog:
+        positions = UNKNOWN_POSITIONS
+
         def relation(self, database: str | None, name: str) -> ArrowRelation | PartsRelation:
             return now[0]
 

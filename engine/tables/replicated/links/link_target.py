@@ -251,7 +251,8 @@ class ReplicaLinkTarget:
 
         Raises 159 (TIMEOUT_EXCEEDED).
         """
-        BatchVisibility(self._state, is_own_replica_enough=is_own_replica_enough).wait(timeout_seconds, status)
+        visibility = BatchVisibility(self._state, is_own_replica_enough=is_own_replica_enough)
+        visibility.wait(timeout_seconds, status)
 
     def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""

@@ -72,6 +72,7 @@ def shown_of(node: SimulatedNode) -> tuple[str, str]:
         catalog=SimpleNamespace(tables=lambda: [node.table]),
         config=SimpleNamespace(max_replica_delay_for_distributed_queries=0),
         link_statuses=list,
+        link_start=SimpleNamespace(explain_refusal=lambda table: "", warn=lambda table: ""),
     )
     server.replicas_status = lambda: list(Engine._loaded_replicas(server))  # type: ignore[arg-type]
     names = [column.name for column in replication_tables.TABLES[0].schema.columns]
