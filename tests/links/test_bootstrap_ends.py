@@ -10,10 +10,13 @@ import pytest
 
 from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
+from coordination.log.log_entry import LogEntry
+from coordination.log.part_set import PartSet
 from coordination.merges_mutations.mutation_set import MutationEntry
 from coordination.nodes.table_gate import move_gate
 from engine.tables.replicated.links.bootstrap.own_changes import find_last_own_change
 from parts.common.errors import ConflictError, UnavailableError
+from parts.common.part_name import PartName
 from tests.links.bootstrap_tables import (
     CLUSTER,
     TARGET,
@@ -126,23 +129,41 @@ def test_own_changes_of_a_two_way_target_must_be_in_the_source(tables: Bootstrap
     assert set(ids) <= set(tables.keeper.children(TARGET.blocks)), "a client may repeat an INSERT whose rows came back"
 
 
+def test_an_own_insert_whose_quorum_failed_is_not_waited_for(tables: BootstrapTables) -> None:
+    """It is no change, so no source ever has it."""
+    tables.change_link(settings={"two_way": True})
+    tables.insert(1)
+    tables.insert(7, table="costs")
+    tables.settle()
+    last = tables.keeper.get(TARGET.log_entry(0))[1].created_zxid
+    parts = PartSet([PartName("1", 0, 0, 0)])
+    assert find_last_own_change(tables.keeper, TARGET, parts, is_written=True) == last
+    failed = LogEntry.parse(tables.keeper.get(TARGET.log_entry(0))[0])
+    failed = replace(failed, new_part=PartName("1", 1, 1, 0))
+    tables.keeper.create(TARGET.log_prefix, failed.to_bytes(), sequential=True)
+    assert find_last_own_change(tables.keeper, TARGET, parts, is_written=True) == last
+
+
 def test_a_relay_whose_log_was_trimmed_is_copied(tables: BootstrapTables) -> None:
     """Links alone write to it, so what its log does not show any more came by them too."""
     tables.insert(1)
     tables.settle()
     tables.run()
     tables.settle()
-    assert find_last_own_change(tables.keeper, TARGET, is_written=False) == 0
+    assert find_last_own_change(tables.keeper, TARGET, PartSet(), is_written=False) == 0
     tables.keeper.create(TARGET.log_prefix, tables.keeper.get(TARGET.log_entry(0))[0], sequential=True)
     tables.keeper.delete(TARGET.log_entry(0))
     first = tables.keeper.get(TARGET.log_entry(1))[1].created_zxid
-    assert find_last_own_change(tables.keeper, TARGET, is_written=False) == 0
-    assert find_last_own_change(tables.keeper, TARGET, is_written=True) == first - 1
+    assert find_last_own_change(tables.keeper, TARGET, PartSet(), is_written=False) == 0
+    assert find_last_own_change(tables.keeper, TARGET, PartSet(), is_written=True) == first - 1
     data = tables.keeper.get(TARGET.log_entry(1))[0]
     mutation = MutationEntry("", 0, "r1", "UPDATE v = 1 WHERE 1", {"1": 1}, 0).to_bytes()
     tables.keeper.create(TARGET.mutation_prefix, mutation, sequential=True)  # of a batch that is not shown any more
     tables.keeper.create(TARGET.log_prefix, data, sequential=True)
     tables.keeper.delete(TARGET.log_entry(1))
-    assert find_last_own_change(tables.keeper, TARGET, is_written=False) == 0
+    assert find_last_own_change(tables.keeper, TARGET, PartSet(), is_written=False) == 0
     own = tables.keeper.create(TARGET.mutation_prefix, mutation, sequential=True)
-    assert find_last_own_change(tables.keeper, TARGET, is_written=False) == tables.keeper.get(own)[1].created_zxid
+    assert (
+        find_last_own_change(tables.keeper, TARGET, PartSet(), is_written=False)
+        == tables.keeper.get(own)[1].created_zxid
+    )

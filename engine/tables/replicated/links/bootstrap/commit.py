@@ -170,7 +170,8 @@ class BootstrapCommit:
             own = Origin.parse(f"{state.replication.get_cluster_uuid()}.{root.created_zxid}.{gate.epoch}")
             is_two_way = bool(definition.settings.get("two_way"))
             is_shared = is_two_way or bool(gate.links_of(LinkDirection.OUT))
-            zxid = find_last_own_change(keeper, table, is_written=is_two_way) if is_shared else 0
+            parts = state.queue.copy_virtual_parts()
+            zxid = find_last_own_change(keeper, table, parts, is_written=is_two_way) if is_shared else 0
             return ClosedTable(
                 self._count_rows(),
                 vector,
