@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from coordination.links.positions import Position
 from engine.interserver.transfer import Throttle
 from engine.server.links_config import LinkedClusterConfig
 from engine.tables.capabilities.link_status import UpstreamStatus
@@ -188,8 +189,12 @@ def test_any_server_of_the_source_answers_for_it(servers: dict[str, list[LinkedS
 
 
 def test_every_server_of_an_idle_source_knows_where_a_link_began(servers: dict[str, list[LinkedServer]]) -> None:
-    """The beginning lies behind the moment at which the last replica began to keep, and no commit came since."""
+    """The beginning lies behind the moment at which the last replica began to keep, and no commit came since.
+
+    A copy's place lies even behind the registration of its link.
+    """
     create_table([*servers["west"], *servers["east"]], "idle")
+    create_table(servers["east"], "copied")
     east = servers["east"][0]
     with east.client() as target:
         target.execute(
@@ -198,14 +203,24 @@ def test_every_server_of_an_idle_source_knows_where_a_link_began(servers: dict[s
         links = east.table("idle").links
         assert links is not None
         vector = links.target.read_target().vector
+        target.execute(
+            "CREATE REPLICATION LINK copied ON copied FROM CLUSTER west TABLE default.idle "
+            "SETTINGS start_position = 'now', enabled = 0"
+        )
+        replica = servers["west"][0].table("idle").replication
+        assert replica is not None
+        registered = replica.require_keeper().get(replica.paths.gate)[1].modified_zxid
+        (origin,) = vector.entries
+        vector = vector.advance(Position(origin, registered))
         for server in servers["west"]:
             source = server.table("idle").links
             assert source is not None
             source.source._reading._index = None  # type: ignore[attr-defined]  # as after a restart
-            (link,) = source.source.list_outgoing()
+            link = source.source.list_outgoing()[0]
             request = ChangesRequest(link.name, link.uuid, vector, 0, 100, 1 << 20)
             answer = source.source.read_changes(request, QueryStatus())
             assert answer.frontier >= vector.applied(answer.source.origin)
+        target.execute("DROP REPLICATION LINK copied")
         target.execute("DROP REPLICATION LINK idle")
 
 

@@ -124,11 +124,13 @@ class StreamReading:
     def _find_beginnings(self, keeper: Keeper) -> int:
         """Returns the largest zxid at which a link may have begun without a commit there.
 
-        That is where the last replica began to keep changes, or where another link wrote the vector.
+        That is where a link was registered, where the last replica began to keep changes, or where another link wrote
+        the vector.
         """
         paths = self._state.paths
+        registered = keeper.get(paths.gate)[1].modified_zxid
         kept = read_kept_changes(keeper, paths, keeper.children(paths.replicas)).values()
-        return max((self._description.read_vector(keeper)[1], *(each.since for each in kept)))
+        return max(registered, self._description.read_vector(keeper)[1], *(each.since for each in kept))
 
     # -- the frontier ---------------------------------------------------------------------------------------------
 
