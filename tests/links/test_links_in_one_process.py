@@ -194,7 +194,7 @@ def test_every_server_of_an_idle_source_knows_where_a_link_began(servers: dict[s
     A copy's place lies even behind the registration of its link.
     """
     create_table([*servers["west"], *servers["east"]], "idle")
-    create_table(servers["east"], "copied")
+    create_table(servers["east"], "second")
     east = servers["east"][0]
     with east.client() as target:
         target.execute(
@@ -204,7 +204,7 @@ def test_every_server_of_an_idle_source_knows_where_a_link_began(servers: dict[s
         assert links is not None
         vector = links.target.read_target().vector
         target.execute(
-            "CREATE REPLICATION LINK copied ON copied FROM CLUSTER west TABLE default.idle "
+            "CREATE REPLICATION LINK second ON second FROM CLUSTER west TABLE default.idle "
             "SETTINGS start_position = 'now', enabled = 0"
         )
         replica = servers["west"][0].table("idle").replication
@@ -220,7 +220,7 @@ def test_every_server_of_an_idle_source_knows_where_a_link_began(servers: dict[s
             request = ChangesRequest(link.name, link.uuid, vector, 0, 100, 1 << 20)
             answer = source.source.read_changes(request, QueryStatus())
             assert answer.frontier >= vector.applied(answer.source.origin)
-        target.execute("DROP REPLICATION LINK copied")
+        target.execute("DROP REPLICATION LINK second")
         target.execute("DROP REPLICATION LINK idle")
 
 
