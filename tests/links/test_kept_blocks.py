@@ -63,9 +63,8 @@ def test_a_table_with_mutations_only_trims_its_journal(asker: Asker, has_link_th
             asker.ask(1)
 
 
-def test_blocks_that_came_inside_a_merged_part_are_kept_too(asker: Asker) -> None:
-    """The second replica fetches the merged part. Its outbox gets the blocks while a link lacks them."""
-    asker.begin()
+def merge_on_one_replica(asker: Asker) -> None:
+    """The first replica inserts three blocks and merges them; the second fetches nothing meanwhile."""
     first, second = asker.table.servers.servers
     second.sql("SYSTEM STOP FETCHES costs")
     for key in range(1, 4):
@@ -75,6 +74,13 @@ def test_blocks_that_came_inside_a_merged_part_are_kept_too(asker: Asker) -> Non
     asker.table.servers.now += 10_000
     with first.acting():
         asker.table.table.delete_outdated(asker.table.table.store.list_deletable())
+
+
+def test_blocks_that_came_inside_a_merged_part_are_kept_too(asker: Asker) -> None:
+    """The second replica fetches the merged part. Its outbox gets the blocks while a link lacks them."""
+    asker.begin()
+    second = asker.table.servers.servers[1]
+    merge_on_one_replica(asker)
     second.sql("SYSTEM START FETCHES costs")
     keep_all(asker, 3)
     assert [str(part.name) for part in tables(asker)[1].store.list_active()] == ["1_0_3_1"]
@@ -84,15 +90,8 @@ def test_blocks_that_came_inside_a_merged_part_are_kept_too(asker: Asker) -> Non
 
 def test_blocks_that_no_link_needs_or_nobody_has_are_not_fetched(asker: Asker) -> None:
     asker.begin()
-    first, second = asker.table.servers.servers
-    second.sql("SYSTEM STOP FETCHES costs")
-    for key in range(1, 4):
-        first.sql(INSERT.format(1, key))
-    asker.table.work_until(lambda: len(kept(tables(asker)[0])) == 3)
-    first.sql("OPTIMIZE TABLE costs PARTITION 1 FINAL SETTINGS alter_sync = 1")
-    asker.table.servers.now += 10_000
-    with first.acting():
-        asker.table.table.delete_outdated(asker.table.table.store.list_deletable())
+    second = asker.table.servers.servers[1]
+    merge_on_one_replica(asker)
     asker.take(max_rows=1)
     asker.trim = asker.applied(asker.ask(max_rows=1).source.origin)
     asker.table.servers.now += 11
