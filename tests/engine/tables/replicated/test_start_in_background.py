@@ -98,6 +98,8 @@ def held(tmp_path: Path) -> Iterator[Held]:
     for number in range(_TABLES):
         held.run(f"CREATE TABLE t{number:02} (k UInt64) ENGINE = ReplicatedMergeTree('/t{number}', 'r1') ORDER BY k")
         held.run(f"INSERT INTO t{number:02} VALUES (1)")
+    for number in range(_TABLES):  # else the start pulls what the stopped server had not pulled
+        held.run(f"SYSTEM SYNC REPLICA t{number:02}")
     held.engine.stop()
     held.go.clear()
     held.asked.clear()
@@ -130,7 +132,7 @@ def test_a_table_starts_with_few_requests(held: Held) -> None:
     held.go.set()
     wait_for(lambda: not held.readonly())
     wait_for(lambda: held.requests.count("get") >= 4 * _TABLES)  # the last that a table makes
-    assert len(held.requests) <= 14 * _TABLES
+    assert len(held.requests) <= 13 * _TABLES
 
 
 def test_nothing_to_clean_is_one_request(held: Held) -> None:
