@@ -269,6 +269,22 @@ class LinksChaos:
             )
         ]
 
+    def describe_queues(self) -> list[str]:
+        """Says what each replica has still to do, and how its tables are."""
+        queries = (
+            "SELECT table, position, type, new_part_name, num_tries, last_exception, postpone_reason "
+            "FROM system.replication_queue ORDER BY table, position LIMIT 20",
+            "SELECT table, is_readonly, log_pointer, log_max_index, queue_size, lost_part_count, active_replicas "
+            "FROM system.replicas ORDER BY table",
+        )
+        return [
+            f"{name} r{number}: {row}"
+            for name in NAMES
+            for number, client in enumerate(self.clients[name], 1)
+            for query in queries
+            for row in client.rows(query)
+        ]
+
 
 class TargetOwner:
     """Loses the table of a target and makes it anew, or has the source copied over it."""
@@ -390,7 +406,7 @@ def main() -> int:
             for what, count in sorted(counts.items()):
                 print(f"{count:>7,} {what}")
         print(f"{chaos.faults.total():,} faults, acknowledged {chaos.acknowledged:,} statements")
-        for text in (*wrong, *(chaos.describe_links() if wrong else ())):
+        for text in (*wrong, *(chaos.describe_links() + chaos.describe_queues() if wrong else ())):
             print(f"WRONG: {text}", file=sys.stderr)
         if not wrong:
             print("lost 0, doubled 0, different 0 on every replica of every cluster")
