@@ -227,7 +227,7 @@ class LinkRunner:
     def _offer_blocks(self, definition: LinkDefinition) -> None:
         """Lets this replica ask the source for a part that all replicas have lost, though another server leads."""
         if definition.is_begun and definition.is_enabled:
-            self._target.set_refetch(definition.name, self._make_upstream(definition).fetch)
+            self._target.set_refetch(definition.name, self._make_upstream(definition).refetch)
 
     def _make_upstream(self, definition: LinkDefinition) -> LinkUpstream:
         settings = LinkSettings.parse(definition.settings)
@@ -240,7 +240,7 @@ class LinkRunner:
             self._upstream = self._make_upstream(definition)
             self._source = None
             self._report.change(message="")
-            self._target.set_refetch(definition.name, self._upstream.fetch)
+            self._target.set_refetch(definition.name, self._upstream.refetch)
         return self._upstream
 
     def _disconnect(self) -> None:

@@ -15,6 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -60,6 +61,8 @@ from parts.common.errors import CorruptionError, PandoError, UnavailableError, U
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import open_part
+
+logger = logging.getLogger(__name__)
 
 
 class LogFollower(Protocol):
@@ -282,11 +285,10 @@ class ReplicaLinkTarget:
         if change is None or part is None or "." in staged.place.partition("-")[0]:
             raise failure
         for link, refetch in list(self._refetches.items()):
-            for leftover in directory.iterdir():
-                leftover.unlink()
+            _empty(directory)
             try:
                 asked = Change(change.position, change.place, change.commit_ms, change.previous)
-                refetch(asked, Block(part, rows=staged.rows), directory)
+                refetch(asked, Block(part, staged.content_hash, staged.rows), directory)
                 if self._rewrite(link, part, staged, directory):
                     return
                 failure = CorruptionError(
@@ -295,6 +297,23 @@ class ReplicaLinkTarget:
             except PandoError as error:
                 failure = error
         raise failure
+
+    def ask_sources(self, position: Position, block: Block, directory: Path) -> bool:
+        """Asks the sources of the links that run here for a block; tells whether one had it.
+
+        Another cluster asks for it, so they do not ask further: clusters in a ring would ask each other for ever.
+        """
+        change = Change(position, 0, 0, 0)
+        for refetch in list(self._refetches.values()):
+            _empty(directory)
+            try:
+                refetch(change, block, directory, may_ask=False)
+                part = open_part(directory, name=block.part, table_schema=self._state.description.schema)
+                if part.content_hash == block.content_hash:
+                    return True
+            except PandoError as error:
+                logger.info("block %s of %s: %s", block.part, self._state.definition.full_name, error)
+        return False
 
     def _rewrite(self, link: str, part: PartName, staged: StagedPart, directory: Path) -> bool:
         """Writes a block of other content than was committed anew, as it was when the batch came.
@@ -326,6 +345,11 @@ def _split(batch: IncomingBatch) -> Iterator[IncomingBatch]:
         end = Position(batch.end.origin, place)
         yield replace(batch, state=state, changes=changes, vector=vector, end=end)
         state = replace(state, vector=vector.advance(end), vector_version=state.vector_version + 1)
+
+
+def _empty(directory: Path) -> None:
+    for leftover in directory.iterdir():
+        leftover.unlink()
 
 
 def _add(former: AppliedBatch, applied: AppliedBatch) -> AppliedBatch:

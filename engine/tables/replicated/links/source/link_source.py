@@ -247,12 +247,11 @@ class ReplicaLinkSource:
 
     # -- blocks ---------------------------------------------------------------------------------------------------
 
-    def open_block(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
-        """Returns the files of a block from this replica's outbox or active parts, held by the snapshot.
-
-        ``part`` has this table's numbers. Raises 232 (NO_SUCH_DATA_PART).
-        """
-        return self._blocks.open(position, part)
+    def open_block(
+        self, position: Position, part: PartName, content_hash: str = "", *, may_ask: bool = False
+    ) -> tuple[Snapshot, Path]:
+        """Returns the files of a block, held by the snapshot; see ``LinkSource``."""
+        return self._blocks.open(position, part, content_hash, may_ask=may_ask)
 
     def find_block_holders(self, position: Position, part: PartName) -> Sequence[str]:
         """Returns the HTTP addresses of other replicas that may have the block."""
