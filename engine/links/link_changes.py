@@ -23,7 +23,7 @@ def change_table_link(server: OwnerServer, name: str, change: Change) -> None:
     """
     new, is_news = check_link_change(server, name, change)
     if is_news:
-        _tell_source(server, new, is_two_way=LinkSettings.parse(new.settings).two_way)
+        _tell_source(server, new)
     change_link(server.replication.require_keeper(), name, change)
     server.links.wake()
 
@@ -41,14 +41,23 @@ def check_link_change(server: OwnerServer, name: str, change: Change) -> tuple[L
     is_two_way = settings.two_way
     if settings.run_views and not LinkSettings.parse(found.definition.settings).run_views:
         require_fit_views(server.catalog, find_target(server, found))
-    is_news = is_two_way != LinkSettings.parse(found.definition.settings).two_way
-    if is_news and is_two_way:
+    former = LinkSettings.parse(found.definition.settings)
+    is_turned = is_two_way != former.two_way
+    if is_turned and is_two_way:
         table = find_target(server, found)
         refuse_several_origins(table.description, table.definition.full_name)
-    return new, is_news
+    return new, is_turned or settings.enable_tracker != former.enable_tracker
 
 
-def _tell_source(server: OwnerServer, link: LinkDefinition, *, is_two_way: bool) -> None:
+def _tell_source(server: OwnerServer, link: LinkDefinition) -> None:
+    settings = LinkSettings.parse(link.settings)
     own = server.cluster_membership.get_identity(server.replication.require_keeper())
-    outgoing = OutgoingLink(link.at_source(own.name), link.uuid, own.uuid, own.name, is_two_way)
+    outgoing = OutgoingLink(
+        link.at_source(own.name),
+        link.uuid,
+        own.uuid,
+        own.name,
+        settings.two_way,
+        is_tracked=settings.enable_tracker,
+    )
     server.links.connect(link.source_cluster).register(link.source_database, link.source_table, outgoing)

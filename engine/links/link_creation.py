@@ -85,7 +85,12 @@ def create_table_link(server: OwnerServer, new: NewLink) -> LinkDefinition:
     assert table.replication is not None
     create_link(keeper, table.replication.paths, definition, peer.uuid)
     outgoing = OutgoingLink(
-        definition.at_source(own.name), definition.uuid, own.uuid, own.name, is_two_way=settings.two_way
+        definition.at_source(own.name),
+        definition.uuid,
+        own.uuid,
+        own.name,
+        is_two_way=settings.two_way,
+        is_tracked=settings.enable_tracker,
     )
     registered = _register(server, cluster, definition, outgoing)
     definition = begin_at_registration(table, definition, registered)

@@ -165,7 +165,7 @@ def _describe_outgoing(server: OwnerServer, table: OwnedTable, link: OutgoingLin
         table.definition.name,
         link.target_cluster_name,
         uuid=link.uuid,
-        settings={"two_way": str(int(link.is_two_way))},
+        settings={"two_way": str(int(link.is_two_way)), "enable_tracker": str(int(link.is_tracked))},
         progress=progress,
     )
 

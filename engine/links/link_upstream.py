@@ -58,8 +58,14 @@ class LinkUpstream:
 
         The answer names a place at which the link may begin, and what the source has there.
         """
+        settings = self._settings
         link = OutgoingLink(
-            self.name, self._definition.uuid, self._own_uuid, self._own_name, is_two_way=self._settings.two_way
+            self.name,
+            self._definition.uuid,
+            self._own_uuid,
+            self._own_name,
+            is_two_way=settings.two_way,
+            is_tracked=settings.enable_tracker,
         )
         return self._client.register(*self._table, link)
 

@@ -128,6 +128,7 @@ def encode_outgoing(link: OutgoingLink) -> dict[str, Any]:
         "target_cluster": link.target_cluster,
         "target_cluster_name": link.target_cluster_name,
         "is_two_way": link.is_two_way,
+        "is_left_alone": not link.is_tracked,
         "begin": link.begin,
     }
 
@@ -147,7 +148,13 @@ def decode_outgoing(document: Document) -> OutgoingLink:
     if _LINK_UUID.fullmatch(uuid) is None:
         raise UserError("BAD_ARGUMENTS", f"'uuid' must be the link's UUID, got {uuid[:100]!r}")
     return OutgoingLink(
-        name, uuid, target.uuid, target.name, get_flag(document, "is_two_way"), get_number(document, "begin", 0)
+        name,
+        uuid,
+        target.uuid,
+        target.name,
+        get_flag(document, "is_two_way"),
+        get_number(document, "begin", 0),
+        is_tracked=not get_flag(document, "is_left_alone"),
     )
 
 

@@ -73,6 +73,9 @@ class OutgoingLink:
     applied: int = 0
     last_heartbeat_ms: int = 0
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    is_tracked: bool = True
+    """Whether the source's tracker may make the link synchronous (``enable_tracker``). The gate keeps it, not the
+    link's node: it is what a registration says."""
 
 
 @dataclass(frozen=True, slots=True)

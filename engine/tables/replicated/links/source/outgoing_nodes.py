@@ -67,7 +67,7 @@ def find_outgoing_path(table: TablePaths, name: str) -> str:
 def make_gate_link(link: OutgoingLink) -> GateLink:
     """Returns the link as the gate names it."""
     cluster, name = link.target_cluster, link.target_cluster_name
-    return GateLink(link.name, LinkDirection.OUT, link.uuid, cluster, name, link.is_two_way)
+    return GateLink(link.name, LinkDirection.OUT, link.uuid, cluster, name, link.is_two_way, is_tracked=link.is_tracked)
 
 
 def register_ops(keeper: Keeper, table: TablePaths, link: OutgoingLink) -> list[Op]:
