@@ -129,7 +129,7 @@ def test_never_too_few_never_too_many_and_nobody_comes_or_goes_for_one_look(
     least, most = options.find_bounds(len(TARGETS))
     for second, choice in enumerate(run(options, looks, former)):
         well = [target for target in TARGETS if stood(looks, second, target, "")]
-        assert len(choice) >= min(least, len(well)) and set(well) <= set(choice) or len(choice) >= least
+        assert len(choice) >= min(least, len(well))
         assert len(choice) <= most
         for target in choice:
             assert target in former or target in well

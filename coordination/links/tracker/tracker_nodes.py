@@ -116,7 +116,7 @@ def list_table_ops(keeper: Keeper, table: TablePaths, options: TrackerOptions) -
     if is_listed:
         return []
     for parent in (TABLES_PATH, DECISIONS_PATH):
-        keeper.create_parents(f"{parent}/any")
+        keeper.create_parents(parent)
     return [Create(path, json.dumps({"version": FORMAT_VERSION, "path": table.root}).encode())]
 
 
