@@ -8,7 +8,7 @@ The source's gate also has the mode and the state of each link, with which every
 default are left out::
 
     "mode":"sync"       INSERTs wait for the target; "async" by default
-    "state":"enabled"   whether they do now: "disabled" by default, "enabling", "enabled", "disabling"
+    "state":"enabled"   whether they do now: "enabling", "enabled", "disabling"; "disabled" by default.
     "paused":true       the target has disabled the link, so it is not made synchronous
     "tracked":false     the tracker leaves the link alone (enable_tracker = 0)
     "timeout":1.0       the largest replication_timeout that the link had: four of them after its last lease, the

@@ -1,4 +1,4 @@
-"""``system.replication_links``, ``link_positions``, ``link_outbox``, ``link_collocations``: links, at both ends."""
+"""``system.replication_links``, ``link_positions``, ``link_outbox``, ``link_collocations``."""
 
 from __future__ import annotations
 

@@ -142,7 +142,8 @@ def source(tmp_path: Path) -> Iterator[TrackedSource]:
 
 def test_it_is_off_until_a_table_wants_it(source: TrackedSource) -> None:
     source.seconds(DELAY + 2)
-    assert source.sync_links() == () and source.shown("cluster") == []
+    assert source.sync_links() == ()
+    assert source.shown("cluster") == []
     assert source.keeper.exists(LEADER_PATH) is None
     source.sql(ENABLE)
     source.seconds(DELAY)
@@ -233,7 +234,8 @@ def test_off_again_it_changes_nothing_and_a_dropped_table_is_forgotten(source: T
     assert shown == [("orders", 0, "The tracker is off for these tables")]
     source.sql("ALTER TABLE costs RESET SETTING link_collocation")
     source.second()
-    assert source.shown("cluster") == [] and source.keeper.children(TABLES_PATH) == []
+    assert source.shown("cluster") == []
+    assert source.keeper.children(TABLES_PATH) == []
     assert read_decisions(source.keeper) == {}
 
 

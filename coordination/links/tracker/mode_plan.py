@@ -1,7 +1,7 @@
 """The next requests for modes that bring a source's links to where a decision wants them.
 
-Who joins is asked for first. Who goes is released when enough of those that stay or join are ``enabled``, so a table
-is never without the synchronous target that it had because the next one is on its way.
+Who joins is asked for first. Who goes is released when enough of those that stay or join are ``enabled``. So a table
+keeps its synchronous target until the next one is there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class WantedMode:
 
 
 def plan_modes(decision: Decision, links: Mapping[str, Sequence[TrackedLink]]) -> list[WantedMode]:
-    """Returns what to request now, all of it at one moment. ``links`` are those of each target, one for each table."""
+    """Returns what to request now, all of it at one moment.
+
+    ``links`` are those of each target, one for each table.
+    """
     joining = [
         WantedMode(each, LinkMode.SYNC)
         for target in decision.chosen

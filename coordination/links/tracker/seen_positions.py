@@ -1,4 +1,4 @@
-"""By how much a target is behind, as one server of the source sees it: without a clock of another machine.
+"""By how much a target is behind, as one server of the source sees it by its own clock.
 
 The server notes at each look which commit of the table was the newest. A target that has not applied a commit which was
 the newest at some look is behind by the time since then.

@@ -1,4 +1,4 @@
-"""Which targets of a source are synchronous: a pure function of what was observed and of the last decision.
+"""Which targets are synchronous: a pure function of what was observed and the last decision.
 
 Rules, in this order:
 

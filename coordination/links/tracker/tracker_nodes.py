@@ -31,7 +31,7 @@ DECISIONS_PATH = f"{TRACKER_PATH}/decisions"
 
 @dataclass(frozen=True, slots=True)
 class TargetDecision:
-    """What was decided about one target, and how far its links are."""
+    """The decision about one target, and how far its links are."""
 
     is_chosen: bool
     reason: str

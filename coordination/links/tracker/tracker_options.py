@@ -32,7 +32,7 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class TrackerOptions:
-    """What the tracker shall do for one table, or for one collocation of tables."""
+    """The tracker's task for one table, or for one collocation of tables."""
 
     is_enabled: bool = False
     least: int | None = None

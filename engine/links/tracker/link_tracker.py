@@ -1,4 +1,4 @@
-"""The tracker of a source: observes the targets of its links, and asks for the modes that follow from it.
+"""The tracker of a source: observes its links' targets, and asks for the modes that follow.
 
 One server of the cluster has the lead, an ephemeral node. It looks every ``tracker_period`` at all tables whose tracker
 is on, whether they are its own or not: what it needs is in ZooKeeper. What it decides is a function of what it saw

@@ -1,4 +1,4 @@
-"""``ALTER TABLE … MODIFY SETTING enable_replicated_table_tracker = 1`` and the tracker's other settings of a table.
+"""``ALTER TABLE … MODIFY SETTING`` of the tracker, ``enable_replicated_table_tracker`` and others.
 
 They are no part of a replica's definition: they stand in the table's gate, for all its replicas.
 """
