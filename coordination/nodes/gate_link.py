@@ -38,6 +38,8 @@ class GateLink:
     peer_name: str = ""
     """The name of that cluster."""
     is_two_way: bool = False
+    group: str = ""
+    """The transactional group of the link, at its target; "" for none."""
     extra: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     """Keys of a later version."""
 
@@ -50,6 +52,7 @@ class GateLink:
             "peer": self.peer,
             "peer_name": self.peer_name,
             "two_way": self.is_two_way,
+            **({"group": self.group} if self.group else {}),
         }
 
     @classmethod
@@ -58,4 +61,5 @@ class GateLink:
         rest = dict(document)
         direction, uuid, peer = LinkDirection(rest.pop("direction")), str(rest.pop("uuid")), str(rest.pop("peer"))
         peer_name, is_two_way = str(rest.pop("peer_name", "")), bool(rest.pop("two_way", False))
-        return cls(name, direction, uuid, peer, peer_name, is_two_way, tuple(rest.items()))
+        group = str(rest.pop("group", ""))
+        return cls(name, direction, uuid, peer, peer_name, is_two_way, group, tuple(rest.items()))

@@ -35,6 +35,7 @@ from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES, built_in_objects, processes, settings
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
+from engine.workers.worker_group_view import WorkerGroupView
 from engine.workers.catalog_mirror import WorkerCatalog
 from engine.workers.catalog_publication import PublishedChanges
 from engine.workers.channel import CallClient, Channel, serve_calls
@@ -152,6 +153,11 @@ class WorkerServer(StatementRunner):
 
     def in_sync_clusters(self, database: str, table: str, position: str) -> list[str]:
         return self.replica.in_sync_clusters(database, table, position)
+
+    def open_group_view(self, group: str, wanted: str, wait_seconds: float) -> WorkerGroupView:
+        view = WorkerGroupView(self.replica, *self.replica.open_group_view(group, wanted, wait_seconds))
+        self.mirror.mirror.catch_up()
+        return view
 
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         self.replica.require_link_freshness(database, table, demand)

@@ -21,7 +21,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -55,6 +55,7 @@ from parts.store.detached_parts import DETACHED, list_detached_by_users
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
+_CUT_SECONDS = 0.05
 RefetchPart = Callable[[LogEntry, StagedPart, Path], None]
 """Brings a part of a link's batch, which no replica has, from the link's source into an empty directory."""
 
@@ -67,6 +68,10 @@ class ReplaceRangeExecutor:
         self._fetcher = fetcher
         self._lost = lost
         self.refetch: RefetchPart | None = None
+        self.admit: Callable[[Sequence[LogEntry]], bool] = lambda entries: True
+        """Tells whether entries may be carried out in one step now: those of a group of links wait for its other tables."""
+        self.note_done: Callable[[], None] = lambda: None
+        """Called when an entry has left the queue."""
 
     def execute(self, keeper: Keeper, action: Action) -> None:
         """Executes an entry; may be repeated after a failure."""
@@ -104,6 +109,10 @@ class ReplaceRangeExecutor:
         if arrivals is None:
             state.queue.postpone(action.name, "Another entry that is one step with it may not run", pause_seconds=0.1)
             return
+        if not self.admit([each.entry for each in group]):
+            reason = "The cut before it is not shown yet by all tables of its group"
+            state.queue.postpone(action.name, reason, pause_seconds=_CUT_SECONDS)
+            return
         state.services.failpoint("exchange.before")
         gone = [dropped for each in group for dropped in each.entry.removed_ranges]
         self._keep_detached(group, arrivals)
@@ -124,6 +133,7 @@ class ReplaceRangeExecutor:
         remove_entries(
             keeper, state.replica, state.queue, [*state.queue.list_covered_entries(action.name), action.name]
         )
+        self.note_done()
         state.store.staged.remove(entry.transaction)
         for part in losses[action.name].parts if action.name in losses else ():
             state.queue.remove_virtual(part)

@@ -18,8 +18,9 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -41,7 +42,9 @@ from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.table_lists import missing_metadata_error
 from engine.tables.capabilities.table_links import (
     AppliedBatch,
+    GroupCut,
     IncomingBatch,
+    LinkTarget,
     RefetchBlock,
     SourceTable,
     TargetState,
@@ -56,6 +59,7 @@ from engine.tables.replicated.links.carried_definitions import CarriedDefinition
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.source_definition import SourceDefinition
+from engine.tables.replicated.links.groups.cut_commit import CutTable, apply_cut
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -204,6 +208,48 @@ class ReplicaLinkTarget:
                     views.carry_out()
         self._wake_execution()
         return _describe(plan)
+
+    def apply_cut(
+        self,
+        batch: IncomingBatch,
+        others: Sequence[tuple[LinkTarget, IncomingBatch]],
+        cut: GroupCut,
+        status: QueryStatus,
+    ) -> AppliedBatch:
+        """Applies the batches of all tables of a group in one multi, or none. May be repeated after any error."""
+        tables: list[tuple[CutTable, IncomingBatch]] = [(self, batch)]
+        for target, other in others:
+            assert isinstance(target, ReplicaLinkTarget)
+            tables.append((target, other))
+        return apply_cut(tables, cut, status)
+
+    @property
+    def state(self) -> ReplicaState:
+        """The replica's state."""
+        return self._state
+
+    @contextmanager
+    def stage_cut(self, batch: IncomingBatch, status: QueryStatus) -> Iterator[StagedBatch]:
+        """Stages the batch of a group's cut; it stays staged while the block runs."""
+        state, version = self._state, self._state.description.metadata_version
+        with self._applying:
+            writer = choose_block_writer(state, batch)
+            self._sources[batch.link.name] = batch.source
+            with self._staging.open(batch) as name:
+                pieces = self._staging.stage(batch, name, writer, status)
+                ready = self._make_ready(batch, name, pieces, version)
+                self._staging.forget(name)
+                yield ready
+
+    def read_columns_version(self, keeper: Keeper) -> int | None:
+        """Returns the version of the node of columns; ``None`` if this replica has other ones."""
+        return self._definitions().columns_version(keeper)
+
+    def follow_cut(self, keeper: Keeper) -> None:
+        """Takes what was committed into the queue."""
+        keeper.sync(self._state.paths.log)
+        self._log.pull(keeper)
+        self._wake_execution()
 
     def _make_ready(self, batch: IncomingBatch, name: str, pieces: StagedBlocks, version: int) -> StagedBatch:
         """Returns the batch with its staged parts. Raises ``UncoveredSchema`` for commands on other partitions."""
