@@ -66,7 +66,7 @@ def open_group_view(registry: GroupRegistry, name: str, wanted: str, wait_second
                 f"Group {name} does not show link_read_cut {wanted} after {wait_seconds:g} seconds: its cut here is "
                 f"{group.shown_place}. {group.explain()}",
             )
-    return HeldView(group, group.take("of it"))
+    return HeldView(group, group.take(f"of group {name}"))
 
 
 def _parse_cut(text: str, group: ShownGroup) -> int | None:
