@@ -336,6 +336,7 @@ class LinkRunner:
             upstream_status=UpstreamStatus.FOLLOW,
             message=explain_waits(answer) if selection.stop is None else str(selection.stop),
             applied_position=str(Position(origin, state.vector.applied(origin))),
+            confirmed_position=str(Position(origin, self._trim)) if self._trim else "",
             source_position=str(Position(origin, answer.frontier)),
             rows_behind=answer.rows_behind,
             bytes_behind=answer.bytes_behind,

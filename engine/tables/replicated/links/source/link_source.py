@@ -194,6 +194,7 @@ class ReplicaLinkSource:
             outbox.size_bytes,
             journal.size_bytes,
             tuple(link.name for link in self.list_outgoing() if link.trim < journal.last_position),
+            self._keeping.missing_blocks,
         )
 
     # -- changes --------------------------------------------------------------------------------------------------
