@@ -42,11 +42,11 @@ from engine.server.config import Config
 from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES
 from engine.table_engines import make_table
-from engine.tables.replicated.links.groups.held_view import HeldView, open_group_view
 from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.owned_table import OwnedTable
 from engine.tables.replica_conversion import Conversion
+from engine.tables.replicated.links.groups.held_view import HeldView, open_group_view
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
 from parts.common.process_memory import configure_allocators, without_collections

@@ -24,18 +24,14 @@ from sql.grammar.statements.link_group_statements import (
 def create_link_group(statement: CreateLinkGroup, context: OwnerContext) -> QueryResult:
     """Executes CREATE REPLICATION LINK GROUP."""
     settings = _parse_settings(statement.settings)
-    create_group(
-        context.server, statement.name, statement.links, settings, if_not_exists=statement.if_not_exists
-    )
+    create_group(context.server, statement.name, statement.links, settings, if_not_exists=statement.if_not_exists)
     return QueryResult()
 
 
 def _parse_settings(given: Mapping[str, SettingLiteral]) -> dict[str, object]:
     for name, value in given.items():
         if name != "transactional":
-            raise UserError(
-                "UNKNOWN_SETTING", f"A group of links has no setting {name!r}; it has: transactional"
-            )
+            raise UserError("UNKNOWN_SETTING", f"A group of links has no setting {name!r}; it has: transactional")
         if value not in (1, True, "1", "true"):
             raise UserError(
                 "NOT_IMPLEMENTED",

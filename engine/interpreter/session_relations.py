@@ -188,7 +188,8 @@ class _SessionPositions:
             return name
         if not table.link_group:
             raise UserError(
-                "BAD_ARGUMENTS", f"Table {table.definition.full_name} is in no transactional group of links on this server"
+                "BAD_ARGUMENTS",
+                f"Table {table.definition.full_name} is in no transactional group of links on this server",
             )
         return table.link_group
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordination.links.table_vector import read_origin_positions
 from coordination.links.groups.link_group import list_groups
+from coordination.links.table_vector import read_origin_positions
 from engine.links.link_statuses import list_link_statuses, list_linked_tables
 from engine.queries.context import OwnerServer, Row
 from engine.system_tables.system_table import define_owner_table

@@ -174,7 +174,9 @@ class WorkerTable(Table):
             try:
                 if self._link_group:
                     name = self.definition.full_name
-                    raise UnavailableError("ABORTED", f"Table {name} has just entered a group of links: repeat the query")
+                    raise UnavailableError(
+                        "ABORTED", f"Table {name} has just entered a group of links: repeat the query"
+                    )
                 if self._is_gone:
                     raise UserError("UNKNOWN_TABLE", f"Table {self.definition.full_name} was dropped or renamed")
                 self._take(news)

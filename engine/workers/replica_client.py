@@ -93,7 +93,10 @@ class ReplicaProcessClient:
     def open_group_view(
         self, group: str, wanted: str, wait_seconds: float
     ) -> tuple[int, str, int, Mapping[int, Sequence[str]]]:
-        """Holds a group of links at its cut: a number for :meth:`unpin`, the cut, its place, and parts by table."""
+        """Holds a group of links at its cut.
+
+        Returns a number for :meth:`unpin`, the cut, its place, and the parts by table.
+        """
         return self._caller.call("group_view", group, wanted, wait_seconds)
 
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:

@@ -35,7 +35,6 @@ from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES, built_in_objects, processes, settings
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
-from engine.workers.worker_group_view import WorkerGroupView
 from engine.workers.catalog_mirror import WorkerCatalog
 from engine.workers.catalog_publication import PublishedChanges
 from engine.workers.channel import CallClient, Channel, serve_calls
@@ -46,6 +45,7 @@ from engine.workers.link_calls import ReplicaProcessLinks, ReplicaProcessLinkSta
 from engine.workers.other_workers import OtherWorkers
 from engine.workers.replica_client import ReplicaProcessClient
 from engine.workers.shared_page import SharedPage
+from engine.workers.worker_group_view import WorkerGroupView
 from engine.workers.worker_leases import WorkerLeases
 from parts.common.errors import UnavailableError
 from parts.common.process_memory import configure_allocators, freeze_heap, get_bytes_below_data_limit, release_memory

@@ -1,4 +1,4 @@
-"""A view of a group of links as one statement of a worker holds it: the replica process pins its parts."""
+"""A view of a group of links as one statement of a worker holds it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ class _Unpins(Protocol):
 class WorkerGroupView:
     """Implements ``engine.tables.capabilities.group_view.GroupView``."""
 
-    def __init__(
-        self, replica: _Unpins, number: int, cut: str, place: int, parts: Mapping[int, Sequence[str]]
-    ) -> None:
+    def __init__(self, replica: _Unpins, number: int, cut: str, place: int, parts: Mapping[int, Sequence[str]]) -> None:
         """``parts``: the names by the number of their table. ``number`` is what they are pinned by."""
         self._replica: _Unpins | None = replica
         self._number = number
@@ -33,8 +31,8 @@ class WorkerGroupView:
         if names is None:
             raise UnavailableError(
                 "ALL_REPLICAS_ARE_STALE",
-                f"Table {table.definition.full_name} is in the transactional group {table.link_group} of links, and has "
-                "not entered with a cut yet on this server. Ask another replica, or wait",
+                f"Table {table.definition.full_name} is in the group {table.link_group} of links, and has not "
+                "entered with a cut yet on this server. Ask another replica, or wait",
             )
         return table.open_pinned(names, self._keep)
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers

@@ -40,7 +40,5 @@ def make_list(plan: BatchPlan, name: str, piece_bytes: int = MAX_PIECE_BYTES) ->
     pieces = tuple(data[at : at + piece_bytes] for at in range(0, len(data), piece_bytes))
     told = (LIST_KEY, describe_list(name, data, len(pieces)))
     marks = [each for each in plan.entry.extra if each[0] != LINK_KEY]
-    entry = replace(
-        plan.entry, drop_ranges=(), replace_parts=(), has_leftovers=bool(plan.drops), extra=(*marks, told)
-    )
+    entry = replace(plan.entry, drop_ranges=(), replace_parts=(), has_leftovers=bool(plan.drops), extra=(*marks, told))
     return BatchList(replace(plan, entry=entry), pieces)

@@ -217,7 +217,7 @@ def plan_batch(
 
 
 def mark_cut(plan: BatchPlan, target: Target, mark: CutMark) -> BatchPlan:
-    """Returns the plan as one of a group's cut: its entry is marked, and there is one even if nothing changed."""
+    """Returns the plan as one of a group's cut: it has a marked entry even if nothing changed."""
     entry = plan.entry if plan.entry is not None else _make_entry((), {}, (), target)
     return replace(plan, entry=mark.put_into(entry))
 

@@ -34,7 +34,12 @@ class CutMark:
 
     def put_into(self, entry: LogEntry) -> LogEntry:
         """Returns the entry with the mark."""
-        mark: dict[str, object] = {"group": self.group, "place": self.place, "previous": self.previous, "joins": self.joins}
+        mark: dict[str, object] = {
+            "group": self.group,
+            "place": self.place,
+            "previous": self.previous,
+            "joins": self.joins,
+        }
         mark["ms"] = self.commit_ms
         others = tuple((key, value) for key, value in entry.extra if key != CUT_KEY)
         return replace(entry, extra=(*others, (CUT_KEY, mark)))
@@ -45,4 +50,10 @@ class CutMark:
         found: Any = next((value for key, value in entry.extra if key == CUT_KEY), None)
         if found is None:
             return None
-        return cls(int(found["place"]), int(found["previous"]), str(found["group"]), bool(found["joins"]), int(found.get("ms", 0)))
+        return cls(
+            int(found["place"]),
+            int(found["previous"]),
+            str(found["group"]),
+            bool(found["joins"]),
+            int(found.get("ms", 0)),
+        )

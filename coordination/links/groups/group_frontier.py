@@ -14,9 +14,9 @@ class TableCuts(Protocol):
     """The places of one table's stream at which a batch may end, up to its frontier."""
 
     def last_cut(self, place: int) -> int:
-        """Returns the largest place at or below ``place`` at which a batch may end; ``place`` is at or below its end.
+        """Returns the largest place at or below ``place`` at which a batch may end.
 
-        Places at which nothing was committed count too.
+        ``place`` is at or below its end. Places at which nothing was committed count too.
         """
 
 

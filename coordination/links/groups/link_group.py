@@ -137,7 +137,7 @@ def find_group(keeper: Keeper, name: str) -> tuple[LinkGroup, int] | None:
 
 
 def require_group(keeper: Keeper, name: str) -> tuple[LinkGroup, int]:
-    """Returns a group and the version of its node. Raises 36 (BAD_ARGUMENTS) if there is none of this name."""
+    """Returns a group and the version of its node. Raises 36 (BAD_ARGUMENTS) for another name."""
     keeper.sync("/")
     found = find_group(keeper, name)
     if found is None:
@@ -158,9 +158,7 @@ def list_groups(keeper: Keeper) -> list[LinkGroup]:
     return [LinkGroup.parse(name, answer[0]) for name, answer in zip(names, answers, strict=True) if answer is not None]
 
 
-def change_group(
-    keeper: Keeper, name: str, change: Callable[[LinkGroup | None], LinkGroup | None]
-) -> LinkGroup | None:
+def change_group(keeper: Keeper, name: str, change: Callable[[LinkGroup | None], LinkGroup | None]) -> LinkGroup | None:
     """Makes, changes or removes a group, with the gates and links of all its tables, in one multi.
 
     ``change`` gets the group as it is, and returns it as it shall be; it may be called several times. Raises what it

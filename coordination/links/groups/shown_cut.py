@@ -43,7 +43,7 @@ class TableProgress:
 
 
 def may_carry_out(mark: CutMark, tables: Sequence[TableProgress], shown: int) -> bool:
-    """Tells whether a table may carry out the cut; ``shown`` is the place of the one shown now, 0 for none."""
+    """Tells whether a table may carry out the cut; ``shown`` is the place shown now, 0 for none."""
     if mark.previous <= shown:
         return True
     return mark.place <= max((table.reach for table in tables if table.has_joined), default=0)

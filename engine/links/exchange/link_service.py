@@ -224,7 +224,10 @@ class LinkService:
 
     @contextmanager
     def limit_waiting(self, seconds: float) -> Iterator[float]:
-        """Gives the time that a request may wait: none while too many others wait, each of which holds a thread."""
+        """Gives the time that a request may wait: none while too many others wait.
+
+        Each of them holds a thread.
+        """
         if not seconds:
             yield 0.0
         elif self._waiting.acquire(blocking=False):

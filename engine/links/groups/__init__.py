@@ -1,1 +1,1 @@
-"""Transactional groups of links between servers: made by statements, asked for at the source, applied at the target."""
+"""Transactional groups of links between servers: statements, and both ends of a cut."""

@@ -1,4 +1,4 @@
-"""The source of a group of links at one server: it finds the next cut of several tables, and gives their changes.
+"""The source of a group of links at one server: the next cut of several tables.
 
 The reads, in this order, are the proof that the cut is one of all tables: the frontier of each table; their largest
 place is a zxid that exists now, so it is the floor of each table's second reading; what all of these reach is the bound

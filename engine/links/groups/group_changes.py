@@ -1,6 +1,6 @@
 """Makes, changes and drops transactional groups of links.
 
-A group is refused by name if a link could bring rows to a moment of its own: if others write to the table, if views fill
+A link is refused by name if it could bring rows at a moment of its own: if others write to its table, if views fill
 further tables, or if ALTERs are carried out on the way.
 """
 
@@ -23,7 +23,10 @@ _MOST_MEMBERS = 100
 def create_group(
     server: OwnerServer, name: str, links: Sequence[str], settings: Mapping[str, object], *, if_not_exists: bool
 ) -> None:
-    """Makes a group of links that exist. Raises 36 (BAD_ARGUMENTS) and 48 (NOT_IMPLEMENTED) for what cannot be one."""
+    """Makes a group of links that exist.
+
+    Raises 36 (BAD_ARGUMENTS) and 48 (NOT_IMPLEMENTED) for what cannot be one.
+    """
     check_link_name(name)
     keeper = server.replication.require_keeper()
     uuid = f"{server.services.new_uuid()}"
@@ -105,9 +108,7 @@ def _add(server: OwnerServer, keeper: Keeper, group: LinkGroup, name: str) -> Li
     member = GroupMember(name, link.uuid, link.target_database, link.target_table, found.table.root)
     if any(each.path == member.path for each in group.members):
         raise UserError("BAD_ARGUMENTS", f"Two links of the group have the target {link.target_table}")
-    return replace(
-        group, source_cluster=link.source_cluster, source_uuid=peer.uuid, members=(*group.members, member)
-    )
+    return replace(group, source_cluster=link.source_cluster, source_uuid=peer.uuid, members=(*group.members, member))
 
 
 def _refuse_unfit(settings: LinkSettings, name: str) -> None:
@@ -134,6 +135,6 @@ def refuse_drop(name: str, group: str) -> None:
     if group:
         raise UserError(
             "BAD_ARGUMENTS",
-            f"Link {name!r} is in the group {group!r}. ALTER REPLICATION LINK GROUP {group} REMOVE {name} takes it out, "
-            f"DROP REPLICATION LINK GROUP {group} ends the group",
+            f"Link {name!r} is in the group {group!r}. ALTER REPLICATION LINK GROUP {group} REMOVE {name} takes it "
+            f"out, DROP REPLICATION LINK GROUP {group} ends the group",
         )

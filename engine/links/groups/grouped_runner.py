@@ -7,7 +7,6 @@ and commits it for all. The other links of the group bring nothing; they tell th
 from __future__ import annotations
 
 import math
-
 from dataclasses import dataclass
 
 from coordination.keeper.interface import SetData
@@ -146,13 +145,9 @@ class GroupedRunner(LinkRunner):
         (place,) = answer.cuts
         member.upstream.check(source, answer.frontier, state.vector)
         end = Position(source.origin, place)
-        found = select_batch(
-            answer.changes, [place], state.vector, source.origin, state.own, state.forks, _NO_LIMITS
-        )
+        found = select_batch(answer.changes, [place], state.vector, source.origin, state.own, state.forks, _NO_LIMITS)
         if found.stop is not None:
-            raise LinkStopped(
-                f"{found.stop}. {advise_copy(definition.name)}", is_late=isinstance(found.stop, Gap)
-            )
+            raise LinkStopped(f"{found.stop}. {advise_copy(definition.name)}", is_late=isinstance(found.stop, Gap))
         if any(change.mutations for change in found.changes):
             rows = sum(change.rows for change in answer.changes)
             raise LinkPaused(
@@ -163,5 +158,3 @@ class GroupedRunner(LinkRunner):
             )
         vector = found.vector if found.end is not None else state.vector
         return IncomingBatch(definition, state, source, found.changes, vector, end, member.upstream.fetch, None)
-
-

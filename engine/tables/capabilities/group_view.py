@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from sql.relations import PartsSnapshot
 
@@ -18,8 +18,11 @@ class GroupView(Protocol):
     def place(self) -> int:
         """The zxid of the source up to which it goes."""
 
-    def snapshot(self, table: object) -> PartsSnapshot:
-        """Returns the parts that a table of the group had. Raises 369 (ALL_REPLICAS_ARE_STALE) if it had not entered."""
+    def snapshot(self, table: Any) -> PartsSnapshot:
+        """Returns the parts that a table of the group had.
+
+        Raises 369 (ALL_REPLICAS_ARE_STALE) if it had not entered.
+        """
 
     def release(self) -> None:
         """Gives the view up. Releasing twice is fine."""

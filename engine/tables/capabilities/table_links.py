@@ -317,7 +317,10 @@ class LinkTarget(Protocol):
         """
 
     def apply_cut(
-        self, batch: IncomingBatch, others: Sequence[tuple[LinkTarget, IncomingBatch]], cut: GroupCut,
+        self,
+        batch: IncomingBatch,
+        others: Sequence[tuple[LinkTarget, IncomingBatch]],
+        cut: GroupCut,
         status: QueryStatus,
     ) -> AppliedBatch:
         """Applies the batches of all tables of a group, its own and the others', in one multi or not at all.

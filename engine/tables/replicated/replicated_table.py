@@ -107,7 +107,7 @@ class ReplicatedTable(PartsTable):
         )  # fmt: skip
         self.definitions.keep_for_links = keeping.read_definitions
         self.group = GroupMember(state, services.shown_groups, self.log_pull.pull, self.wake_execution)
-        exchanges.admit, exchanges.note_done = self.group.admit, self.group.note_done
+        exchanges.cuts = self.group
         self.gate_control = GateControl(state, self._follow_gate)
         pull, last_blocks = self.log_pull.pull, self.log_pull.last_blocks
         self.transactions = ReplicatedTransactions(state, pull, last_blocks, self.wake_execution)

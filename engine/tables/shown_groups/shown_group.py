@@ -1,4 +1,4 @@
-"""The cut of a group that a replica shows: the parts of all its tables, held from the moment when all were at it.
+"""The cut of a group that a replica shows: the parts of all its tables, held together.
 
 Invariants:
 
@@ -128,7 +128,7 @@ class ShownGroup:
     # -- cuts ---------------------------------------------------------------------------------------------------------
 
     def admit(self, member: Member, marks: Sequence[CutMark]) -> bool:
-        """Tells whether a table may carry out these cuts in one step; if so, they count as reached from now on."""
+        """Tells whether a table may carry out these cuts in one step; they count as begun if so."""
         with self._lock:
             definition = self._definition
             if definition is None:
@@ -152,7 +152,10 @@ class ShownGroup:
             if definition is None or self._lacks_member(definition):
                 return
             progress = {root: member.read_progress(definition.uuid) for root, member in self._members.items()}
-            place, joined = find_showable(list(progress.values())), {r for r, each in progress.items() if each.has_joined}
+            place, joined = (
+                find_showable(list(progress.values())),
+                {r for r, each in progress.items() if each.has_joined},
+            )
             former = self._view
             if place is not None and (former is None or place > former.place or joined != former.snapshots.keys()):
                 snapshots = {root: self._members[root].take_snapshot() for root in sorted(joined)}
@@ -171,7 +174,10 @@ class ShownGroup:
     # -- readers ------------------------------------------------------------------------------------------------------
 
     def take(self, table: str) -> ShownView:
-        """Returns the view that is shown, held. Raises 369 (ALL_REPLICAS_ARE_STALE) naming the ``table`` if none is."""
+        """Returns the view that is shown, held.
+
+        Raises 369 (ALL_REPLICAS_ARE_STALE), naming the ``table``, if none is.
+        """
         with self._lock:
             if self._view is None:
                 raise make_hidden_error(table, self.name, self.explain())
@@ -229,6 +235,7 @@ class GroupRegistry:
     def find(self, name: str) -> ShownGroup | None:
         """Returns a group of which this server has a table."""
         return self._groups.get(name)
+
 
 def make_hidden_error(table: str, group: str, why: str) -> UnavailableError:
     """Returns the error for a table that is not at its group's cut on this server."""

@@ -21,7 +21,8 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -46,6 +47,7 @@ from engine.tables.replicated.replica_state import (
     ReplicaState,
     make_part_record,
 )
+from engine.tables.shown_groups.cut_order import NO_CUTS
 from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
 from parts.common.part_name import PartName
@@ -55,7 +57,6 @@ from parts.store.detached_parts import DETACHED, list_detached_by_users
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
-_CUT_SECONDS = 0.05
 RefetchPart = Callable[[LogEntry, StagedPart, Path], None]
 """Brings a part of a link's batch, which no replica has, from the link's source into an empty directory."""
 
@@ -68,10 +69,7 @@ class ReplaceRangeExecutor:
         self._fetcher = fetcher
         self._lost = lost
         self.refetch: RefetchPart | None = None
-        self.admit: Callable[[Sequence[LogEntry]], bool] = lambda entries: True
-        """Tells whether entries may be carried out in one step now: those of a group of links wait for its other tables."""
-        self.note_done: Callable[[], None] = lambda: None
-        """Called when an entry has left the queue."""
+        self.cuts = NO_CUTS
 
     def execute(self, keeper: Keeper, action: Action) -> None:
         """Executes an entry; may be repeated after a failure."""
@@ -109,9 +107,8 @@ class ReplaceRangeExecutor:
         if arrivals is None:
             state.queue.postpone(action.name, "Another entry that is one step with it may not run", pause_seconds=0.1)
             return
-        if not self.admit([each.entry for each in group]):
-            reason = "The cut before it is not shown yet by all tables of its group"
-            state.queue.postpone(action.name, reason, pause_seconds=_CUT_SECONDS)
+        if not self.cuts.admit([each.entry for each in group]):
+            state.queue.postpone(action.name, "The cut before it is not shown yet", pause_seconds=0.05)
             return
         state.services.failpoint("exchange.before")
         gone = [dropped for each in group for dropped in each.entry.removed_ranges]
@@ -133,7 +130,7 @@ class ReplaceRangeExecutor:
         remove_entries(
             keeper, state.replica, state.queue, [*state.queue.list_covered_entries(action.name), action.name]
         )
-        self.note_done()
+        self.cuts.note_done()
         state.store.staged.remove(entry.transaction)
         for part in losses[action.name].parts if action.name in losses else ():
             state.queue.remove_virtual(part)
@@ -402,7 +399,5 @@ def _create_missing(keeper: Keeper, creates: list[Create]) -> None:
         keeper.multi(creates)
     except (MultiFailed, KeeperConnectionLoss):
         for op in creates:
-            try:
+            with suppress(NodeExists):
                 keeper.create(op.path, op.data)
-            except NodeExists:
-                continue

@@ -19,15 +19,15 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from coordination.drops.drop_partition import LastBlocks
 from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFailed, NodeExists, NoNode, Op, SetData
-from coordination.links.batches.batch_plan import BatchPlan, Target
+from coordination.links.batches.batch_plan import Target
 from coordination.links.batches.repartition import find_command, is_aligned, repartition
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
@@ -50,16 +50,17 @@ from engine.tables.capabilities.table_links import (
     TargetState,
 )
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
+from engine.tables.replicated.links.applied_batch import add_applied, describe_applied
 from engine.tables.replicated.links.batch_commit import NO_VECTOR, BatchCommitter, StagedBatch, check_link
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
 from engine.tables.replicated.links.batch_views import stage_views
 from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
+from engine.tables.replicated.links.groups.cut_commit import CutTable, apply_cut
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.source_definition import SourceDefinition
-from engine.tables.replicated.links.groups.cut_commit import CutTable, apply_cut
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -182,7 +183,7 @@ class ReplicaLinkTarget:
                 applied = self._state.pass_gate(CommitKind.LINK, partial(self._apply, part, status), status)
                 if not applied.is_applied:
                     return applied
-                done = _add(done, applied)
+                done = add_applied(done, applied)
             return done
 
     def _apply(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
@@ -207,7 +208,7 @@ class ReplicaLinkTarget:
                 if views is not None:
                     views.carry_out()
         self._wake_execution()
-        return _describe(plan)
+        return describe_applied([plan])
 
     def apply_cut(
         self,
@@ -396,20 +397,3 @@ def _split(batch: IncomingBatch) -> Iterator[IncomingBatch]:
 def _empty(directory: Path) -> None:
     for leftover in directory.iterdir():
         leftover.unlink()
-
-
-def _add(former: AppliedBatch, applied: AppliedBatch) -> AppliedBatch:
-    return AppliedBatch(
-        True,
-        former.rows + applied.rows,
-        former.size_bytes + applied.size_bytes,
-        former.blocks + applied.blocks,
-        former.lost_rows + applied.lost_rows,
-    )
-
-
-def _describe(plan: BatchPlan) -> AppliedBatch:
-    entry = plan.entry
-    if entry is None:
-        return AppliedBatch(is_applied=True)
-    return AppliedBatch(True, entry.rows, entry.size_bytes, len(entry.replace_parts), plan.lost_rows)

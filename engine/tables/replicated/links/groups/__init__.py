@@ -1,1 +1,1 @@
-"""Transactional groups at one replica: how a cut is committed, and how its tables show it at one moment."""
+"""Transactional groups at one replica: how cuts are committed, and shown at one moment."""

@@ -22,6 +22,7 @@ from coordination.links.batches.batch_plan import BatchPlan
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import CommitKind
 from engine.tables.capabilities.table_links import AppliedBatch, GroupCut, IncomingBatch
+from engine.tables.replicated.links.applied_batch import describe_applied
 from engine.tables.replicated.links.batch_commit import BatchCommitter, CommitAttempt, StagedBatch
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import ConflictError
@@ -47,10 +48,11 @@ class CutTable(Protocol):
     def follow_cut(self, keeper: Keeper) -> None: ...
 
 
-def apply_cut(
-    tables: Sequence[tuple[CutTable, IncomingBatch]], cut: GroupCut, status: QueryStatus
-) -> AppliedBatch:
-    """Stages and commits the batches of all tables, at once or not at all. May be repeated after any error."""
+def apply_cut(tables: Sequence[tuple[CutTable, IncomingBatch]], cut: GroupCut, status: QueryStatus) -> AppliedBatch:
+    """Stages and commits the batches of all tables, at once or not at all.
+
+    May be repeated after any error.
+    """
     tables = sorted(tables, key=lambda each: each[0].state.paths.root)
 
     def pass_gates(number: int) -> AppliedBatch:
@@ -72,17 +74,18 @@ def _apply(tables: Sequence[tuple[CutTable, IncomingBatch]], cut: GroupCut, stat
             keeper, _ = held.enter_context(state.hold_write_access())
             held.enter_context(state.restart_on_leaked_number())
             keepers.append(keeper)
-        for table, keeper, ready in zip(tables, keepers, staged, strict=True):
-            table[0].committer.lists.settle(keeper, ready.batch.link.uuid)
-        plans = _commit([table for table, _ in tables], keepers, staged, cut)
+        ends = [table for table, _ in tables]
+        for end, keeper, ready in zip(ends, keepers, staged, strict=True):
+            end.committer.lists.settle(keeper, ready.batch.link.uuid)
+        plans = _commit(ends, keepers, staged, cut)
         states[0].services.failpoint("link.after_commit")
         if plans is None:
             for state, ready in zip(states, staged, strict=True):
                 state.store.staged.remove(ready.target.staging)
             return AppliedBatch(is_applied=False)
-        for (table, _), keeper in zip(tables, keepers, strict=True):
-            table.follow_cut(keeper)
-    return _describe(plans)
+        for end, keeper in zip(ends, keepers, strict=True):
+            end.follow_cut(keeper)
+    return describe_applied(plans)
 
 
 def _commit(
@@ -197,16 +200,3 @@ def _once(ops: Sequence[Op]) -> list[Op]:
             seen.add(op)
             found.append(op)
     return found
-
-
-def _describe(plans: Sequence[BatchPlan]) -> AppliedBatch:
-    entries = [plan.entry for plan in plans if plan.entry is not None]
-    return AppliedBatch(
-        True,
-        sum(entry.rows for entry in entries),
-        sum(entry.size_bytes for entry in entries),
-        sum(len(entry.replace_parts) for entry in entries),
-        sum(plan.lost_rows for plan in plans),
-    )
-
-

@@ -1,4 +1,4 @@
-"""One table of a transactional group at this replica: which cuts it has, and whether it may carry out the next.
+"""One table of a transactional group at this replica: which cuts it has.
 
 The gate says which group the table is in. It is noted in ``link_group.json`` of the table's directory, so that a server
 that starts without ZooKeeper does not show the table alone.
@@ -19,8 +19,8 @@ from coordination.links.groups.shown_cut import TableProgress
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import Activation
-from engine.tables.shown_groups.shown_group import GroupRegistry, ShownGroup
 from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.shown_groups.shown_group import GroupRegistry, ShownGroup
 from parts.format.durable_files import remove_durably, replace_file_durably
 from parts.store.part_states import Snapshot
 
@@ -88,7 +88,10 @@ class GroupMember:
         self._enter(name)
 
     def follow_gate(self, keeper: Keeper) -> None:
-        """Takes note of the group that the gate names, and of how far the table is. Called when the gate was read."""
+        """Takes note of the group that the gate names, and of how far the table is.
+
+        Called when the gate was read.
+        """
         gate = self._state.gate.gate
         links = gate.links_of(LinkDirection.IN) if gate is not None else ()
         name = next((link.group for link in links if link.group), "")
@@ -155,7 +158,7 @@ class GroupMember:
         return any(self._state.store.covering_active(part) is not None for part in entry.created_parts)
 
     def admit(self, entries: Sequence[LogEntry]) -> bool:
-        """Tells whether the entries, which run in one step, may be carried out now; from then on they are reached."""
+        """Tells whether the entries may be carried out in one step now; they count as begun if so."""
         group, marks = self._group, sorted(filter(None, map(CutMark.of, entries)))
         if group is None or not marks:
             return True

@@ -85,7 +85,10 @@ class StreamReading:
             return self._advance(keeper, floor)[0].end
 
     def last_cut(self, place: int) -> int:
-        """Returns the last place at or below ``place`` at which a batch may end; the frontier is there already."""
+        """Returns the last place at or below ``place`` at which a batch may end.
+
+        The frontier is there already.
+        """
         with self._lock:
             assert self._index is not None, "the frontier was read before"
             return self._index.last_cut(min(place, self._index.end))
@@ -113,9 +116,7 @@ class StreamReading:
             behind, waits = index.find_page(after, 1, 1, 1), self._waits
         wanted = [change for change in changes if not request.vector.covers(change.position)]
         blocks = tuple(self._blocks.mark_lost(keeper, wanted))
-        return ChangesAnswer(
-            source, blocks, (place,), place, waits, 0, behind.rows_behind, behind.bytes_behind
-        )
+        return ChangesAnswer(source, blocks, (place,), place, waits, 0, behind.rows_behind, behind.bytes_behind)
 
     def read(self, keeper: Keeper, request: ChangesRequest) -> ChangesAnswer:
         """Returns the next page behind the request's vector. The caller has synchronized with ZooKeeper.
