@@ -30,6 +30,7 @@ class TableProgress:
     touched: int = 0
     """The newest cut of which something may be active."""
     has_joined: bool = True
+    """Whether it has carried out the cut with which it entered."""
 
     @property
     def at(self) -> int:

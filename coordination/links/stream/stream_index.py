@@ -121,7 +121,7 @@ class StreamIndex:
     def last_cut(self, place: int) -> int:
         """Returns the largest place at or below ``place`` at which a batch may end.
 
-        ``place`` is at most :attr:`end`. Before a change that is no cut lie places at which a batch may end, if it may behind the change before.
+        ``place`` is at most :attr:`end`. A batch may end right before a change, if it may behind the change before.
         """
         if self.is_cut(place):
             return place

@@ -81,12 +81,8 @@ class ReplaceRangeExecutor:
                 self._state.queue.postpone(other.name, f"It was begun together with {action.name}", pause_seconds=0.0)
 
     def _execute(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
-        """Executes the entry.
-
-        ``group`` collects the entries that run in one step with it; those are listed and removed on their own.
-        """
-        state, entry = self._state, action.entry
-        losses: dict[str, LostTransactionParts] = {}
+        """Executes the entry; ``group`` collects those that run in one step with it."""
+        state, entry, losses = self._state, action.entry, dict[str, LostTransactionParts]()
         state.store.settle()  # a failed exchange may have to return its parts to staged/
         try:
             arrivals = self._fetch_all(keeper, group)

@@ -50,7 +50,10 @@ class GroupMember:
         self._seen_in: Activation | None = None
         """The activation in which it was found out how far the table is."""
         self._known = self._touched = 0
-        self._has_joined = False
+        self._joined = 0
+        """The cut with which it entered; 0 if it has not."""
+        self._uuid = ""
+        """The group of which the others tell."""
         self._load_marker()
 
     @property
@@ -115,7 +118,7 @@ class GroupMember:
         group, self._group = self._group, None
         if group is not None:
             self._registry.leave(group, self)
-        self._seen_in, self._known, self._touched, self._has_joined = None, 0, 0, False
+        self._seen_in, self._known, self._touched, self._joined = None, 0, 0, 0
 
     def _look(self, keeper: Keeper, known: LinkGroup, group: ShownGroup) -> None:
         """Finds out how far the table is: what the group's node tells was committed before the log is pulled."""
@@ -124,7 +127,13 @@ class GroupMember:
         marks = self._list_marks(known.uuid)
         member = next((each for each in known.members if each.path == self.root), None)
         with self._lock:
-            self._has_joined = self._has_joined or (member is not None and member.joined > 0)
+            if self._uuid != known.uuid:
+                self._known = self._touched = self._joined = 0
+                self._uuid = known.uuid
+            if member is not None and member.joined:
+                self._joined = member.joined
+            elif self._joined <= known.place:  # it left, and came back
+                self._joined = 0
             self._known = max([known.place, *(mark.place for mark in marks)])
             if self._seen_in is not activation:  # an earlier run may have carried out any of these
                 self._touched = max([self._touched, *(mark.place for mark in marks)])
@@ -147,12 +156,13 @@ class GroupMember:
         marks = sorted(mark for mark, _ in found)
         with self._lock:
             self._known = max([self._known, *(mark.place for mark in marks)])
-            self._has_joined = self._has_joined or any(mark.joins for mark in marks)
+            self._joined = max([self._joined, *(mark.place for mark in marks if mark.joins)])
+            has_joined = self._joined > 0 and not (marks and marks[0].joins)
             covered = [mark.place for mark, entry in found if self._is_partly_here(entry)]
             touched = max([self._touched, *covered])
             activation = self._state.activation
             is_ready = activation is not None and self._seen_in is activation and not brings
-            return TableProgress(is_ready, self._known, marks, touched, self._has_joined)
+            return TableProgress(is_ready, self._known, marks, touched, has_joined)
 
     def _is_partly_here(self, entry: LogEntry) -> bool:
         return any(self._state.store.covering_active(part) is not None for part in entry.created_parts)
