@@ -58,10 +58,12 @@ def test_both_tables_follow(tmp_path: Path) -> None:
 COMMITS = 40
 
 
-def write_at_random(source: HttpClient, chance: random.Random, commits: int) -> list[tuple[int, int]]:
+def write_at_random(
+    source: HttpClient, chance: random.Random, commits: int, former: list[tuple[int, int]] | None = None
+) -> list[tuple[int, int]]:
     """Writes to both tables in turn; returns what the sums of ``k`` in ``a`` and ``b`` were after each commit."""
-    history = [(0, 0)]
-    for number in range(1, commits + 1):
+    history = list(former or [(0, 0)])
+    for number in range(len(history), len(history) + commits):
         a, b = history[-1]
         name = chance.choice("ab")
         if chance.random() < 0.15:
