@@ -76,7 +76,7 @@ def test_the_least_frontier_may_part_a_command_from_its_block() -> None:
     assert find_group_cut([index_of(a), index_of(b)], 3) == 3
 
 
-# -- which cut is shown -------------------------------------------------------------------------------------------------
+# -- which cut is shown ------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A group of links between real servers with workers, whose target is killed: every SELECT is a prefix of the source."""
+"""A group of links between real servers, one of which is killed: every SELECT is a prefix of the source."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def test_readers_of_killed_servers_see_prefixes(tmp_path: Path) -> None:
                     if error.name not in ("ALL_REPLICAS_ARE_STALE", "NETWORK_ERROR", "ABORTED"):
                         problems.append(error)
 
-        readers = [threading.Thread(target=read, args=pair) for pair in zip(clusters.clients["east"], seen, strict=True)]
+        readers = [
+            threading.Thread(target=read, args=pair) for pair in zip(clusters.clients["east"], seen, strict=True)
+        ]
         for reader in readers:
             reader.start()
         chance = random.Random(11)

@@ -108,7 +108,7 @@ class ReplicatedTable(PartsTable):
         self.definitions.keep_for_links = keeping.read_definitions
         self.group = GroupMember(state, services.shown_groups, self.log_pull.pull, self.wake_execution)
         exchanges.cuts = self.group
-        self.gate_control = GateControl(state, self._follow_gate)
+        self.gate_control = GateControl(state, keeping.follow_gate, self.group.follow_gate)
         pull, last_blocks = self.log_pull.pull, self.log_pull.last_blocks
         self.transactions = ReplicatedTransactions(state, pull, last_blocks, self.wake_execution)
         self.join_transaction = self.transactions.join
@@ -225,10 +225,6 @@ class ReplicatedTable(PartsTable):
         for task in (*(each.task for each in satellites), self.gate_control.task, *self.queue_steps.tasks):
             task.wake()
         self.merge_steps.note_change()
-
-    def _follow_gate(self, keeper: Keeper) -> None:
-        self.links.keeping.follow_gate(keeper)
-        self.group.follow_gate(keeper)
 
     def _clean_staged(self, keeper: Keeper) -> bool:
         """Tells whether there may be more to do soon."""
