@@ -9,7 +9,14 @@ from itertools import count
 import pytest
 
 from coordination.keeper.memory_keeper import MemoryEnsemble
+from coordination.links.groups.link_group import require_group
+from coordination.links.groups.shown_cut import find_showable
 from engine.http_client.http_client import HttpClient
+from engine.tables.replicated.links.groups import cut_commit
+from engine.tables.replicated.links.groups.group_member import GroupMember
+from engine.tables.replicated.links.groups.held_view import HeldView
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from engine.tables.shown_groups.shown_group import GroupRegistry
 from parts.common.errors import PandoError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 
@@ -215,3 +222,59 @@ def test_a_server_that_starts_shows_no_half_of_a_cut(
             found = read_or_none(client, SUMS.format(a=a, b=b))
             seen |= {tuple(row) for row in found or ()}
     assert seen <= {(1, 0), (11, 20)}
+
+
+def test_a_statement_takes_one_view(
+    servers: dict[str, list[LinkedServer]], east: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables, scalar subqueries and ``lastCut`` of one statement; another statement looks anew."""
+    group, a, b = make_group(servers, east)
+    engine, asked = servers["east"][0].engine, list[str]()
+    real = engine.open_group_view
+
+    def count_views(name: str, wanted: str, seconds: float) -> HeldView:
+        asked.append(name)
+        return real(name, wanted, seconds)
+
+    monkeypatch.setattr(engine, "open_group_view", count_views)
+    joined = f"SELECT count() FROM {a} AS l JOIN {b} AS r ON l.k = r.k WHERE l.k IN (SELECT k FROM {b})"
+    for number in (1, 2):
+        east.execute(f"SELECT lastCut('{a}'), (SELECT count() FROM {a}), (SELECT max(k) FROM {b}), ({joined})")
+        assert asked == [group] * number
+
+
+def test_what_a_start_finds_in_the_queue_counts_as_begun(
+    servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
+) -> None:
+    """A crash may have left a cut half carried out, so the state before it is not shown any more."""
+    group, a, b = make_group(servers, east)
+    for table in (a, b):
+        east.execute(f"SYSTEM STOP REPLICATION QUEUES {table}")
+    insert_in_one_cut(west, east, group, a, b)
+    wait(lambda: count_waiting_cuts(east, a) == 1, "the cut")
+    table = servers["east"][0].table(a)
+    assert isinstance(table, ReplicatedTable)
+    started = GroupMember(table.state, GroupRegistry(), table.log_pull.pull, table.wake_execution)
+    assert started.group is not None
+    assert started.group.name == group  # before ZooKeeper was asked
+    with table.state.hold_write_access() as (keeper, _):
+        started.follow_gate(keeper)
+        (found, _) = require_group(keeper, group)
+    progress = started.read_progress(found.uuid)
+    assert (progress.touched, progress.at) == (found.place, progress.queued[0].previous)
+    assert find_showable([progress, progress]) is None
+    for name in (a, b):
+        east.execute(f"SYSTEM START REPLICATION QUEUES {name}")
+    wait(lambda: east.rows(SUMS.format(a=a, b=b)) == [[10, 20]], "both rows")
+
+
+def test_cuts_that_no_request_holds_are_lists(
+    servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, a, b = make_group(servers, east)
+    monkeypatch.setattr(cut_commit, "MAX_REQUEST_BYTES", 1)
+    insert_in_one_cut(west, east, group, a, b)
+    wait(lambda: east.rows(SUMS.format(a=a, b=b)) == [[10, 20]], "both rows")
+    paths = servers["east"][0].table(a).replication.paths
+    assert servers["east"][0].engine.replication.require_keeper().children(paths.linked.lists)
+    assert east.value(f"SELECT lastCut('{a}') = lastCut('{b}')") == 1

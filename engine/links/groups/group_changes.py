@@ -6,6 +6,7 @@ further tables, or if ALTERs are carried out on the way.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from engine.queries.context import OwnerServer
 from parts.common.errors import UserError
 
 _MOST_MEMBERS = 100
+_NOTICE_SECONDS = 5.0
 
 
 def create_group(
@@ -45,8 +47,7 @@ def create_group(
             made = _add(server, keeper, made, link)
         return made
 
-    change_group(keeper, name, change)
-    server.links.wake()
+    _settle(server, name, change_group(keeper, name, change))
 
 
 def alter_group(server: OwnerServer, name: str, link: str, *, is_added: bool) -> None:
@@ -67,8 +68,7 @@ def alter_group(server: OwnerServer, name: str, link: str, *, is_added: bool) ->
             )
         return replace(group, members=tuple(each for each in group.members if each.link != link))
 
-    change_group(keeper, name, change)
-    server.links.wake()
+    _settle(server, name, change_group(keeper, name, change))
 
 
 def drop_group(server: OwnerServer, name: str, *, if_exists: bool) -> None:
@@ -76,8 +76,19 @@ def drop_group(server: OwnerServer, name: str, *, if_exists: bool) -> None:
     keeper = server.replication.require_keeper()
     if not if_exists:
         require_group(keeper, name)
-    change_group(keeper, name, lambda group: None)
+    _settle(server, name, change_group(keeper, name, lambda group: None))
+
+
+def _settle(server: OwnerServer, name: str, group: LinkGroup | None) -> None:
+    """Waits a little until the tables of this server know the group. Those of others are told by watches, too."""
     server.links.wake()
+    wanted = {member.path for member in group.members} if group is not None else set[str]()
+    deadline, never = server.services.monotonic() + _NOTICE_SECONDS, threading.Event()
+    while server.services.monotonic() < deadline:
+        here = server.services.shown_groups.find(name)
+        if (here.roots if here is not None else set()) == wanted:
+            return
+        server.services.wait(never, 0.005)
 
 
 def _add(server: OwnerServer, keeper: Keeper, group: LinkGroup, name: str) -> LinkGroup:

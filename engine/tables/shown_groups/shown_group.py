@@ -84,6 +84,12 @@ class ShownGroup:
         """The times of cuts that are carried out, by place."""
 
     @property
+    def roots(self) -> set[str]:
+        """The roots of its tables on this server."""
+        with self._lock:
+            return set(self._members)
+
+    @property
     def shown_place(self) -> int:
         """The place of the cut that is shown; 0 for none."""
         return self._view.place if self._view is not None else 0
