@@ -30,10 +30,10 @@ from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFaile
 from coordination.links.batches.batch_plan import Target
 from coordination.links.batches.repartition import find_command, is_aligned, repartition
 from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.carried_changes import read_carried_changes
 from coordination.links.stream.change import Block, Change
-from coordination.links.stream.definition_split import split_before_definitions
 from coordination.links.stream.stable_times import raise_marks
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry, StagedPart
@@ -54,6 +54,7 @@ from engine.tables.replicated.links.applied_batch import add_applied, describe_a
 from engine.tables.replicated.links.batch_commit import NO_VECTOR, BatchCommitter, StagedBatch, check_link
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
+from engine.tables.replicated.links.batch_split import split_batch
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
 from engine.tables.replicated.links.batch_views import stage_views
 from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
@@ -61,6 +62,7 @@ from engine.tables.replicated.links.groups.cut_commit import CutTable, apply_cut
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.source_definition import SourceDefinition
+from engine.tables.replicated.links.staged_copies import StagedCopies
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -89,12 +91,14 @@ class ReplicaLinkTarget:
         log: LogFollower,
         definitions: Callable[[], DefinitionChanges],
         wake_execution: Callable[[], None],
+        copies: StagedCopies,
     ) -> None:
         self._state = state
+        self._copies = copies
         self._log = log
         self._definitions = definitions
         self._wake_execution = wake_execution
-        self._staging = BatchStaging(state, log.pull)
+        self._staging = BatchStaging(state, log.pull, copies.list_kept)
         self.committer = BatchCommitter(state, log.last_blocks, self._read)
         self._carried_definitions = CarriedDefinitions(state, definitions)
         self._applying = threading.Lock()
@@ -178,7 +182,7 @@ class ReplicaLinkTarget:
             if batch.state.vector_version == NO_VECTOR:
                 return AppliedBatch(is_applied=False)  # the link was never begun, or the vector is gone
             done = AppliedBatch(is_applied=True)
-            for part in _split(batch):
+            for part in split_batch(batch):
                 self._carried_definitions.follow(part, status)
                 applied = self._state.pass_gate(CommitKind.LINK, partial(self._apply, part, status), status)
                 if not applied.is_applied:
@@ -193,6 +197,7 @@ class ReplicaLinkTarget:
         with self._staging.open(batch) as name:
             pieces = self._staging.stage(batch, name, writer, status)
             state.services.failpoint("link.after_stage")
+            self._spread(batch, name, pieces)
             ready = self._make_ready(batch, name, pieces, version)
             with stage_views(state, batch, name, pieces, status) as views:
                 self._staging.forget(name)
@@ -238,6 +243,7 @@ class ReplicaLinkTarget:
             self._sources[batch.link.name] = batch.source
             with self._staging.open(batch) as name:
                 pieces = self._staging.stage(batch, name, writer, status)
+                self._spread(batch, name, pieces)
                 ready = self._make_ready(batch, name, pieces, version)
                 self._staging.forget(name)
                 yield ready
@@ -251,6 +257,13 @@ class ReplicaLinkTarget:
         keeper.sync(self._state.paths.log)
         self._log.pull(keeper)
         self._wake_execution()
+
+    def _spread(self, batch: IncomingBatch, name: str, pieces: StagedBlocks) -> None:
+        """Makes siblings stage the parts too, so that ``link_quorum`` replicas have them before the commit."""
+        parts = [part for parts in pieces.values() for part in parts]
+        if copies := LinkSettings.parse(batch.link.settings).link_quorum - 1:
+            with self._state.hold_write_access() as (keeper, _):
+                self._copies.spread(keeper, name, parts, copies)
 
     def _make_ready(self, batch: IncomingBatch, name: str, pieces: StagedBlocks, version: int) -> StagedBatch:
         """Returns the batch with its staged parts. Raises ``UncoveredSchema`` for commands on other partitions."""
@@ -377,21 +390,6 @@ class ReplicaLinkTarget:
             written.directory.rename(directory)
             self._state.store.drop_temporary(written.directory)
         return open_part(directory, name=part, table_schema=schema).content_hash == staged.content_hash
-
-
-def _split(batch: IncomingBatch) -> Iterator[IncomingBatch]:
-    """Yields the batch, in parts if an ALTER that is carried out comes behind a mutation."""
-    if not batch.link.settings.get("replicate_ddl", False):
-        yield batch
-        return
-    state, after = batch.state, batch.state.vector.applied(batch.end.origin)
-    for changes, place in split_before_definitions(batch.changes, after, batch.end.zxid):
-        vector = state.vector
-        for change in changes:
-            vector = vector.advance(change.position)
-        end = Position(batch.end.origin, place)
-        yield replace(batch, state=state, changes=changes, vector=vector, end=end)
-        state = replace(state, vector=vector.advance(end), vector_version=state.vector_version + 1)
 
 
 def _empty(directory: Path) -> None:

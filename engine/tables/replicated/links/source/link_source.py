@@ -14,6 +14,7 @@ from pathlib import Path
 from coordination.keeper.interface import Keeper
 from coordination.links.positions import Position
 from coordination.links.stream.kept_changes import list_not_keeping, read_kept_changes
+from coordination.links.sync.sync_states import sync_bar_owner
 from coordination.nodes.gate import Gate
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import FEATURE_LINKS, read_replica_activity
@@ -283,7 +284,9 @@ class ReplicaLinkSource:
 
 def _without_registered(gate: Gate, name: str, uuid: str) -> Gate:
     known = gate.find_link(name)
-    return gate if known is not None and uuid and known.uuid != uuid else gate.without_link(name)
+    if known is None or (uuid and known.uuid != uuid):
+        return gate
+    return gate.without_link(name).without_bar(sync_bar_owner(known.uuid))
 
 
 def _with_registered(gate: Gate, link: OutgoingLink) -> Gate:
@@ -299,4 +302,8 @@ def _with_registered(gate: Gate, link: OutgoingLink) -> Gate:
             f"There is another link {link.name} of this table already ({known.uuid}): DROP REPLICATION LINK "
             f"'{link.name}' at the source ends it",
         )
-    return gate.with_link(make_gate_link(link))
+    made = make_gate_link(link)
+    if known is not None:  # its mode and state are the source's
+        timeout = max(known.timeout_seconds, made.timeout_seconds)
+        made = replace(known, peer_name=made.peer_name, is_two_way=made.is_two_way, timeout_seconds=timeout)
+    return gate.with_link(made)
