@@ -157,4 +157,6 @@ class GroupedRunner(LinkRunner):
                 rows,
             )
         vector = found.vector if found.end is not None else state.vector
-        return IncomingBatch(definition, state, source, found.changes, vector, end, member.upstream.fetch, None)
+        upstream = member.upstream
+        fetches = upstream.fetch, upstream.fetch_small
+        return IncomingBatch(definition, state, source, found.changes, vector, end, *fetches)
