@@ -82,6 +82,8 @@ class GateLink:
     """At the source: the target has disabled the link, and takes nothing."""
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     """At the source: the largest ``replication_timeout`` that the link had."""
+    group: str = ""
+    """At the target: the transactional group of the link; "" for none."""
     is_tracked: bool = True
     """At the source: whether the tracker may change the mode."""
 
@@ -109,6 +111,7 @@ class GateLink:
             "paused": (self.is_paused, False),
             "tracked": (self.is_tracked, True),
             "timeout": (self.timeout_seconds, DEFAULT_TIMEOUT_SECONDS),
+            "group": (self.group, ""),
         }
 
     @classmethod
@@ -119,5 +122,8 @@ class GateLink:
         peer_name, is_two_way = str(rest.pop("peer_name", "")), bool(rest.pop("two_way", False))
         mode, state = LinkMode(rest.pop("mode", "async")), SyncState(rest.pop("state", "disabled"))
         is_paused, timeout = bool(rest.pop("paused", False)), float(rest.pop("timeout", DEFAULT_TIMEOUT_SECONDS))
-        modes = mode, state, is_paused, timeout, bool(rest.pop("tracked", True))
-        return cls(name, direction, uuid, peer, peer_name, is_two_way, tuple(rest.items()), *modes)
+        group, is_tracked = str(rest.pop("group", "")), bool(rest.pop("tracked", True))
+        return cls(
+            name, direction, uuid, peer, peer_name, is_two_way, tuple(rest.items()),
+            mode, state, is_paused, timeout, group, is_tracked,
+        )  # fmt: skip
