@@ -46,6 +46,12 @@ class Settings:
     )
     insert_quorum_parallel: bool = _setting("Bool", True, "Quorum inserts do not wait for each other")
     insert_quorum_timeout: int = _setting("Milliseconds", 600_000, "How long an INSERT waits for its quorum")
+    insert_timeout: float = _setting(
+        "Seconds", 30.0, "Pando's own: how long an INSERT waits for the targets of synchronous links (319)"
+    )
+    require_sync_replica: bool = _setting(
+        "Bool", True, "Pando's own: a table refuses INSERTs while none of its synchronous links is enabled (285)"
+    )
     select_sequential_consistency: bool = _setting("Bool", False, "SELECT sees exactly what reached its quorum")
     link_min_position: str = _setting(
         "String", "", "Pando's own: a target of a link is read when it has reached this position"
