@@ -18,7 +18,8 @@ from coordination.links.version_vector import VersionVector
 from engine.interserver.transfer import Throttle
 from engine.links.bootstrap.held_source import RemoteSource
 from engine.links.exchange.cluster_client import ClusterClient
-from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
+from engine.links.sync.link_registration import make_registration
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable
 from parts.common.errors import CancelledError, UserError
 
 SILENT_HEARTBEATS = 4
@@ -58,9 +59,7 @@ class LinkUpstream:
 
         The answer names a place at which the link may begin, and what the source has there.
         """
-        link = OutgoingLink(
-            self.name, self._definition.uuid, self._own_uuid, self._own_name, is_two_way=self._settings.two_way
-        )
+        link = make_registration(self._definition, self._own_name, self._own_uuid)
         return self._client.register(*self._table, link)
 
     def read_changes(self, vector: VersionVector, trim: int, wait_seconds: float) -> ChangesAnswer:
