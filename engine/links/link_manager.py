@@ -208,8 +208,11 @@ class LinkManager:
         }
         for table in self._modes.keys() - changing:
             self._end_modes(table)
-        for table in changing - self._modes.keys():
-            self._begin_modes(table)
+        for table in changing:
+            if table in self._modes:
+                self._modes[table][1].wake()
+            else:
+                self._begin_modes(table)
 
     def _begin_modes(self, table: OwnedTable) -> None:
         task = BackgroundTask(f"modes of links of {table.definition.full_name}", lambda: keeper.step())

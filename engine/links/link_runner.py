@@ -304,7 +304,8 @@ class LinkRunner:
     def _rest(self, answer: ChangesAnswer, settings: LinkSettings) -> float:
         """Leaves the wait for news to one that waits for many links; returns the seconds until the next look."""
         is_active = self._services.monotonic() - self._applied_at < _ACTIVE_SECONDS
-        if is_active or answer.waits or settings.mode == "sync":  # nobody notices when what holds the frontier back ends
+        # Nobody notices when what holds the frontier back ends, or the source changes the mode.
+        if is_active or answer.waits or settings.mode == "sync":
             return _HELD_BACK_SECONDS
         table = self.definition.source_database, self.definition.source_table
         wait, is_again, self._has_rested = settings.replication_timeout, self._has_rested, True

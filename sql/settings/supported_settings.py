@@ -172,7 +172,7 @@ class Settings:
     mutations_sync: int = _setting(
         "UInt64",
         1,
-        "A mutation returns when it is kept (0), carried out here (1), on all replicas (2)",
+        "A mutation returns when it is kept (0), carried out here (1), on all replicas (2), at synchronous targets (3)",
     )
     lightweight_deletes_sync: int = _setting("UInt64", 2, "mutations_sync of DELETE FROM")
     materialize_ttl_after_modify: bool = _setting("Bool", True, "MODIFY TTL applies it to the parts that are there")

@@ -42,6 +42,7 @@ from engine.links.exchange.protocol import (
 )
 from engine.links.exchange.server_addresses import list_http_urls
 from engine.links.linkable_tables import describe_tables, never_had_rows, require_linkable
+from engine.queries.server_links import ServerLinks
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.tables.capabilities.table_links import LinkSource
@@ -65,6 +66,10 @@ class LinkHost(Protocol):
     cluster_membership: ClusterMembership
     services: TableServices
     linked_clusters: LinkedClusters
+
+    @property
+    def links(self) -> ServerLinks:
+        """The links that the server runs."""
 
     @property
     def catalog(self) -> Databases[OwnedTable]:
@@ -189,6 +194,8 @@ class LinkService:
             ClusterIdentity(link.target_cluster_name, link.target_cluster),
         )
         found = source.register(link)
+        if link.mode is LinkMode.SYNC:
+            self._host.links.wake()
         return encode_source(replace(found, is_empty=never_had_rows(table)))
 
     def _unregister(self, document: Document, _: QueryStatus) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 
 _PAUSE_SECONDS = 0.01
-_TAKING = (UpstreamStatus.FOLLOW, UpstreamStatus.SYNC)
+_REFUSING = (UpstreamStatus.PAUSED, UpstreamStatus.STOPPED, UpstreamStatus.BOOTSTRAP)
 
 
 class SyncAnswers:
@@ -38,7 +38,9 @@ class SyncAnswers:
         if not link.definition.is_enabled:
             raise UnavailableError("TABLE_IS_READ_ONLY", f"link {request.link} is disabled at its target")
         progress = self._read_progress(link)
-        if progress.upstream_status not in _TAKING:
+        # A server that has not heard of the link yet calls it disconnected, and names no cause.
+        is_away = progress.upstream_status is UpstreamStatus.DISCONNECTED and bool(progress.message)
+        if is_away or progress.upstream_status in _REFUSING:
             raise UnavailableError(
                 "TABLE_IS_READ_ONLY",
                 f"link {request.link} is {progress.upstream_status.value} at its target: {progress.message}",
