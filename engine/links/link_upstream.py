@@ -5,7 +5,10 @@ Invariant: nothing is taken from a table that is not the one from which the link
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from coordination.links.link_definition import LinkDefinition
@@ -18,9 +21,13 @@ from coordination.links.version_vector import VersionVector
 from engine.interserver.transfer import Throttle
 from engine.links.bootstrap.held_source import RemoteSource
 from engine.links.exchange.cluster_client import ClusterClient
+from engine.links.exchange.file_transfer import receive_part
 from engine.links.sync.link_registration import make_registration
-from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable
-from parts.common.errors import CancelledError, UserError
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable, WriteBlock
+from parts.common.errors import CancelledError, PandoError, UserError
+from parts.common.part_name import PartName
+
+logger = logging.getLogger(__name__)
 
 SILENT_HEARTBEATS = 4
 """After so many without an answer another server is asked."""
@@ -95,6 +102,17 @@ class LinkUpstream:
         """
         self._fetch(change, block, directory, may_ask=True)
 
+    def fetch_small(self, changes: Sequence[tuple[Change, Block]]) -> Mapping[PartName, WriteBlock]:
+        """Fetches small blocks together; those that are missing in the answer are fetched by themselves."""
+        asked = [block.part for _, block in changes]
+        try:
+            found = self._client.fetch_small_blocks(self._table, asked)
+        except PandoError as error:
+            logger.debug("link %s fetches its blocks one by one: %s", self.name, error)
+            return {}
+        self._count(sum(map(len, found.values())))
+        return {part: partial(_write_block, data, part) for part, data in found.items()}
+
     def refetch(self, change: Change, block: Block, directory: Path, *, may_ask: bool = True) -> None:
         """Fetches a block that the target has committed and lost, whatever its number at this source."""
         self._fetch(change, block, directory, content_hash=block.content_hash, may_ask=may_ask)
@@ -102,14 +120,21 @@ class LinkUpstream:
     def _fetch(
         self, change: Change, block: Block, directory: Path, *, content_hash: str = "", may_ask: bool = False
     ) -> None:
-        def count(size: int) -> None:
-            self._require_running()
-            for throttle in self._throttles:
-                throttle.spend(size, self._require_running)
-
         self._client.fetch_block(
-            self._table, change.position, block.part, directory, count, content_hash=content_hash, may_ask=may_ask
+            self._table,
+            change.position,
+            block.part,
+            directory,
+            self._count,
+            content_hash=content_hash,
+            may_ask=may_ask,
         )
+
+    def _count(self, size: int) -> None:
+        """Waits until so many bytes may have come."""
+        self._require_running()
+        for throttle in self._throttles:
+            throttle.spend(size, self._require_running)
 
     def open_held(self) -> RemoteSource:
         """Returns the source as one that is copied."""
@@ -139,3 +164,7 @@ class LinkUpstream:
                     f"SYSTEM BOOTSTRAP REPLICATION LINK {name}"
                 ) from error
         return source
+
+
+def _write_block(data: bytes, part: PartName, directory: Path) -> None:
+    receive_part(io.BytesIO(data), part, directory, lambda _: None, lambda _: None)

@@ -41,6 +41,7 @@ from engine.links.exchange.protocol import (
     parse_part_name,
 )
 from engine.links.exchange.server_addresses import list_http_urls
+from engine.links.exchange.small_blocks import answer_blocks
 from engine.links.linkable_tables import describe_tables, never_had_rows, require_linkable
 from engine.queries.server_links import ServerLinks
 from engine.remote.cluster_membership import ClusterMembership
@@ -122,6 +123,7 @@ class LinkService:
         self.add("news", self._news)
         self.add("position", self._position)
         self.add("block", self._block)
+        self.add("blocks", self._blocks)
         self.add("register", self._register, changes=True)
         self.add("unregister", self._unregister, changes=True)
 
@@ -251,6 +253,9 @@ class LinkService:
                 self._waiting.release()
         else:
             yield 0.0
+
+    def _blocks(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        return dict(answer_blocks(require_linkable(self._table(document)).source, document))
 
     def _block(self, document: Document, _: QueryStatus) -> OpenedFiles | ElsewhereFiles:
         table = self._table(document)

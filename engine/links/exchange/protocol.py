@@ -65,9 +65,9 @@ from engine.tables.capabilities.table_links import (
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
 
-VERSION = 3
-"""1: without ``origin``. 2: without synchronous links."""
-SYNC_VERSION = 3
+VERSION = 4
+"""1: without ``origin``. 2: without ``blocks``. 3: without synchronous links."""
+SYNC_VERSION = 4
 """The oldest version that knows synchronous links."""
 LEAST_VERSION = 1
 """The oldest version of the other side that this one can speak with."""

@@ -196,6 +196,9 @@ class LinkSource(Protocol):
         brought. Raises 232 (NO_SUCH_DATA_PART).
         """
 
+    def open_block_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
+        """Returns the files of a block if this replica has it, without asking others."""
+
     def find_block_holders(self, position: Position, part: PartName) -> Sequence[str]:
         """Returns the HTTP addresses of other replicas that may have the block."""
 
@@ -240,6 +243,10 @@ class StagedViews(Protocol):
         """Drops what is staged, unless it is committed."""
 
 
+WriteBlock = Callable[[Path], object]
+"""Writes the files of a fetched block into an empty directory, checked and durable."""
+FetchSmallBlocks = Callable[[Sequence[tuple[Change, Block]]], Mapping[PartName, WriteBlock]]
+"""Fetches small blocks together. Some may be missing in the answer: they are fetched by themselves."""
 RunViews = Callable[[Iterable[pa.Table], QueryStatus], StagedViews]
 """Runs the views of a target over blocks of its rows, and stages what they make."""
 
@@ -258,6 +265,7 @@ class IncomingBatch:
     end: Position
     """Where the batch ends in the source's stream: of the source's own origin."""
     fetch: FetchBlock
+    fetch_small: FetchSmallBlocks = lambda changes: {}
     run_views: RunViews | None = None
     """How the target's views are run; ``None`` if the link does not run them."""
 

@@ -29,6 +29,7 @@ from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFaile
 from coordination.links.batches.batch_plan import BatchPlan, Target
 from coordination.links.batches.repartition import find_command, is_aligned, repartition
 from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.carried_changes import read_carried_changes
 from coordination.links.stream.change import Block, Change
@@ -56,6 +57,7 @@ from engine.tables.replicated.links.carried_definitions import CarriedDefinition
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.source_definition import SourceDefinition
+from engine.tables.replicated.links.staged_copies import StagedCopies
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -84,12 +86,14 @@ class ReplicaLinkTarget:
         log: LogFollower,
         definitions: Callable[[], DefinitionChanges],
         wake_execution: Callable[[], None],
+        copies: StagedCopies,
     ) -> None:
         self._state = state
+        self._copies = copies
         self._log = log
         self._definitions = definitions
         self._wake_execution = wake_execution
-        self._staging = BatchStaging(state, log.pull)
+        self._staging = BatchStaging(state, log.pull, copies.list_kept)
         self.committer = BatchCommitter(state, log.last_blocks, self._read)
         self._carried_definitions = CarriedDefinitions(state, definitions)
         self._applying = threading.Lock()
@@ -188,6 +192,7 @@ class ReplicaLinkTarget:
         with self._staging.open(batch) as name:
             pieces = self._staging.stage(batch, name, writer, status)
             state.services.failpoint("link.after_stage")
+            self._spread(batch, name, pieces)
             ready = self._make_ready(batch, name, pieces, version)
             with stage_views(state, batch, name, pieces, status) as views:
                 self._staging.forget(name)
@@ -204,6 +209,13 @@ class ReplicaLinkTarget:
                     views.carry_out()
         self._wake_execution()
         return _describe(plan)
+
+    def _spread(self, batch: IncomingBatch, name: str, pieces: StagedBlocks) -> None:
+        """Makes siblings stage the parts too, so that ``link_quorum`` replicas have them before the commit."""
+        parts = [part for parts in pieces.values() for part in parts]
+        if copies := LinkSettings.parse(batch.link.settings).link_quorum - 1:
+            with self._state.hold_write_access() as (keeper, _):
+                self._copies.spread(keeper, name, parts, copies)
 
     def _make_ready(self, batch: IncomingBatch, name: str, pieces: StagedBlocks, version: int) -> StagedBatch:
         """Returns the batch with its staged parts. Raises ``UncoveredSchema`` for commands on other partitions."""

@@ -20,6 +20,7 @@ from engine.tables.replicated.links.source.link_source import ReplicaLinkSource
 from engine.tables.replicated.links.source.outgoing_nodes import find_released_position, read_outgoing
 from engine.tables.replicated.links.source.source_description import SourceDescription
 from engine.tables.replicated.links.source.stream_reading import StreamReading
+from engine.tables.replicated.links.staged_copies import StagedCopies
 from engine.tables.replicated.links.tombstone_marks import TombstoneMarks
 from engine.tables.replicated.replica_state import ReplicaState
 
@@ -45,7 +46,8 @@ class ReplicaLinks:
         self.open_here = block_source.open_here
         reading = StreamReading(state, self.keeping, block_source, log.pull)
         self.source = ReplicaLinkSource(state, self.keeping, reading, block_source)
-        self.target = ReplicaLinkTarget(state, log, definitions, wake_execution)
+        self.copies = StagedCopies(state, fetcher)
+        self.target = ReplicaLinkTarget(state, log, definitions, wake_execution, self.copies)
         block_source.find_blocks = self._find_blocks
         block_source.ask_sources = self.target.ask_sources
         self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution, definitions)

@@ -288,6 +288,10 @@ class ReplicaLinkSource:
         """Returns the files of a block, held by the snapshot; see ``LinkSource``."""
         return self._blocks.open(position, part, content_hash, may_ask=may_ask)
 
+    def open_block_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
+        """Returns the files of a block if this replica has it, without asking others."""
+        return self._blocks.open_here(part)
+
     def find_block_holders(self, position: Position, part: PartName) -> Sequence[str]:
         """Returns the HTTP addresses of other replicas that may have the block."""
         with self._state.hold_write_access() as (keeper, _):
