@@ -44,7 +44,7 @@ def link(target: HttpClient, source: HttpClient, cluster: str, table: str, name:
     return f"{cluster}/{name}"
 
 
-def test_an_insert_is_answered_when_every_replica_of_the_target_shows_it(
+def test_an_insert_waits_for_every_replica_of_the_target(
     servers: dict[str, list[LinkedServer]],
 ) -> None:
     west, (east, east2) = servers["west"][0], servers["east"]
