@@ -12,6 +12,7 @@ from engine.interpreter import (
     check_table,
     data_definition,
     insert_statement,
+    link_group_statements,
     link_statements,
     mutation_statements,
     optimize,
@@ -27,8 +28,8 @@ from parts.common.errors import UserError
 from sql.grammar.statements.statement import ParsedStatement
 
 _MODULES = (
-    alter, check_table, data_definition, insert_statement, link_statements, mutation_statements, optimize, select,
-    show, system_statements, transaction_statements,
+    alter, check_table, data_definition, insert_statement, link_group_statements, link_statements,
+    mutation_statements, optimize, select, show, system_statements, transaction_statements,
 )  # fmt: skip
 STATEMENTS: Mapping[type, StatementKind] = MappingProxyType(
     {kind.statement: kind for module in _MODULES for kind in module.STATEMENTS}

@@ -26,6 +26,7 @@ from engine.links.bootstrap.link_copy import copy_table
 from engine.links.exchange.cluster_client import ClusterClient, ClusterConfigs
 from engine.links.exchange.link_service import LinkService
 from engine.links.found_links import FoundLinks
+from engine.links.groups.grouped_runner import GroupedRunner
 from engine.links.link_beginning import BootstrapLink, CopyWaits
 from engine.links.link_freshness import measure_lags
 from engine.links.link_runner import LinkRunner, RunnerWorld
@@ -242,9 +243,10 @@ class LinkManager:
             partial(self._rest, client),
             lambda: self._copy if self.bootstrap is not None else None,
             self.run_views,
+            lambda: [runner for runner, _ in list(self._runners.values())],
         )
         task = BackgroundTask(f"link {definition.name}", lambda: runner.step())
-        runner = LinkRunner(definition, key[0], client, world, task.wake)
+        runner = GroupedRunner(definition, key[0], client, world, task.wake)
         if self._pool is None:
             self._pool = self._server.world.make_link_pool()
         self._runners[key] = runner, task

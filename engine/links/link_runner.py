@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -96,6 +96,8 @@ class RunnerWorld:
     bootstrap: Callable[[], BootstrapLink | None]
     """Copies a table to a link's target; ``None`` while nothing can."""
     run_views: RunTargetViews | None = None
+    list_runners: Callable[[], Iterable[LinkRunner]] = tuple
+    """The links on this server."""
 
 
 class LinkRunner:

@@ -59,7 +59,7 @@ class LinkUpstream:
 
     def describe(self) -> SourceTable:
         """Returns what the source is. Raises ``LinkStopped`` if it is another than before."""
-        return self._check(self._client.describe(*self._table), 0, VersionVector())
+        return self.check(self._client.describe(*self._table), 0, VersionVector())
 
     def register(self) -> SourceTable:
         """Makes the source keep its changes for the link. May be repeated.
@@ -92,8 +92,14 @@ class LinkUpstream:
                 f"The source refuses the link: {error.message}. SYSTEM BOOTSTRAP REPLICATION LINK {name} copies the "
                 f"source anew, DROP REPLICATION LINK {name} ends the link"
             ) from error
-        self._check(answer.source, answer.frontier, vector)
+        self.check(answer.source, answer.frontier, vector)
         return answer
+
+    def make_cut_request(self, vector: VersionVector) -> tuple[tuple[str, str], ChangesRequest]:
+        """Returns the source's table, and what is asked of it for a cut. It acknowledges nothing."""
+        settings = self._settings
+        limits = settings.link_max_batch_rows, settings.link_max_batch_bytes
+        return self._table, ChangesRequest(self.name, self._definition.uuid, vector, 0, *limits)
 
     def fetch(self, change: Change, block: Block, directory: Path) -> None:
         """Fetches the files of a block into an empty directory, checked and durable.
@@ -146,7 +152,7 @@ class LinkUpstream:
         if self._is_cancelled():
             raise CancelledError("The link does not run here any more")
 
-    def _check(self, source: SourceTable, frontier: int, vector: VersionVector) -> SourceTable:
+    def check(self, source: SourceTable, frontier: int, vector: VersionVector) -> SourceTable:
         if self.known is not None:
             try:
                 require_same_source(

@@ -88,9 +88,6 @@ def test_what_is_missing_is_named(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "CREATE REPLICATION LINK GROUP g (l1, l2)",
-        "ALTER REPLICATION LINK GROUP g ADD l",
-        "DROP REPLICATION LINK GROUP g",
         "SYSTEM PROMOTE REPLICATION LINK l FORCE",
         "SYSTEM SWITCH REPLICATION LINK l",
         "SYSTEM REJOIN REPLICATION LINK l FROM CLUSTER c",

@@ -207,7 +207,7 @@ class LinkService:
 
     def _changes(self, document: Document, status: QueryStatus) -> dict[str, Any]:
         source, request = require_linkable(self._table(document)).source, decode_request(document)
-        with self._limit_waiting(request.wait_seconds) as seconds:
+        with self.limit_waiting(request.wait_seconds) as seconds:
             mark = self._make_mark(source)
             answer = source.read_changes(replace(request, wait_seconds=seconds), status)
             return encode_answer(replace(answer, mark=mark))
@@ -224,7 +224,7 @@ class LinkService:
         """Answers for many links with one thread, so that idle links cost little."""
         asked = [(self._find_source(each), self._parse_mark(each)) for each in get_objects(document, "links")]
         services, never = self._host.services, threading.Event()
-        with self._limit_waiting(get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS)) as seconds:
+        with self.limit_waiting(get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS)) as seconds:
             deadline = services.monotonic() + seconds
             while True:
                 news = [at for at, (source, seen) in enumerate(asked) if source is None or source.count_news() != seen]
@@ -242,8 +242,11 @@ class LinkService:
             return None
 
     @contextmanager
-    def _limit_waiting(self, seconds: float) -> Iterator[float]:
-        """Gives the time that a request may wait: none while too many others wait, each of which holds a thread."""
+    def limit_waiting(self, seconds: float) -> Iterator[float]:
+        """Gives the time that a request may wait: none while too many others wait.
+
+        Each of them holds a thread.
+        """
         if not seconds:
             yield 0.0
         elif self._waiting.acquire(blocking=False):
