@@ -21,6 +21,7 @@ from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Block, Change
 from coordination.links.stream.gap_check import Fork
 from coordination.links.version_vector import VersionVector
+from coordination.nodes.gate_link import DEFAULT_TIMEOUT_SECONDS, GateLink, LinkMode, SyncState
 from engine.tables.capabilities.link_status import OutboxStatus
 from engine.tables.capabilities.table_bootstrap import TableBootstrap
 from parts.common.errors import UserError
@@ -77,6 +78,28 @@ class OutgoingLink:
     is_tracked: bool = True
     """Whether the source's tracker may make the link synchronous (``enable_tracker``). The gate keeps it, not the
     link's node: it is what a registration says."""
+    mode: LinkMode = LinkMode.ASYNC
+    """In a registration: the mode of a link that is new at the source. The gate keeps it (``GateLink``)."""
+    is_paused: bool = False
+    """In a registration, as ``mode``: whether the target has disabled the link."""
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    """In a registration: the link's ``replication_timeout``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAnswer:
+    """The mode of a link, as its source's gate has it when the target asks."""
+
+    mode: LinkMode = LinkMode.ASYNC
+    state: SyncState = SyncState.DISABLED
+    gate_version: int = -1
+    """The version of the gate: a confirmation names it, so that a late one is none."""
+    is_lease_renewed: bool = False
+    """Whether the link was ``enabled`` when the gate was read, behind a ``sync`` that followed the question. INSERTs
+    wait for the target then until four ``replication_timeout`` after the question."""
+
+
+NO_SYNC = SyncAnswer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +118,9 @@ class ChangesRequest:
     max_bytes: int
     wait_seconds: float = 0.0
     """How long the answer may wait for something new."""
+    stopped_at_gate: int = -1
+    """The ``SyncAnswer.gate_version`` with which the source said ``disabling``, once all serving replicas of the target
+    know it; -1: not yet, or it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +146,7 @@ class ChangesAnswer:
     stable: Mapping[Origin, int] = field(default_factory=dict)
     """By origin a commit time: up to the frontier the source has every row of it with this time or an earlier one
     (``coordination.links.stream.stable_times``)."""
+    sync: SyncAnswer = NO_SYNC
 
 
 class LinkSource(Protocol):
@@ -143,6 +170,12 @@ class LinkSource(Protocol):
 
     def list_outgoing(self) -> Sequence[OutgoingLink]:
         """Lists the registered links."""
+
+    def list_gate_links(self) -> Sequence[GateLink]:
+        """Lists the outgoing links as the gate had them when it was read last. Reads memory alone."""
+
+    def measure_tail(self, name: str) -> int:
+        """Returns the bytes that the target of a link lacks, about."""
 
     def describe_outbox(self) -> OutboxStatus | None:
         """Returns what this replica keeps for links; ``None`` if it keeps nothing."""
