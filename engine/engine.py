@@ -31,6 +31,7 @@ from engine.links.link_manager import LinkManager
 from engine.links.link_start import LinkStart
 from engine.links.link_statuses import list_link_statuses
 from engine.links.origin_survey import OriginSurveys
+from engine.links.sync.sync_answers import add_sync_answers
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
 from engine.queries.server_links import LinkFreshness, ServerLinks, UnlinkedServer
@@ -88,6 +89,7 @@ class Engine(StatementRunner):
         self.link_answers = LinkService(self)
         add_bootstrap_answers(self.link_answers, self.catalog)
         self.link_answers.add("origin", OriginSurveys(self).answer)
+        add_sync_answers(self, self.link_answers)
         cut_answer = make_cut_answer(self.link_answers, self.catalog, self.services)
         self.link_answers.add("cut", cut_answer, changes=True)
         self.links: ServerLinks = UnlinkedServer()

@@ -5,6 +5,10 @@ The node holds the name of the inserted part and, until the views have the block
     202611_7_7_0
     {"version":1,"token":"5f…","views":["db.view", …]}
 
+A block that was committed with the targets of synchronous links has that line for good, with their links' UUIDs::
+
+    {"version":1,"token":"","views":[],"sync":["9c…"]}
+
 The INSERT that stores the block makes up ``token``. The views' targets use it as the block's deduplication id. So a
 repeat that completes the views sends the targets the same blocks again. A block that is stored anew, because its id was
 forgotten, is new to the targets too.
@@ -51,12 +55,16 @@ class BlockNode:
 
     part: str
     missing: MissingViews = NOTHING_MISSING
+    sync_targets: tuple[str, ...] = ()
+    """See ``LogEntry.sync_targets``: a repeat waits for them, as the original does."""
 
     def to_bytes(self) -> bytes:
         """Returns the node's data."""
-        if not self.missing.views:
+        if not self.missing.views and not self.sync_targets:
             return self.part.encode()
-        record = {"version": 1, "token": self.missing.token, "views": list(self.missing.views)}
+        record: dict[str, object] = {"version": 1, "token": self.missing.token, "views": list(self.missing.views)}
+        if self.sync_targets:
+            record["sync"] = list(self.sync_targets)
         return f"{self.part}\n{json.dumps(record, separators=(',', ':'))}".encode()
 
     @staticmethod
@@ -72,7 +80,9 @@ class BlockNode:
             return cls(part)
         try:
             document = json.loads(record)
-            return cls(part, MissingViews(document["token"], tuple(document["views"])))
+            views = tuple(document["views"])
+            missing = MissingViews(document["token"], views) if views else NOTHING_MISSING
+            return cls(part, missing, tuple(map(str, document.get("sync", ()))))
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptionError(f"Cannot read block id of {data[:200]!r}", name="CORRUPTED_DATA") from error
 
@@ -102,7 +112,7 @@ def _remove_views(keeper: Keeper, table: TablePaths, tokens: Mapping[str, str], 
         for path, token, answer in zip(paths, tokens.values(), keeper.get_many(paths), strict=True):
             node = BlockNode.parse(answer[0]) if answer is not None else None
             if answer is not None and node is not None and node.missing.token == token:
-                left = BlockNode(node.part, node.missing.remove_views(views))
+                left = BlockNode(node.part, node.missing.remove_views(views), node.sync_targets)
                 if left != node:
                     sets.append(SetData(path, left.to_bytes(), answer[1].version))
         try:

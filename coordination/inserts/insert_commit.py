@@ -51,6 +51,7 @@ from coordination.nodes.gate import CommitKind, GateBarred
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import Activation
+from coordination.nodes.sync_targets import NO_SYNC_TARGETS, SyncTargets, SyncTargetsMoved
 from coordination.nodes.table_gate import TableGate
 from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
@@ -84,6 +85,8 @@ class InsertRequest:
     """The materialized views that still need the block."""
     commit_time: int = 0
     """See ``LogEntry.commit_time``."""
+    sync: SyncTargets = NO_SYNC_TARGETS
+    """The targets of synchronous links at which the block is staged."""
 
     @property
     def log_entry(self) -> LogEntry:
@@ -100,6 +103,7 @@ class InsertRequest:
             rows=self.record.rows,
             size_bytes=self.record.size_bytes,
             commit_time=self.commit_time,
+            sync_targets=tuple(sorted(self.sync.links)),
         )
 
 
@@ -155,7 +159,8 @@ def insert_commit_ops(request: InsertRequest, gate_checks: Sequence[Op]) -> list
         ops.append(Create(request.quorum.node(table, part), status.to_bytes()))
     ops += [*request.activation.checks, *gate_checks]
     if request.block_id:
-        ops.append(Create(table.block(request.block_id), BlockNode(part, request.missing).to_bytes()))
+        node = BlockNode(part, request.missing, tuple(sorted(request.sync.links)))
+        ops.append(Create(table.block(request.block_id), node.to_bytes()))
     ops.append(Create(request.replica.part(part), request.record.to_bytes()))
     return ops
 
@@ -171,11 +176,12 @@ def commit_insert(
     """Commits the block. An exception means that it was not committed and never will be.
 
     If the table's gate has moved, only the multi is repeated. Raises 286 (another quorum part is pending), 242 (this
-    replica's session ended, or a bar keeps INSERTs out), 999.
+    replica's session ended, or a bar keeps INSERTs out), 285 (no synchronous link is enabled), 999, and
+    ``SyncTargetsMoved``.
     """
     for _ in range(_ATTEMPTS):
         try:
-            checks = request.gate.checks(keeper, CommitKind.ROWS)
+            checks = request.gate.checks(keeper, CommitKind.ROWS, staged_at=request.sync)
             keeper.multi(insert_commit_ops(request, checks))
             return InsertResult(InsertStatus.COMMITTED)
         except MultiFailed as error:
@@ -183,10 +189,10 @@ def commit_insert(
                 return _explain_failure(keeper, request, error)
         except KeeperConnectionLoss:
             return settle_insert(keeper, request, resolve_seconds=resolve_seconds, clock=clock, sleep=sleep)
-        except GateBarred:
+        except (GateBarred, SyncTargetsMoved):
             release_block_number(keeper, request.lock)  # its errors tell that an unused number may be left
             raise
-        except KeeperError:
+        except (KeeperError, UnavailableError):
             release_block_number_if_possible(keeper, request.lock)
             raise
     release_block_number_if_possible(keeper, request.lock)

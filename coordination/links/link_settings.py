@@ -27,8 +27,8 @@ _SETTINGS_OF_TABLES = ("conflict_order", "last_writer_wins", "refuse_inserts", "
 _NOT_YET = {
     "enable_tracker": "links are not made synchronous by a tracker yet",
     "commands_from": "commands on tables of several origins are not taken yet",
-    "link_sync_tail_bytes": "synchronous links are not there yet",
-    "preferred_sync_clusters": "synchronous links are not there yet",
+    "link_sync_tail_bytes": "a link becomes synchronous when less than 16 MiB are missing",
+    "preferred_sync_clusters": "links are not made synchronous by a tracker yet",
     "transactional": "groups of links are not there yet",
 }
 
@@ -38,7 +38,8 @@ class LinkSettings:
     """The settings of one link, with every default filled in."""
 
     mode: str = "async"
-    """How an INSERT at the source waits for the target: not at all (``async``)."""
+    """How an INSERT at the source waits for the target: not at all (``async``), or until all its replicas show the rows
+    (``sync``). The source keeps the mode, and may change it too."""
     enabled: bool = True
     """The link brings changes. A link with 0 keeps its place at the source, and waits for ``ENABLE``."""
     two_way: bool = False
@@ -170,10 +171,10 @@ def _parse_number(name: str, value: object, kind: Callable[[str], float]) -> flo
 
 def _parse_mode(name: str, value: object) -> str:
     text = str(value).lower()
-    if text == "sync":
-        raise UserError("NOT_IMPLEMENTED", "Setting mode = 'sync' of a link is not supported: links are asynchronous")
-    if text != "async":
-        raise UserError("BAD_ARGUMENTS", f"Unexpected value {str(value)[:100]!r} of setting {name}: it must be 'async'")
+    if text not in ("sync", "async"):
+        raise UserError(
+            "BAD_ARGUMENTS", f"Unexpected value {str(value)[:100]!r} of setting {name}: it must be 'sync' or 'async'"
+        )
     return text
 
 

@@ -130,6 +130,9 @@ class LogEntry:
     and their block numbers on each replica (``parts.table.row_version``)."""
     stable_time: int = 0
     """MERGE_PARTS of all parts of a partition: tombstones of this commit time, or an earlier one, go."""
+    sync_targets: tuple[str, ...] = ()
+    """GET_PART of an INSERT, REPLACE_RANGE of a transaction: the UUIDs of the synchronous links with whose targets it
+    was made. It is acknowledged when all of them show it."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
     """Keys of a later minor format, kept as they are."""
 
@@ -222,7 +225,7 @@ def _arguments(document: dict[str, Any]) -> dict[str, Any]:
     for name in ("source_parts", "drop_ranges"):
         if name in known:
             known[name] = tuple(_part(text) for text in known[name])
-    for name in ("deduplicate_by", "mutations"):
+    for name in ("deduplicate_by", "mutations", "sync_targets"):
         if name in known:
             known[name] = tuple(known[name])
     if "replace_parts" in known:

@@ -2,8 +2,8 @@
 
 ::
 
-    links/vector links/marks links/in/<name>{,/leader,/status} links/out/<cluster>.<name> links/lists/<name>/<number>
-    definitions/<version>
+    links/vector links/marks links/in/<name>{,/leader,/status} links/out/<cluster>.<name> links/sync_leader
+    links/lists/<name>/<number> definitions/<version>
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class LinkPaths:
     def outgoing(self) -> str:
         """The parent of the links whose source the table is."""
         return f"{self.root}/links/out"
+
+    @property
+    def sync_leader(self) -> str:
+        """The server that carries out changes of links' modes at the source; ephemeral."""
+        return f"{self.root}/links/sync_leader"
 
     def outgoing_link(self, target_cluster: str, name: str) -> str:
         """The registration of a link that takes changes from here, and what its target has."""

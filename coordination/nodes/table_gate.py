@@ -33,7 +33,8 @@ from coordination.keeper.interface import (
 from coordination.nodes.gate import CommitKind, Gate, GateBarred
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import FEATURE_GATE, feature_checks, require_feature
-from parts.common.errors import ConflictError, UserError
+from coordination.nodes.sync_targets import SyncTargets, SyncTargetsMoved
+from parts.common.errors import ConflictError, UnavailableError, UserError
 
 _ATTEMPTS = 20
 
@@ -67,6 +68,11 @@ class TableGate:
         """Reads the gate, and returns it. ``watch`` is called when it moves."""
         return self._load(keeper, watch).gate
 
+    def load_versioned(self, keeper: Keeper) -> tuple[Gate | None, int]:
+        """Reads the gate, and returns it with the version of its node."""
+        known = self._load(keeper)
+        return known.gate, known.version
+
     def _load(self, keeper: Keeper, watch: Watch | None = None) -> _Known:
         try:
             data, stat = keeper.get(self._table.gate, watch)
@@ -79,12 +85,15 @@ class TableGate:
         self._known = found
         return found
 
-    def checks(self, keeper: Keeper, kind: CommitKind, *, unlinked_for: str = "") -> tuple[Op, ...]:
+    def checks(
+        self, keeper: Keeper, kind: CommitKind, *, unlinked_for: str = "", staged_at: SyncTargets | None = None
+    ) -> tuple[Op, ...]:
         """Returns operations that fail the multi of a commit if the gate has moved.
 
-        ``unlinked_for`` names a command that links cannot carry. Asks ZooKeeper only if the gate is not known, or
-        known to keep the commit out. Raises ``GateBarred``, and ``UserError`` 48 (NOT_IMPLEMENTED) for such a command
-        at a table with links.
+        ``unlinked_for`` names a command that links cannot carry. ``staged_at``: of an INSERT; ``None`` for rows that no
+        target of a synchronous link gets with the commit. Asks ZooKeeper only if the gate is not known, or known to
+        keep the commit out. Raises ``GateBarred``, and ``UserError`` 48 (NOT_IMPLEMENTED) for such a command at a table
+        with links, and the errors of ``SyncTargets.require_same``.
         """
         known = self._known or self._reload(keeper)
         if known.gate is not None and (known.gate.find_bar(kind) is not None or (unlinked_for and known.gate.links)):
@@ -96,7 +105,20 @@ class TableGate:
         bar = known.gate.find_bar(kind)
         if bar is not None:
             raise GateBarred(self._table.root, bar)
+        if staged_at is not None:
+            known = self._require_same(keeper, known, staged_at)
         return (Check(self._table.gate, known.version),)
+
+    def _require_same(self, keeper: Keeper, known: _Known, staged_at: SyncTargets) -> _Known:
+        try:
+            staged_at.require_same(self._table.root, known.gate)
+        except (SyncTargetsMoved, UnavailableError):  # the watch may be late
+            known = self._reload(keeper)
+            if known.gate is None or (bar := known.gate.find_bar(CommitKind.ROWS)) is None:
+                staged_at.require_same(self._table.root, known.gate)
+            else:
+                raise GateBarred(self._table.root, bar) from None
+        return known
 
     def require_open(self, keeper: Keeper, kind: CommitKind) -> None:
         """Raises ``GateBarred`` if a bar keeps out commits of this kind.

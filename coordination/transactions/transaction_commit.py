@@ -45,6 +45,7 @@ from coordination.nodes.replica_activation import (
     FEATURE_TRANSACTION_VERSIONS,
     require_feature,
 )
+from coordination.nodes.sync_targets import SyncTargets
 from coordination.nodes.table_gate import TableGate
 from coordination.transactions.application_versions import ApplicationVersion, read_application_version
 from coordination.transactions.commit_request import (
@@ -96,12 +97,14 @@ def commit_transaction(
     left_behind: Callable[[], None],
     quorum: int = 0,
     make_version: MakeVersion | None = None,
+    sync: SyncTargets | None = None,
 ) -> CommitOutcome:
     """Commits the transaction. Can be repeated after each error.
 
     ``first_number``: above every block number that this replica has in a partition. ``quorum``: replicas that must have
     the parts before sequential reads show them, below 2 for none. ``left_behind`` is called when an unused block number
     may be left, as after a ``KeeperError``. ``make_version`` makes the version of the rows, where they have some.
+    ``sync``: the targets of synchronous links at which the rows are staged; ``None`` for rows that no client sent.
 
     Raises 649 (INVALID_TRANSACTION), 48 for a replica of an older version, 242 when a replica that holds staged parts
     is not active. Raises 290 for more parts than one request to ZooKeeper can name, 659 for an unknown outcome.
@@ -113,7 +116,7 @@ def commit_transaction(
     for _ in range(_ATTEMPTS):
         try:
             outcome = CommitAttempt(
-                keeper, replica, request, gate, first_number, last_blocks, clock, quorum, make_version
+                keeper, replica, request, gate, first_number, last_blocks, clock, quorum, make_version, sync
             ).run()
         except KeeperConnectionLoss:
             outcome, is_in_doubt = None, True
@@ -151,6 +154,7 @@ class CommitAttempt:
         clock: Callable[[], float],
         quorum: int,
         make_version: MakeVersion | None,
+        sync: SyncTargets | None = None,
     ) -> None:
         self._keeper = keeper
         self._replica = replica
@@ -162,6 +166,7 @@ class CommitAttempt:
         self._clock = clock
         self._quorum = quorum
         self._make_version = make_version
+        self._sync = sync
         self._version: CommitVersion | None = None
         self._locks: list[BlockLock] = []
 
@@ -239,13 +244,16 @@ class CommitAttempt:
         partitions_version = self._partitions_version() if request.overwrite is Overwrite.TABLE else None
         drop = plan_drop(self._keeper, table, drops, self._last_blocks) if drops else None
         rows = sum(record.rows for record in staged.values())
-        decided = transaction_content(request.transaction_id, TransactionState.COMMITTED, rows=rows)
+        targets = self._sync.links if self._sync is not None and parts else frozenset[str]()
+        decided = transaction_content(
+            request.transaction_id, TransactionState.COMMITTED, rows=rows, sync_targets=targets
+        )
         ops: list[Op] = [
             SetData(table.transaction(transaction.name), decided, transaction.version),
             Delete(table.open_transaction(transaction.name), transaction.inserts),
             *(Delete(lock.path) for lock in self._locks if lock not in drops),
             *(Check(table.replica(name).is_active) for name in sorted({part.replica for part in parts})),
-            *self._gate.checks(self._keeper, CommitKind.ROWS),
+            *self._gate.checks(self._keeper, CommitKind.ROWS, staged_at=self._sync if parts else None),
             *request.extra_ops,
         ]
         if self._quorum >= 2 and parts:
@@ -352,6 +360,7 @@ class CommitAttempt:
             has_leftovers=drop is not None,
             commit_time=self._version.commit_time if self._version is not None else 0,
             origin=self._version.origin if self._version is not None else "",
+            sync_targets=tuple(sorted(self._sync.links)) if self._sync is not None and parts else (),
         )
         logged = Create(self._table.log_prefix, entry.to_bytes(), sequential=True)
         require_log_entry_fits(logged, f"transaction {self._request.transaction_id!r} with {len(parts)} parts")

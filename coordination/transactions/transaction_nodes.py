@@ -3,6 +3,7 @@
 ::
 
     transactions/<name>           {"version":1,"id":…,"state":"open"|"committed"|"aborted","reason":…}
+                                  "sync": UUIDs of the synchronous links with whose targets it was committed
     transactions/<name>/<key>     {"version":1,"replica":…,"place":…,"partition":…,"hash":…,"rows":…,"bytes":…}
     open_transactions/<name>      while it is open; empty
 
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -120,6 +121,10 @@ class Transaction:
     created_ms: int = 0
     changed_ms: int = 0
     """Time of the last INSERT into it, or of its decision."""
+    sync_targets: tuple[str, ...] = ()
+    """The links with whose targets it was committed."""
+    decided_zxid: int = 0
+    """Of a decided one: where the decision stands in the order of commits."""
 
 
 def staged_key_prefix(attempt: str) -> str:
@@ -137,9 +142,20 @@ def transaction_node_name(transaction_id: str) -> str:
     return xxhash.xxh3_128_hexdigest(transaction_id.encode())
 
 
-def transaction_content(transaction_id: str, state: TransactionState, *, reason: str = "", rows: int = 0) -> bytes:
-    """Returns the content of a transaction's node, as JSON."""
-    document = {"version": FORMAT_VERSION, "id": transaction_id, "state": state.value, "reason": reason, "rows": rows}
+def transaction_content(
+    transaction_id: str,
+    state: TransactionState,
+    *,
+    reason: str = "",
+    rows: int = 0,
+    sync_targets: Collection[str] = (),
+) -> bytes:
+    """Returns the content of a transaction's node, as JSON. ``sync_targets``: see ``LogEntry``."""
+    document: dict[str, object] = {
+        "version": FORMAT_VERSION, "id": transaction_id, "state": state.value, "reason": reason, "rows": rows,
+    }  # fmt: skip
+    if sync_targets:
+        document["sync"] = sorted(sync_targets)
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -176,6 +192,8 @@ def read_named_transactions(keeper: Keeper, table: TablePaths, names: Sequence[s
                     insert.version if insert is not None else 0,
                     stat.created_ms,
                     max(stat.modified_ms, insert.modified_ms if insert is not None else 0),
+                    tuple(document.get("sync", ())),
+                    stat.modified_zxid,
                 )
             )
     return found

@@ -195,6 +195,8 @@ def _make_options(context: Context, is_whole: bool) -> InsertOptions:
         quorum=settings.insert_quorum,
         quorum_parallel=settings.insert_quorum_parallel,
         quorum_timeout_seconds=settings.insert_quorum_timeout / 1000,
+        sync_timeout_seconds=settings.insert_timeout,
+        requires_sync_replica=settings.require_sync_replica,
         deduplicate=settings.insert_deduplicate,
         deduplication_token=settings.insert_deduplication_token,
         transaction=check_transaction_id(settings.insert_transaction, "setting insert_transaction")

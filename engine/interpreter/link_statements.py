@@ -30,6 +30,7 @@ from engine.links.link_creation import NewLink, create_table_link, drop_outgoing
 from engine.links.link_wait import wait_for_link
 from engine.links.linkable_tables import require_linkable
 from engine.links.origin_survey import OriginSurveys
+from engine.links.sync.source_statements import change_mode_at_source
 from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
 from parts.common.errors import ConflictError, UserError
@@ -79,6 +80,9 @@ def create_link(statement: CreateLink, context: OwnerContext) -> QueryResult:
 
 def alter_link(statement: AlterLink, context: OwnerContext) -> QueryResult:
     """Executes ALTER REPLICATION LINK."""
+    if "/" in statement.name and statement.settings.keys() == {"mode"}:
+        change_mode_at_source(context.server, statement.name, statement.settings["mode"])
+        return QueryResult()
     _refuse_source_name(statement.name, "ALTER")
     settings, keeper = _parse_settings(statement.settings), context.server.replication.require_keeper()
 

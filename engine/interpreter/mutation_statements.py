@@ -16,6 +16,7 @@ from engine.interpreter.select import make_relations, run_query
 from engine.interpreter.session_relations import TableRelation
 from engine.interpreter.shared_steps import refuse_system_database
 from engine.interpreter.statement_kind import define_owner_statement
+from engine.links.sync.mutation_wait import wait_for_sync_targets
 from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
 from engine.tables.capabilities.table_mutations import MutationOptions
@@ -35,6 +36,9 @@ from sql.grammar.statements.statement import KillMutation, MutateTable
 from sql.mutations.mutation import Mutation, substitute_parameters
 from sql.mutations.mutation_queries import check_step
 from sql.mutations.row_changes import plan_row_change
+
+_SYNC_TARGETS = 3
+"""The value of ``mutations_sync`` that waits for the targets of synchronous links, too."""
 
 
 def add_mutation(
@@ -69,6 +73,8 @@ def add_mutation(
     sync = sync if table.description.has_parts else max(1, sync)  # a table without parts mutates at once
     options = MutationOptions(sync, settings.allow_nondeterministic_mutations, settings.receive_timeout, context.status)
     mutations.add(mutation, options)
+    if sync >= _SYNC_TARGETS:
+        wait_for_sync_targets(context.server, table, settings.receive_timeout, context.status)
     return QueryResult()
 
 

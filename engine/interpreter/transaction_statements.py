@@ -37,7 +37,13 @@ def commit_transaction(statement: CommitTransaction, context: OwnerContext) -> Q
         statement.version,
     )
     settings = context.settings
-    options = CommitOptions(settings.insert_quorum, settings.insert_quorum_timeout / 1000, context.status)
+    options = CommitOptions(
+        settings.insert_quorum,
+        settings.insert_quorum_timeout / 1000,
+        settings.insert_timeout,
+        settings.require_sync_replica,
+        context.status,
+    )
     outcome = require_transactions(_find_table(statement.table, context)).commit(request, options)
     columns = [("status", STRING), ("rows", _UINT64), ("parts", _UINT64)]
     return make_result(list(columns), [(outcome.verdict.value, outcome.rows, len(outcome.parts))])

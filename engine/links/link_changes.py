@@ -8,9 +8,9 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_nodes import StoredLink, change_link, require_link
 from coordination.links.link_settings import LinkSettings
 from engine.links.link_wait import find_target
+from engine.links.sync.link_registration import make_registration
 from engine.links.target_views import require_fit_views
 from engine.queries.context import OwnerServer
-from engine.tables.capabilities.table_links import OutgoingLink
 from sql.definitions.several_origins import refuse_several_origins
 
 Change = Callable[[LinkDefinition], LinkDefinition]
@@ -21,9 +21,11 @@ def change_table_link(server: OwnerServer, name: str, change: Change) -> None:
 
     Raises what ``change`` raises, and what the source answers if it must be told: then nothing changes.
     """
+    found = require_link(server.replication.require_keeper(), name)
+    was_sync = isinstance(found, StoredLink) and LinkSettings.parse(found.definition.settings).mode == "sync"
     new, is_news = check_link_change(server, name, change)
     if is_news:
-        _tell_source(server, new, is_two_way=LinkSettings.parse(new.settings).two_way)
+        _tell_source(server, new, is_sync=was_sync or LinkSettings.parse(new.settings).mode == "sync")
     change_link(server.replication.require_keeper(), name, change)
     server.links.wake()
 
@@ -41,14 +43,23 @@ def check_link_change(server: OwnerServer, name: str, change: Change) -> tuple[L
     is_two_way = settings.two_way
     if settings.run_views and not LinkSettings.parse(found.definition.settings).run_views:
         require_fit_views(server.catalog, find_target(server, found))
-    is_news = is_two_way != LinkSettings.parse(found.definition.settings).two_way
-    if is_news and is_two_way:
+    former = LinkSettings.parse(found.definition.settings)
+    is_sync = "sync" in (settings.mode, former.mode)
+    is_news = is_two_way != former.two_way or (
+        is_sync
+        and (settings.mode, settings.replication_timeout, new.is_enabled)
+        != (former.mode, former.replication_timeout, found.definition.is_enabled)
+    )
+    if is_two_way and not former.two_way:
         table = find_target(server, found)
         refuse_several_origins(table.description, table.definition.full_name)
     return new, is_news
 
 
-def _tell_source(server: OwnerServer, link: LinkDefinition, *, is_two_way: bool) -> None:
+def _tell_source(server: OwnerServer, link: LinkDefinition, *, is_sync: bool) -> None:
     own = server.cluster_membership.get_identity(server.replication.require_keeper())
-    outgoing = OutgoingLink(link.at_source(own.name), link.uuid, own.uuid, own.name, is_two_way)
-    server.links.connect(link.source_cluster).register(link.source_database, link.source_table, outgoing)
+    outgoing, table = make_registration(link, own.name, own.uuid), (link.source_database, link.source_table)
+    cluster = server.links.connect(link.source_cluster)
+    cluster.register(*table, outgoing)
+    if is_sync:
+        cluster.set_mode(*table, outgoing)

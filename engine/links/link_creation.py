@@ -14,6 +14,7 @@ others.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,8 +24,13 @@ from coordination.links.link_names import TableLinkName, check_link_name, find_l
 from coordination.links.link_nodes import create_link, drop_link, is_left_over, make_taken_error
 from coordination.links.link_settings import START_NOW, START_VECTOR, LinkSettings
 from coordination.links.positions import Position
+from coordination.nodes.gate import Gate
+from coordination.nodes.gate_link import LinkMode, SyncState
 from engine.links.link_beginning import begin_at_registration
 from engine.links.linkable_tables import require_linkable
+from engine.links.sync.link_modes import ModeRequest, request_modes
+from engine.links.sync.link_registration import make_registration
+from engine.links.sync.mode_keeper import LEASES
 from engine.links.target_views import require_fit_views
 from engine.queries.context import OwnerServer
 from engine.remote.linked_cluster import LinkedCluster
@@ -34,6 +40,9 @@ from parts.common.errors import PandoError, UnavailableError, UserError
 from sql.definitions.several_origins import refuse_several_origins
 
 logger = logging.getLogger(__name__)
+
+_MODE_SECONDS = 30.0
+_MODE_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +93,7 @@ def create_table_link(server: OwnerServer, new: NewLink) -> LinkDefinition:
     )
     assert table.replication is not None
     create_link(keeper, table.replication.paths, definition, peer.uuid)
-    outgoing = OutgoingLink(
-        definition.at_source(own.name), definition.uuid, own.uuid, own.name, is_two_way=settings.two_way
-    )
-    registered = _register(server, cluster, definition, outgoing)
+    registered = _register(server, cluster, definition, make_registration(definition, own.name, own.uuid))
     definition = begin_at_registration(table, definition, registered)
     server.links.wake()
     return definition
@@ -213,6 +219,26 @@ def drop_outgoing_link(server: OwnerServer, name: str) -> bool:
         if table.links is None or table.replication is None or table.replication.problem() is not None:
             continue
         if any(link.name == name for link in table.links.source.list_outgoing()):
+            _end_mode(server, table, name)
             table.links.source.unregister(name)
             was_there = True
     return was_there
+
+
+def _end_mode(server: OwnerServer, table: OwnedTable, name: str) -> None:
+    """Makes a link asynchronous, before its target stops getting what INSERTs wait for."""
+    assert table.replication is not None
+    keeper, services = table.replication.require_keeper(), server.services
+    (gate,) = request_modes(keeper, [ModeRequest(table.replication.paths, name, LinkMode.ASYNC)])
+    link = gate.find_link(name)
+    seconds = _MODE_SECONDS + LEASES * (link.timeout_seconds if link is not None else 0.0)
+    end, never = services.monotonic() + seconds, threading.Event()
+    while link is not None and link.state is SyncState.DISABLING:
+        if services.monotonic() >= end:
+            raise UnavailableError(
+                "TIMEOUT_EXCEEDED",
+                f"Link {name!r} is still synchronous at its target; repeat the statement",
+            )
+        server.links.wake()
+        services.wait(never, _MODE_PAUSE_SECONDS)
+        link = Gate.parse(keeper.get(table.replication.paths.gate)[0]).find_link(name)

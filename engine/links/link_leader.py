@@ -22,9 +22,12 @@ _LOOK_SECONDS = 10.0
 class LinkLeader:
     """One server's part in the election for one link. Used by one thread at a time."""
 
-    def __init__(self, paths: TablePaths, link: str, server: str, wake: Callable[[], None]) -> None:
-        """``server`` is this server's name, for people. ``wake`` is called when the leader may be gone."""
-        self._path = paths.linked.leader(link)
+    def __init__(self, paths: TablePaths, link: str, server: str, wake: Callable[[], None], *, path: str = "") -> None:
+        """``server`` is this server's name, for people. ``wake`` is called when the leader may be gone.
+
+        ``path`` is another node than that of a link at its target.
+        """
+        self._path = path or paths.linked.leader(link)
         self._server = server
         self._wake = wake
         self._session = 0

@@ -33,6 +33,8 @@ from engine.links.link_runner import LinkRunner, RunnerWorld
 from engine.links.link_upstream import LinkUpstream
 from engine.links.own_cluster import OwnCluster, OwnTransport
 from engine.links.resting_links import RestingLink, RestingLinks
+from engine.links.sync.mode_keeper import ModeKeeper, is_changing
+from engine.links.sync.target_client import TargetClient
 from engine.links.target_views import RunTargetViews
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
@@ -84,6 +86,12 @@ class LinkManager:
         self._pool: BackgroundPool | None = None
         self._task = BackgroundTask("find links", self._look)
         self._found = FoundLinks(server.catalog.tables, self._task.wake)
+        self._modes: dict[OwnedTable, tuple[ModeKeeper, BackgroundTask]] = {}
+        never = threading.Event()
+        services = server.services
+        services.sync_peers = TargetClient(
+            self.connect, services.monotonic, lambda seconds: services.wait(never, seconds)
+        )
         self._is_stopping = False
 
     def start(self) -> None:
@@ -101,6 +109,8 @@ class LinkManager:
             self._pool.remove(resting.task)
         for key in list(self._runners):
             self._end(key)
+        for table in list(self._modes):
+            self._end_modes(table)
         if self._pool is not None:
             self._pool.stop()
         with self._lock:
@@ -184,7 +194,42 @@ class LinkManager:
                     found[1].wake()
             except PandoError as error:
                 logger.warning("link %s does not run yet: %s", definition.name, error.message)
+        self._look_for_modes()
         return _LOOK_SECONDS
+
+    def _look_for_modes(self) -> None:
+        """Begins to keep the modes of tables that are sources, and ends it for those that are gone."""
+        changing = {
+            table
+            for table in self._server.catalog.tables()
+            if table.links is not None
+            and table.replication is not None
+            and not table.is_stopping.is_set()
+            and any(map(is_changing, table.links.source.list_gate_links()))
+        }
+        for table in self._modes.keys() - changing:
+            self._end_modes(table)
+        for table in changing:
+            if table in self._modes:
+                self._modes[table][1].wake()
+            else:
+                self._begin_modes(table)
+
+    def _begin_modes(self, table: OwnedTable) -> None:
+        task = BackgroundTask(f"modes of links of {table.definition.full_name}", lambda: keeper.step())
+        name = self._server.replication.macros.get("replica", self._server.uuid)
+        keeper = ModeKeeper(table, self._services, name, lambda: self._get_own().uuid, task.wake)
+        self._modes[table] = keeper, task
+        if self._pool is None:
+            self._pool = self._server.world.make_link_pool()
+        self._pool.add(task)
+
+    def _end_modes(self, table: OwnedTable) -> None:
+        keeper, task = self._modes.pop(table)
+        keeper.stop()
+        assert self._pool is not None
+        self._pool.remove(task)
+        keeper.resign()
 
     def _begin(self, key: tuple[OwnedTable, str], definition: LinkDefinition) -> None:
         own = self._get_own()

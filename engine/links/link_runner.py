@@ -39,6 +39,7 @@ from coordination.links.link_nodes import request_copy
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from coordination.links.stream.gap_check import Gap
+from coordination.nodes.gate_link import SyncState
 from engine.interserver.transfer import Throttle
 from engine.links.exchange.cluster_client import ClusterClient
 from engine.links.link_beginning import BootstrapLink, CopyWaits, begin_link
@@ -47,6 +48,7 @@ from engine.links.link_messages import advise_copy, explain_failure, explain_wai
 from engine.links.link_report import LinkReport
 from engine.links.link_upstream import LinkUpstream
 from engine.links.resting_links import RestingLink
+from engine.links.sync.link_registration import take_over_mode
 from engine.links.target_views import RunTargetViews
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import (
@@ -276,7 +278,6 @@ class LinkRunner:
                 self._target.take_marks(answer.stable)
             if not wait:
                 return self._rest(answer, settings)
-            # A source at which many wait already answers at once.
             return max(0.0, min(_HELD_BACK_SECONDS, wait - (self._services.monotonic() - asked_at)))
         if not selection.changes and self._services.monotonic() - self._moved_at < _SMALL_MOVE_SECONDS:
             return min(_SMALL_MOVE_SECONDS, settings.replication_timeout)
@@ -305,7 +306,7 @@ class LinkRunner:
     def _rest(self, answer: ChangesAnswer, settings: LinkSettings) -> float:
         """Leaves the wait for news to one that waits for many links; returns the seconds until the next look."""
         is_active = self._services.monotonic() - self._applied_at < _ACTIVE_SECONDS
-        if is_active or answer.waits:  # nobody notices when what holds the frontier back ends
+        if is_active or answer.waits or settings.mode == "sync":
             return _HELD_BACK_SECONDS
         table = self.definition.source_database, self.definition.source_table
         wait, is_again, self._has_rested = settings.replication_timeout, self._has_rested, True
@@ -333,8 +334,10 @@ class LinkRunner:
         ]
         self._report.note_answer(measure_lag(missing, answer.clock_ms, self._services.monotonic()))
         origin = answer.source.origin
+        take_over_mode(self._replica.require_keeper(), self.definition, answer.sync)
         self._report.change(
-            upstream_status=UpstreamStatus.FOLLOW,
+            upstream_status=UpstreamStatus.SYNC if answer.sync.state is SyncState.ENABLED else UpstreamStatus.FOLLOW,
+            sync_state=answer.sync.state.value,
             message=explain_waits(answer) if selection.stop is None else str(selection.stop),
             applied_position=str(Position(origin, state.vector.applied(origin))),
             confirmed_position=str(Position(origin, self._trim)) if self._trim else "",

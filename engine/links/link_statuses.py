@@ -10,7 +10,7 @@ from coordination.keeper.interface import Keeper, Stat
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import DatabaseLink, TableLinkName, name_path, read_link_names
 from coordination.links.link_settings import LinkSettings, format_link_setting
-from coordination.nodes.gate_link import LinkDirection
+from coordination.nodes.gate_link import GateLink, LinkDirection, LinkMode, SyncState
 from coordination.nodes.paths import TablePaths
 from engine.queries.context import OwnerServer
 from engine.tables.capabilities.link_status import LinkProgress, LinkStatus, UpstreamStatus
@@ -90,11 +90,19 @@ def _describe_incoming(server: OwnerServer, definition: LinkDefinition, state: _
         definition.source_table,
         definition.uuid,
         definition.database_link,
-        state=_name_state(is_enabled=definition.is_enabled),
+        mode=LinkSettings.parse(definition.settings).mode,
+        state=_name_sync_state(definition, progress),
         settings=show_settings(definition.settings, is_enabled=definition.is_enabled),
         is_leader=own is not None,
         progress=progress,
     )
+
+
+def _name_sync_state(definition: LinkDefinition, progress: LinkProgress) -> str:
+    is_sync = LinkSettings.parse(definition.settings).mode == "sync"
+    if definition.is_enabled and (is_sync or progress.sync_state == SyncState.DISABLING.value):
+        return progress.sync_state or SyncState.ENABLING.value
+    return _name_state(is_enabled=definition.is_enabled)
 
 
 def _read_progress(server: OwnerServer, state: _Node) -> LinkProgress:
@@ -143,10 +151,13 @@ def _list_outgoing(server: OwnerServer) -> Iterator[LinkStatus]:
         except PandoError as error:
             logger.debug("links of table %s are not listed: %s", table.definition.full_name, error)
             continue
-        yield from (_describe_outgoing(server, table, link) for link in links)
+        gate_links = {link.name: link for link in table.links.source.list_gate_links()}
+        yield from (_describe_outgoing(server, table, link, gate_links.get(link.name)) for link in links)
 
 
-def _describe_outgoing(server: OwnerServer, table: OwnedTable, link: OutgoingLink) -> LinkStatus:
+def _describe_outgoing(
+    server: OwnerServer, table: OwnedTable, link: OutgoingLink, gate_link: GateLink | None
+) -> LinkStatus:
     idle = 0.0
     if link.last_heartbeat_ms:
         idle = max(0.0, server.services.clock() - link.last_heartbeat_ms / 1000)
@@ -165,9 +176,17 @@ def _describe_outgoing(server: OwnerServer, table: OwnedTable, link: OutgoingLin
         table.definition.name,
         link.target_cluster_name,
         uuid=link.uuid,
+        mode=gate_link.mode.value if gate_link is not None else LinkMode.ASYNC.value,
+        state=_name_source_state(gate_link),
         settings={"two_way": str(int(link.is_two_way))},
         progress=progress,
     )
+
+
+def _name_source_state(link: GateLink | None) -> str:
+    if link is not None and (link.mode is LinkMode.SYNC or link.state is not SyncState.DISABLED):
+        return link.state.value
+    return _name_state(is_enabled=True)
 
 
 def _describe_silence(link: OutgoingLink, idle: float) -> str:

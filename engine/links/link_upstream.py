@@ -22,13 +22,8 @@ from engine.interserver.transfer import Throttle
 from engine.links.bootstrap.held_source import RemoteSource
 from engine.links.exchange.cluster_client import ClusterClient
 from engine.links.exchange.file_transfer import receive_part
-from engine.tables.capabilities.table_links import (
-    ChangesAnswer,
-    ChangesRequest,
-    OutgoingLink,
-    SourceTable,
-    WriteBlock,
-)
+from engine.links.sync.link_registration import make_registration
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable, WriteBlock
 from parts.common.errors import CancelledError, PandoError, UserError
 from parts.common.part_name import PartName
 
@@ -71,9 +66,7 @@ class LinkUpstream:
 
         The answer names a place at which the link may begin, and what the source has there.
         """
-        link = OutgoingLink(
-            self.name, self._definition.uuid, self._own_uuid, self._own_name, is_two_way=self._settings.two_way
-        )
+        link = make_registration(self._definition, self._own_name, self._own_uuid)
         return self._client.register(*self._table, link)
 
     def read_changes(self, vector: VersionVector, trim: int, wait_seconds: float) -> ChangesAnswer:

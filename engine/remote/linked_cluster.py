@@ -38,6 +38,9 @@ class LinkedCluster(Protocol):
     def register(self, database: str, table: str, link: OutgoingLink) -> SourceTable:
         """Makes the table keep its changes for the link from now on. May be repeated."""
 
+    def set_mode(self, database: str, table: str, link: OutgoingLink) -> None:
+        """Asks for the mode of a registered link, and whether it is paused. May be repeated."""
+
     def unregister(self, database: str, table: str, name: str, uuid: str) -> None:
         """Ends the keeping for the link of this name (``<target cluster>/<name>``) and UUID. May be repeated."""
 

@@ -17,6 +17,7 @@ from engine.server.background_pool import BackgroundPool
 from engine.tables.disk_reservations import DiskReservations
 from engine.tables.part_log import PartLog
 from engine.tables.shown_groups.shown_group import GroupRegistry
+from engine.tables.sync_peers import NoSyncPeers, SyncPeers
 from parts.common.part_name import PartName
 from parts.merge import MergeProgress
 from sql.grammar.statements.statement import CreateTable
@@ -210,6 +211,8 @@ class TableServices:
 
     A hand-over to another thread costs more than it gains for them.
     """
+    sync_peers: SyncPeers = field(default_factory=NoSyncPeers)
+    """The targets of synchronous links."""
     owner: str = ""
     """A mark in the names of temporary parts, if several processes write them."""
 

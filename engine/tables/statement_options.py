@@ -51,6 +51,10 @@ class InsertOptions:
     min_free_disk_ratio: float = 0.0
     reduces: bool = True
     """Whether the table's merge mode is applied to a block before it is written."""
+    sync_timeout_seconds: float = 30.0
+    """How long staging at the targets of synchronous links, and the wait for them, may take together."""
+    requires_sync_replica: bool = True
+    """Whether a table with synchronous links, none of which is enabled, refuses the rows."""
     query_id: str = ""
     are_deleted: bool = False
     """Whether the rows are tombstones (``parts.merge.last_writer``)."""
@@ -65,6 +69,9 @@ class CommitOptions:
 
     quorum: int | str = 0
     timeout_seconds: float = 600.0
+    sync_timeout_seconds: float = 30.0
+    """See ``InsertOptions``, also for the next field."""
+    requires_sync_replica: bool = True
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
 

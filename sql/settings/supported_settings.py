@@ -46,6 +46,12 @@ class Settings:
     )
     insert_quorum_parallel: bool = _setting("Bool", True, "Quorum inserts do not wait for each other")
     insert_quorum_timeout: int = _setting("Milliseconds", 600_000, "How long an INSERT waits for its quorum")
+    insert_timeout: float = _setting(
+        "Seconds", 30.0, "Pando's own: how long an INSERT waits for the targets of synchronous links (319)"
+    )
+    require_sync_replica: bool = _setting(
+        "Bool", True, "Pando's own: a table refuses INSERTs while none of its synchronous links is enabled (285)"
+    )
     select_sequential_consistency: bool = _setting("Bool", False, "SELECT sees exactly what reached its quorum")
     link_min_position: str = _setting(
         "String", "", "Pando's own: a target of a link is read when it has reached this position"
@@ -169,7 +175,7 @@ class Settings:
     mutations_sync: int = _setting(
         "UInt64",
         1,
-        "A mutation returns when it is kept (0), carried out here (1), on all replicas (2)",
+        "A mutation returns when it is kept (0), carried out here (1), on all replicas (2), at synchronous targets (3)",
     )
     lightweight_deletes_sync: int = _setting("UInt64", 2, "mutations_sync of DELETE FROM")
     materialize_ttl_after_modify: bool = _setting("Bool", True, "MODIFY TTL applies it to the parts that are there")

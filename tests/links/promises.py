@@ -2,7 +2,7 @@
 
 A line is one promise, option, monitored field or listed limitation, in our words. ``PROMISES`` names the tests that
 show it, as ``file::test`` below ``tests/links``, or below ``tests`` if a folder is named. ``OPEN`` says why a line is
-not kept. ``LATER`` lists what needs synchronous links or switching over, which are not there yet.
+not kept. ``LATER`` lists what needs a tracker or switching over, which are not there yet.
 Lines that mean nothing here (tablets, sequences, snapshot timestamps, encryption at rest) are left out.
 """
 
@@ -119,6 +119,21 @@ PROMISES: Mapping[str, Lines] = {
         "a copy is read as of a place that the source gave": (_FRESHNESS,),
         "`get-in-sync-replicas`": ("test_link_ddl::test_the_source_tells_which_clusters_have_a_position",),
         "a copy lags": (_LAG,),
+        "synchronous and asynchronous copies of one table": ("test_sync_inserts::test_two_targets",),
+        "a commit is in all synchronous copies, or fails": (
+            "test_sync_inserts::test_an_insert_waits_for_every_replica_of_the_target",
+            "test_sync_inserts::test_nothing_is_stored_while_the_target_cannot_take_it",
+            "test_sync_inserts::test_an_answer_in_time_tells_that_the_rows_are_stored",
+        ),
+        "writing without any synchronous copy": (
+            "test_sync_inserts::test_nothing_is_stored_while_the_target_cannot_take_it",
+        ),
+        "`require_sync_replica`": ("test_sync_inserts::test_nothing_is_stored_while_the_target_cannot_take_it",),
+        "mode at creation, and changed later": (
+            "test_sync_inserts::test_an_insert_waits_for_every_replica_of_the_target",
+            "test_sync_states::test_whatever_is_asked_for",
+        ),
+        "deletes in synchronous mode": ("test_sync_inserts::test_an_answer_in_time_tells_that_the_rows_are_stored",),
         "a copy is made by naming cluster and table": (_SHOWN,),
         "the copy's table is made by hand, or with the database": (_DATABASE,),
         "a new copy that waits": ("test_link_ddl::test_a_link_waits_while_it_is_disabled",),
@@ -485,12 +500,6 @@ OPEN: Mapping[str, str] = {}
 
 LATER: tuple[str, ...] = (
     "YTsaurus: a data centre is lost, and reads and writes go on",
-    "YTsaurus: synchronous and asynchronous copies of one table",
-    "YTsaurus: a commit is in all synchronous copies, or fails",
-    "YTsaurus: writing without any synchronous copy",
-    "YTsaurus: `require_sync_replica`",
-    "YTsaurus: mode at creation, and changed later",
-    "YTsaurus: deletes in synchronous mode",
     "YTsaurus: tracker, its bounds, and copies left out of it",
     "YTsaurus: collocations and preferred clusters",
     "YugabyteDB: what was not replicated when a source is lost is reported",

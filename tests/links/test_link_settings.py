@@ -51,7 +51,7 @@ def test_numbers_have_their_range(name: str) -> None:
         ({"link_quorum": 1.5}, "CANNOT_PARSE_NUMBER", "'1.5'"),
         ({"replication_timeout": "nan"}, "ARGUMENT_OUT_OF_BOUND", "nan"),
         ({"mode": "fast"}, "BAD_ARGUMENTS", "'fast'"),
-        ({"mode": "sync"}, "NOT_IMPLEMENTED", "asynchronous"),
+        ({"mode": "slow"}, "BAD_ARGUMENTS", "'sync' or 'async'"),
         ({"enable_tracker": 1}, "NOT_IMPLEMENTED", "tracker"),
         ({"start_position": "yesterday"}, "BAD_ARGUMENTS", "'yesterday'"),
         ({"upstream_replica_id": "west"}, "BAD_ARGUMENTS", "'west'"),

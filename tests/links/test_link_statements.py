@@ -98,7 +98,7 @@ def test_if_exists(east: LinkedServer) -> None:
         (CREATE.replace("default.orders", "remote"), 48, "default.remote is Distributed"),
         (CREATE.replace("default.orders", "seen"), 48, "default.seen is View"),
         (f"{CREATE} SETTINGS colour = 1", 115, "Unknown setting 'colour' of a link"),
-        (f"{CREATE} SETTINGS mode = 'sync'", 48, "asynchronous"),
+        (f"{CREATE} SETTINGS mode = 'slow'", 36, "'sync' or 'async'"),
         (f"{CREATE} SETTINGS two_way = 1, auto_bootstrap = 1", 36, "exclude each other"),
         (f"{CREATE} SETTINGS start_position = 'vector'", 36, f"needs a table that has changes of {SOURCE}"),
         (f"{CREATE} SETTINGS start_position = '{SOURCE}:101'", 36, "behind the newest change of the source, 100"),
@@ -207,7 +207,7 @@ def test_alter_changes_settings(east: LinkedServer) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        ("ALTER REPLICATION LINK l MODE sync", 48, "asynchronous"),
+        ("ALTER REPLICATION LINK l MODE slow", 36, "'sync' or 'async'"),
         ("ALTER REPLICATION LINK l MODIFY SETTING preserve_timestamps = 0", 36, "preserve_timestamps is fixed when"),
         ("ALTER REPLICATION LINK l MODIFY SETTING start_position = 'now'", 36, "start_position is fixed"),
         ("ALTER REPLICATION LINK l MODIFY SETTING link_quorum = 0", 69, "1 to 100"),

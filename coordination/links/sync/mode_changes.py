@@ -20,6 +20,12 @@ class GateChange:
 
     table: TablePaths
     change: Callable[[Gate], Gate]
+    version: int | None = None
+    """The version of the gate's node for which the change is right; ``None`` for any."""
+
+
+class GateMoved(ConflictError):
+    """A gate has another version than the change is for. Nothing moved."""
 
 
 def move_gates(keeper: Keeper, changes: Sequence[GateChange]) -> list[Gate]:
@@ -37,6 +43,8 @@ def move_gates(keeper: Keeper, changes: Sequence[GateChange]) -> list[Gate]:
                 raise UserError(
                     "NOT_IMPLEMENTED", f"Table {each.table.root} has no gate yet: its replicas make it when they start"
                 ) from None
+            if each.version not in (None, stat.version):
+                raise GateMoved("KEEPER_EXCEPTION", f"The gate of {each.table.root} has moved; look at it anew")
             gate = Gate.parse(data)
             new = each.change(gate)
             gates.append(new)

@@ -22,6 +22,7 @@ from coordination.links.known_clusters import check_known_cluster, remember_clus
 from coordination.links.origin_survey import OriginSurvey, SurveyRequest
 from coordination.links.positions import Position
 from coordination.links.shard_place import ShardPlace, check_same_shard, check_shard_counts
+from coordination.nodes.gate_link import LinkMode
 from engine.http_client.response_file import ResponseFile
 from engine.http_client.transport import Answer, MakeTransport, Transport
 from engine.links.exchange.compressed_answers import accept_compressed, decompress_answer
@@ -38,6 +39,7 @@ from engine.links.exchange.fields import (
 from engine.links.exchange.file_transfer import receive_part
 from engine.links.exchange.protocol import (
     LEAST_VERSION,
+    SYNC_VERSION,
     VERSION,
     agree_on_version,
     decode_answer,
@@ -54,6 +56,7 @@ from engine.links.exchange.small_blocks import LEAST_VERSION as BLOCKS_VERSION
 from engine.links.exchange.small_blocks import decode_blocks
 from engine.links.exchange.survey_messages import LEAST_VERSION as SURVEY_VERSION
 from engine.links.exchange.survey_messages import decode_survey, encode_survey_request
+from engine.links.exchange.sync_messages import ModeMessage, encode_mode_message
 from engine.remote.linked_cluster import LinkableTable
 from engine.server.links_config import LinkedClusterConfig, is_server_url
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
@@ -132,12 +135,18 @@ class ClusterClient:
         """Makes the table keep its changes for the link from now on. May be repeated."""
         remember_cluster(self._require_keeper(), self._get_own(), self.get_identity())
         request = {"database": database, "table": table, "link": encode_outgoing(link)}
-        document = self._ask("register", request, read_seconds=_REGISTER_SECONDS)
+        least = LEAST_VERSION if link.mode is LinkMode.ASYNC else SYNC_VERSION
+        document = self._ask("register", request, read_seconds=_REGISTER_SECONDS, least_version=least)
         return _checked(lambda: decode_source(document), "register")
 
     def unregister(self, database: str, table: str, name: str, uuid: str) -> None:
         """Ends the keeping for the link of this name (``<target cluster>/<name>``) and UUID. May be repeated."""
         self._ask("unregister", {"database": database, "table": table, "name": name, "uuid": uuid})
+
+    def set_mode(self, database: str, table: str, link: OutgoingLink) -> None:
+        """Asks for the mode of a link at its source, which is this cluster."""
+        message = ModeMessage(database, table, link.name, link.uuid, link.mode, link.is_paused)
+        self._ask("mode", encode_mode_message(message), least_version=SYNC_VERSION)
 
     def list_tables(self, database: str) -> Sequence[LinkableTable]:
         """Lists the tables of a database. Raises 81 (UNKNOWN_DATABASE)."""
@@ -231,12 +240,21 @@ class ClusterClient:
 
         return self._ask_servers(fetch)
 
-    def ask(self, name: str, document: Document, *, read_seconds: float = _ANSWER_SECONDS) -> Document:
+    def ask(
+        self,
+        name: str,
+        document: Document,
+        *,
+        read_seconds: float = _ANSWER_SECONDS,
+        least_version: int = LEAST_VERSION,
+    ) -> Document:
         """Sends the request ``/links/<name>`` and returns the answer.
+
+        ``least_version``: servers that speak an older one are not asked.
 
         Raises 210 (NETWORK_ERROR) if no server answers, and what the other side raises.
         """
-        return self._ask(name, document, read_seconds=read_seconds)
+        return self._ask(name, document, read_seconds=read_seconds, least_version=least_version)
 
     def _ask(
         self,

@@ -20,6 +20,7 @@ from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.known_clusters import check_known_cluster, remember_cluster
 from coordination.links.positions import Position
 from coordination.links.shard_place import check_shard_counts
+from coordination.nodes.gate_link import LinkMode
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
 from engine.links.exchange.fields import Document, get_flag, get_object, get_objects, get_seconds, get_text
@@ -42,7 +43,9 @@ from engine.links.exchange.protocol import (
 from engine.links.exchange.server_addresses import list_http_urls
 from engine.links.exchange.small_blocks import answer_blocks
 from engine.links.linkable_tables import describe_tables, never_had_rows, require_linkable
+from engine.queries.server_links import ServerLinks
 from engine.remote.cluster_membership import ClusterMembership
+from engine.remote.linked_clusters import LinkedClusters
 from engine.tables.capabilities.table_links import LinkSource
 from engine.tables.owned_table import OwnedTable
 from engine.tables.services import TableServices
@@ -63,6 +66,11 @@ class LinkHost(Protocol):
     replication: Replication
     cluster_membership: ClusterMembership
     services: TableServices
+    linked_clusters: LinkedClusters
+
+    @property
+    def links(self) -> ServerLinks:
+        """The links that the server runs."""
 
     @property
     def catalog(self) -> Databases[OwnedTable]:
@@ -175,12 +183,21 @@ class LinkService:
         table = self._table(document)
         source = require_linkable(table).source
         link = decode_outgoing(get_object(document, "link"))
+        if link.mode is LinkMode.SYNC and link.target_cluster_name not in self._host.linked_clusters.names():
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Link {link.name!r} cannot be synchronous: INSERTs at the source would wait for cluster "
+                f"{link.target_cluster_name!r}, which its servers do not know. Add it to linked_clusters in their "
+                "configuration",
+            )
         remember_cluster(
             self._host.replication.require_keeper(),
             self.get_identity(),
             ClusterIdentity(link.target_cluster_name, link.target_cluster),
         )
         found = source.register(link)
+        if link.mode is LinkMode.SYNC:
+            self._host.links.wake()
         return encode_source(replace(found, is_empty=never_had_rows(table)))
 
     def _unregister(self, document: Document, _: QueryStatus) -> dict[str, Any]:

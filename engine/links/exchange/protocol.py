@@ -38,6 +38,7 @@ from coordination.links.shard_place import MAX_SHARDS, ShardPlace
 from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
 from coordination.links.stream.gap_check import Fork
 from coordination.links.version_vector import VersionVector
+from coordination.nodes.gate_link import DEFAULT_TIMEOUT_SECONDS, LinkMode, SyncState
 from engine.links.exchange.fields import (
     Document,
     get_flag,
@@ -53,12 +54,15 @@ from engine.links.exchange.fields import (
     is_number,
 )
 from engine.server.links_config import check_cluster_name
+from engine.tables.capabilities.sync_answer import NO_SYNC, SyncAnswer
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
 
-VERSION = 3
-"""1: without ``origin``."""
+VERSION = 4
+"""1: without ``origin``. 2: without ``blocks``. 3: without synchronous links."""
+SYNC_VERSION = 4
+"""The oldest version that knows synchronous links."""
 LEAST_VERSION = 1
 """The oldest version of the other side that this one can speak with."""
 MAX_WAIT_SECONDS = 10.0
@@ -66,6 +70,7 @@ MAX_WAIT_SECONDS = 10.0
 _LINK_UUID = re.compile(r"[A-Za-z0-9-]{1,64}")
 MAX_BATCH_ROWS = 10**12
 MAX_BATCH_BYTES = 1 << 40
+MAX_TIMEOUT_SECONDS = 600.0
 
 
 def agree_on_version(least: int, most: int, who: str) -> int:
@@ -129,6 +134,9 @@ def encode_outgoing(link: OutgoingLink) -> dict[str, Any]:
         "target_cluster_name": link.target_cluster_name,
         "is_two_way": link.is_two_way,
         "begin": link.begin,
+        "mode": link.mode.value,
+        "is_paused": link.is_paused,
+        "timeout_seconds": link.timeout_seconds,
     }
 
 
@@ -147,8 +155,27 @@ def decode_outgoing(document: Document) -> OutgoingLink:
     if _LINK_UUID.fullmatch(uuid) is None:
         raise UserError("BAD_ARGUMENTS", f"'uuid' must be the link's UUID, got {uuid[:100]!r}")
     return OutgoingLink(
-        name, uuid, target.uuid, target.name, get_flag(document, "is_two_way"), get_number(document, "begin", 0)
+        name,
+        uuid,
+        target.uuid,
+        target.name,
+        get_flag(document, "is_two_way"),
+        get_number(document, "begin", 0),
+        mode=decode_mode(document),
+        is_paused=get_flag(document, "is_paused"),
+        timeout_seconds=get_seconds(document, "timeout_seconds", MAX_TIMEOUT_SECONDS)
+        if "timeout_seconds" in document
+        else DEFAULT_TIMEOUT_SECONDS,
     )
+
+
+def decode_mode(document: Document) -> LinkMode:
+    """Parses a link's mode; older versions have ``async`` alone. Raises 36 (BAD_ARGUMENTS)."""
+    text = get_text(document, "mode", LinkMode.ASYNC.value)
+    try:
+        return LinkMode(text)
+    except ValueError:
+        raise UserError("BAD_ARGUMENTS", f"'mode' must be sync or async, got {text[:100]!r}") from None
 
 
 def decode_identity(document: Document, name: str = "cluster", uuid: str = "uuid") -> ClusterIdentity:
@@ -195,6 +222,7 @@ def encode_request(database: str, table: str, request: ChangesRequest) -> dict[s
         "max_rows": request.max_rows,
         "max_bytes": request.max_bytes,
         "wait_seconds": request.wait_seconds,
+        **({"stopped_at_gate": request.stopped_at_gate} if request.stopped_at_gate >= 0 else {}),
     }
 
 
@@ -208,6 +236,7 @@ def decode_request(document: Document) -> ChangesRequest:
         get_number(document, "max_rows", most=MAX_BATCH_ROWS),
         get_number(document, "max_bytes", most=MAX_BATCH_BYTES),
         get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS),
+        get_number(document, "stopped_at_gate") if "stopped_at_gate" in document else -1,
     )
 
 
@@ -237,7 +266,30 @@ def encode_answer(answer: ChangesAnswer) -> dict[str, Any]:
         "bytes_behind": answer.bytes_behind,
         "mark": answer.mark,
         "stable": [[str(origin), time] for origin, time in answer.stable.items()],
+        **_encode_sync(answer.sync),
     }
+
+
+def _encode_sync(sync: SyncAnswer) -> dict[str, Any]:
+    if sync == NO_SYNC:
+        return {}
+    return {
+        "mode": sync.mode.value,
+        "state": sync.state.value,
+        "gate_version": sync.gate_version,
+        "is_lease_renewed": sync.is_lease_renewed,
+    }
+
+
+def _decode_sync(document: Document) -> SyncAnswer:
+    if "state" not in document:
+        return NO_SYNC
+    try:
+        state = SyncState(get_text(document, "state"))
+    except ValueError as error:
+        raise UserError("BAD_ARGUMENTS", f"'state' is unknown: {error}") from None
+    is_renewed = get_flag(document, "is_lease_renewed")
+    return SyncAnswer(decode_mode(document), state, get_number(document, "gate_version"), is_renewed)
 
 
 def decode_answer(document: Document) -> ChangesAnswer:
@@ -260,6 +312,7 @@ def decode_answer(document: Document) -> ChangesAnswer:
         get_number(document, "bytes_behind", 0),
         get_text(document, "mark", ""),
         {Origin.parse(origin): time for origin, time in get_numbered(document, "stable")},
+        _decode_sync(document),
     )
 
 

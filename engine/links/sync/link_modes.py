@@ -59,6 +59,17 @@ def request_modes(keeper: Keeper, requests: Sequence[ModeRequest]) -> list[Gate]
     return move_gates(keeper, [make(requested) for requested in by_table.values()])
 
 
+def require_known_target(link: str, mode: LinkMode | None, clusters: Sequence[str]) -> None:
+    """Raises 36 (BAD_ARGUMENTS) for a synchronous link to a cluster that this server does not know."""
+    cluster = link.partition("/")[0]
+    if mode is LinkMode.SYNC and cluster not in clusters:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Link {link!r} cannot be synchronous: INSERTs at the source would wait for cluster {cluster!r}, which its "
+            "servers do not know. Add it to linked_clusters in their configuration",
+        )
+
+
 def _with_modes(gate: Gate, requests: Sequence[ModeRequest]) -> Gate:
     for request in requests:
         link = find_source_link(gate, request.link, request.uuid)

@@ -72,6 +72,8 @@ class LinkProgress:
     last_exception: str = ""
     conflicts: int = 0
     """Versions of a ``last_writer_wins`` table that lost to another origin's, as merges saw them."""
+    sync_state: str = ""
+    """The state of the link's mode, as the source last told."""
     leader: str = ""
     """The server that runs the link; empty if none does."""
 

@@ -21,7 +21,9 @@ from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Block, Change
 from coordination.links.stream.gap_check import Fork
 from coordination.links.version_vector import VersionVector
+from coordination.nodes.gate_link import DEFAULT_TIMEOUT_SECONDS, GateLink, LinkMode
 from engine.tables.capabilities.link_status import OutboxStatus
+from engine.tables.capabilities.sync_answer import NO_SYNC, SyncAnswer
 from engine.tables.capabilities.table_bootstrap import TableBootstrap
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
@@ -74,6 +76,12 @@ class OutgoingLink:
     applied: int = 0
     last_heartbeat_ms: int = 0
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    mode: LinkMode = LinkMode.ASYNC
+    """In a registration: the mode of a link that is new at the source. The gate keeps it (``GateLink``)."""
+    is_paused: bool = False
+    """In a registration, as ``mode``: whether the target has disabled the link."""
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    """In a registration: the link's ``replication_timeout``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +95,13 @@ class ChangesRequest:
     """What the target has: its changes are not sent again. The entry of the source's own origin is the place in the
     source's stream."""
     trim: int
-    """See ``OutgoingLink.trim``."""
     max_rows: int
     max_bytes: int
     wait_seconds: float = 0.0
     """How long the answer may wait for something new."""
+    stopped_at_gate: int = -1
+    """The ``SyncAnswer.gate_version`` with which the source said ``disabling``, once all serving replicas of the target
+    know it; -1: not yet, or it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,7 @@ class ChangesAnswer:
     stable: Mapping[Origin, int] = field(default_factory=dict)
     """By origin a commit time: up to the frontier the source has every row of it with this time or an earlier one
     (``coordination.links.stream.stable_times``)."""
+    sync: SyncAnswer = NO_SYNC
 
 
 class LinkSource(Protocol):
@@ -140,6 +151,12 @@ class LinkSource(Protocol):
 
     def list_outgoing(self) -> Sequence[OutgoingLink]:
         """Lists the registered links."""
+
+    def list_gate_links(self) -> Sequence[GateLink]:
+        """Lists the outgoing links as the gate had them when it was read last. Reads memory alone."""
+
+    def measure_tail(self, name: str) -> int:
+        """Returns the bytes that the target of a link lacks, about."""
 
     def describe_outbox(self) -> OutboxStatus | None:
         """Returns what this replica keeps for links; ``None`` if it keeps nothing."""

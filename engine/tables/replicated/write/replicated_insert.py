@@ -6,7 +6,7 @@ A part is rolled back only if it cannot be committed any more (see ``coordinatio
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -25,10 +25,13 @@ from coordination.inserts.quorum_wait import wait_for_quorum
 from coordination.keeper.interface import Keeper
 from coordination.nodes.gate import CommitKind, GateBarred
 from coordination.nodes.replica_activation import Activation
+from coordination.nodes.sync_targets import SyncTargetsMoved
 from engine.tables.insert_sink import InsertOutcome, PartSink, TemporaryPart
 from engine.tables.part_log import PartEventType
 from engine.tables.replicated.replica_state import ReplicaState, make_part_record
+from engine.tables.replicated.write.sync_insert import SyncInsert
 from engine.tables.statement_options import InsertOptions
+from engine.tables.sync_peers import SyncPart
 from parts.common.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
@@ -73,11 +76,24 @@ class ReplicatedInsert(PartSink):
         self._state = state
         self._stage = stage
         self._expected: tuple[BlockLock, Activation] | None = None
+        self._sync = SyncInsert(
+            state,
+            timeout_seconds=options.sync_timeout_seconds,
+            is_required=options.requires_sync_replica,
+            status=options.status,
+            what=f"the INSERT into {state.definition.full_name}",
+        )
         state.pass_gate(CommitKind.ROWS, lambda: None, options.status)
         self._plan_quorum()  # refuses an impossible quorum before any work
 
     def allocate_block_number(self, partition_id: str) -> None:
-        """Takes the block number ahead of the commit, which later finds whether the block is new."""
+        """Takes the block number ahead of the commit, which later finds whether the block is new.
+
+        Not where the rows go to the targets of synchronous links first.
+        """
+        gate = self._state.gate.gate
+        if gate is not None and gate.sync_targets:
+            return
         with self._state.hold_write_access() as (keeper, activation), self._state.restart_on_leaked_number():
             taken = self._allocate_number(keeper, partition_id, "", None)
         assert isinstance(taken, BlockLock)
@@ -100,31 +116,44 @@ class ReplicatedInsert(PartSink):
         if self.options.transaction:
             return self._stage(parts, self.options)
         outcome = InsertOutcome()
-        for part in parts:
+        self._sync.stage(list(map(_make_sync_part, parts)))
+        for number, part in enumerate(parts):
             try:
-                self._commit_part(part, outcome)
+                self._commit_part(part, outcome, parts[number:])
             except CancelledError:
                 raise
             except Exception as error:
                 if not outcome.part_names or len(parts) == 1:
                     raise
                 raise self._make_partial_error(parts, outcome, error) from error
+        self._sync.wait()
         return outcome
 
-    def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome) -> None:
-        keeper, activation, plan, committed = self._state.pass_gate(
-            CommitKind.ROWS, lambda: self._try_commit(part), self.options.status
-        )
+    def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome, left: Sequence[TemporaryPart]) -> None:
+        """Commits a part. ``left``: this one and those behind it, should other targets get them."""
+        keeper, activation, plan, committed = self._pass_sync_gate(part, left)
         if committed.is_duplicate:
             outcome.add_known(part.block_id, committed.missing)
             self._wait_for_original(keeper, activation, committed.part, plan)
+            self._sync.note_duplicate(keeper, part.block_id)
             return
+        self._sync.note_part(keeper, committed.part)
         outcome.written_rows += part.rows
         outcome.written_bytes += part.bytes
         outcome.part_names.append(committed.part)
         self._add_to_part_log(committed.part)
         if plan is not None:
             self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel, plan)
+
+    def _pass_sync_gate(
+        self, part: TemporaryPart, left: Sequence[TemporaryPart]
+    ) -> tuple[Keeper, Activation, QuorumPlan | None, _Committed]:
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._state.pass_gate(CommitKind.ROWS, lambda: self._try_commit(part), self.options.status)
+            except SyncTargetsMoved:
+                self._sync.stage(list(map(_make_sync_part, left)))
+        raise SyncTargetsMoved(self._state.paths.root)
 
     def _try_commit(self, part: TemporaryPart) -> tuple[Keeper, Activation, QuorumPlan | None, _Committed]:
         with self._state.hold_write_access() as (keeper, activation), self._state.restart_on_leaked_number():
@@ -237,12 +266,16 @@ class ReplicatedInsert(PartSink):
                 missing=part.missing,
                 quorum=plan,
                 commit_time=commit_time,
+                sync=self._sync.targets,
             )
             with self._state.queue.mark_insert(name):
                 try:
                     result = self._commit_in_keeper(keeper, request, stored)
                 except GateBarred as barred:
                     self._take_back_or_remove(part, stored, barred)
+                    raise
+                except SyncTargetsMoved:
+                    part.directory = self._state.store.take_back(stored)
                     raise
                 if result.status is InsertStatus.COMMITTED:
                     self._add_committed(stored, request.create_time)
@@ -339,7 +372,7 @@ class ReplicatedInsert(PartSink):
             result = commit_insert(
                 keeper, request, clock=state.services.monotonic, sleep=state.sleep, resolve_seconds=_RESOLVE_SECONDS
             )
-        except GateBarred:
+        except (GateBarred, SyncTargetsMoved):
             raise
         except PandoError:
             state.store.rollback(stored)
@@ -355,3 +388,7 @@ class ReplicatedInsert(PartSink):
                 "rows may be stored. Repeating the same INSERT is safe: it will be deduplicated",
             )
         return result
+
+
+def _make_sync_part(part: TemporaryPart) -> SyncPart:
+    return SyncPart(part.directory, part.partition_id, part.content_hash, part.rows)

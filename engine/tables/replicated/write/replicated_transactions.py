@@ -12,6 +12,7 @@ from coordination.drops.drop_partition import LastBlocks
 from coordination.inserts.quorum import QuorumPlan, confirm_own_parts, plan_quorum
 from coordination.keeper.interface import Keeper, RequestTooLarge
 from coordination.nodes.gate import CommitKind
+from coordination.nodes.sync_targets import SyncTargetsMoved
 from coordination.transactions.commit_request import CommitOutcome, CommitRequest, CommitVerdict
 from coordination.transactions.transaction_commit import commit_transaction
 from coordination.transactions.transaction_nodes import (
@@ -40,13 +41,16 @@ from engine.tables.replicated.replica_state import (
 )
 from engine.tables.replicated.write.commit_version import find_version_maker
 from engine.tables.replicated.write.joined_transaction import JoinedTransaction
+from engine.tables.replicated.write.sync_insert import SyncInsert
 from engine.tables.statement_options import CommitOptions, InsertOptions
+from engine.tables.sync_peers import SyncPart
 from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
 
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.05
+_ATTEMPTS = 20
 
 
 class ReplicatedTransactions:
@@ -119,9 +123,14 @@ class ReplicatedTransactions:
         commit was made but its rows did not come in time; repeating it waits again.
         """
         state, name = self._state, transaction_node_name(request.transaction_id)
-        keeper, plan, outcome = state.pass_gate(
-            CommitKind.ROWS, lambda: self._try_commit(request, options, name), options.status
+        sync = SyncInsert(
+            state,
+            timeout_seconds=options.sync_timeout_seconds,
+            is_required=options.requires_sync_replica,
+            status=options.status,
+            what=f"the commit of transaction {request.transaction_id!r}",
         )
+        keeper, plan, outcome = self._pass_sync_gate(request, options, name, sync)
         if outcome.verdict is CommitVerdict.SKIPPED:
             return outcome
         self._wake_execution()
@@ -145,10 +154,45 @@ class ReplicatedTransactions:
                         " yet; repeat the COMMIT to wait on",
                     )
                 state.sleep(_POLL_SECONDS)
+        if (decided := read_transaction(keeper, state.paths, name)) is not None:
+            sync.note_commit(decided.decided_zxid, frozenset(decided.sync_targets))
+        sync.wait()
         return outcome
 
+    def _pass_sync_gate(
+        self, request: CommitRequest, options: CommitOptions, name: str, sync: SyncInsert
+    ) -> tuple[Keeper, QuorumPlan | None, CommitOutcome]:
+        for _ in range(_ATTEMPTS):
+            sync.stage(self._list_own_parts(name))
+            try:
+                return self._state.pass_gate(
+                    CommitKind.ROWS, lambda: self._try_commit(request, options, name, sync), options.status
+                )
+            except SyncTargetsMoved:
+                continue
+        raise SyncTargetsMoved(self._state.paths.root)
+
+    def _list_own_parts(self, name: str) -> list[SyncPart]:
+        """Returns the staged parts of an open transaction that are on this disk.
+
+        The targets get those of other replicas by the stream.
+        """
+        state = self._state
+        if state.gate.gate is None or not state.gate.gate.sync_targets:
+            return []
+        keeper = state.require_writable()
+        found = read_transaction(keeper, state.paths, name)
+        if found is None or found.state is not TransactionState.OPEN:
+            return []
+        records = read_staged_parts(keeper, state.paths, name, found.keys).values()
+        return [
+            SyncPart(state.store.staged.path(name, record.place), record.partition_id, record.content_hash, record.rows)
+            for record in records
+            if record.replica == state.replica.name
+        ]
+
     def _try_commit(
-        self, request: CommitRequest, options: CommitOptions, name: str
+        self, request: CommitRequest, options: CommitOptions, name: str, sync: SyncInsert
     ) -> tuple[Keeper, QuorumPlan | None, CommitOutcome]:
         """Commits the transaction, and pulls its log entry."""
         state = self._state
@@ -165,6 +209,7 @@ class ReplicatedTransactions:
                 left_behind=state.restart,
                 quorum=plan.required if plan is not None else 0,
                 make_version=find_version_maker(state, name),
+                sync=sync.targets,
             )
             state.services.failpoint("transaction.after_commit")
             if outcome.verdict is CommitVerdict.SKIPPED:

@@ -8,19 +8,23 @@ moment in the order of commits. What its target acknowledges is noted in the lin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
 from coordination.links.positions import Position
 from coordination.links.stream.kept_changes import list_not_keeping, read_kept_changes
-from coordination.links.sync.sync_states import sync_bar_owner
+from coordination.links.sync.mode_changes import GateChange, GateMoved, move_gates
+from coordination.links.sync.sync_states import find_source_link, finish_disabling, sync_bar_owner
 from coordination.nodes.gate import Gate
-from coordination.nodes.gate_link import LinkDirection
-from coordination.nodes.replica_activation import FEATURE_LINKS, read_replica_activity
+from coordination.nodes.gate_link import GateLink, LinkDirection, LinkMode, SyncState
+from coordination.nodes.replica_activation import FEATURE_LINKS, FEATURE_SYNC_LINKS, read_replica_activity
 from coordination.nodes.table_gate import move_gate
 from coordination.nodes.table_lists import create_lists
 from engine.tables.capabilities.link_status import OutboxStatus
+from engine.tables.capabilities.sync_answer import SyncAnswer
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from engine.tables.replicated.links.source.block_source import BlockSource
 from engine.tables.replicated.links.source.change_keeping import ChangeKeeping
@@ -94,7 +98,7 @@ class ReplicaLinkSource:
                 state.paths,
                 lambda gate: _with_registered(gate, link),
                 along=lambda gate: register_ops(keeper, state.paths, link),
-                feature=FEATURE_LINKS,
+                feature=FEATURE_LINKS if link.mode is LinkMode.ASYNC else FEATURE_SYNC_LINKS,
                 what="A replication link",
             )
             state.gate.load(keeper)
@@ -178,6 +182,17 @@ class ReplicaLinkSource:
             return []
         return read_outgoing(self._state.require_writable(), self._state.paths)
 
+    def list_gate_links(self) -> Sequence[GateLink]:
+        """Lists the outgoing links as the gate had them when it was read last."""
+        gate = self._state.gate.gate
+        return gate.links_of(LinkDirection.OUT) if gate is not None else ()
+
+    def measure_tail(self, name: str) -> int:
+        """Returns the bytes that the target of a link lacks, as it last told."""
+        with self._state.hold_write_access() as (keeper, _):
+            applied = max((link.applied for link in self.list_outgoing() if link.name == name), default=0)
+            return self._reading.measure_behind(keeper, applied)
+
     def describe_outbox(self) -> OutboxStatus | None:
         """Returns what this replica keeps for links; ``None`` if it keeps nothing."""
         if not self._keeping.is_keeping:
@@ -213,9 +228,10 @@ class ReplicaLinkSource:
             with self._state.hold_write_access() as (keeper, _):
                 self._require_registered(keeper, request)
                 keeper.sync(self._state.paths.root)
+                sync = self._answer_sync(keeper, request)
                 answer = self._reading.read(keeper, request)
                 self._progress.note(keeper, request, answer.source.origin)
-                answer = replace(answer, clock_ms=self._progress.read_clock_ms())
+                answer = replace(answer, clock_ms=self._progress.read_clock_ms(), sync=sync)
             while True:
                 left = deadline - services.monotonic()
                 if answer.changes or answer.cuts or left <= 0 or self._state.is_stopping.is_set():
@@ -224,6 +240,24 @@ class ReplicaLinkSource:
                 self._keeping.wait_for_news(seen, min(left, _HELD_BACK_SECONDS if answer.waits else _WAIT_SECONDS))
                 if answer.waits or self._keeping.appended != seen:
                     break
+
+    def _answer_sync(self, keeper: Keeper, request: ChangesRequest) -> SyncAnswer:
+        """Returns the link's mode. The caller has synchronized with ZooKeeper after the question came.
+
+        A target that has stopped answering reads ends ``disabling``.
+        """
+        state, name = self._state, request.link
+        gate, version = state.gate.load_versioned(keeper)
+        link = find_source_link(gate, name, request.uuid) if gate is not None else None
+        if link is None:
+            return SyncAnswer()
+        if link.state is SyncState.DISABLING and request.stopped_at_gate == version:
+            change = GateChange(state.paths, partial(_finish_disabling, name=name, uuid=request.uuid), version)
+            with suppress(GateMoved):
+                move_gates(keeper, [change])
+            gate, version = state.gate.load_versioned(keeper)
+            link = (find_source_link(gate, name, request.uuid) if gate is not None else None) or link
+        return SyncAnswer(link.mode, link.state, version, link.state is SyncState.ENABLED)
 
     def read_frontier(self, floor: int) -> int:
         """Returns the last place at which a batch may end; at least ``floor`` if nothing below is undecided."""
@@ -311,3 +345,8 @@ def _with_registered(gate: Gate, link: OutgoingLink) -> Gate:
         timeout = max(known.timeout_seconds, made.timeout_seconds)
         made = replace(known, peer_name=made.peer_name, is_two_way=made.is_two_way, timeout_seconds=timeout)
     return gate.with_link(made)
+
+
+def _finish_disabling(gate: Gate, name: str, uuid: str) -> Gate:
+    link = find_source_link(gate, name, uuid)
+    return finish_disabling(gate, link) if link is not None else gate

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordination.keeper.interface import Create, Delete, Keeper, Op, SetData
-from coordination.nodes.gate_link import GateLink, LinkDirection
+from coordination.nodes.gate_link import GateLink, LinkDirection, LinkMode, SyncState
 from coordination.nodes.paths import TablePaths
 from engine.tables.capabilities.table_links import OutgoingLink
 from parts.common.errors import CorruptionError, UserError
@@ -67,7 +67,19 @@ def find_outgoing_path(table: TablePaths, name: str) -> str:
 def make_gate_link(link: OutgoingLink) -> GateLink:
     """Returns the link as the gate names it."""
     cluster, name = link.target_cluster, link.target_cluster_name
-    return GateLink(link.name, LinkDirection.OUT, link.uuid, cluster, name, link.is_two_way)
+    state = SyncState.ENABLING if link.mode is LinkMode.SYNC and not link.is_paused else SyncState.DISABLED
+    return GateLink(
+        link.name,
+        LinkDirection.OUT,
+        link.uuid,
+        cluster,
+        name,
+        link.is_two_way,
+        mode=link.mode,
+        state=state,
+        is_paused=link.is_paused,
+        timeout_seconds=link.timeout_seconds,
+    )
 
 
 def register_ops(keeper: Keeper, table: TablePaths, link: OutgoingLink) -> list[Op]:

@@ -84,6 +84,12 @@ class StreamReading:
             keeper.sync(self._state.paths.root)
             return self._advance(keeper, floor)[0].end
 
+    def measure_behind(self, keeper: Keeper, after: int) -> int:
+        """Returns the bytes between a place and the frontier."""
+        with self._lock:
+            keeper.sync(self._state.paths.root)
+            return self._advance(keeper)[0].find_page(after, 1, 1, 1).bytes_behind
+
     def last_cut(self, place: int) -> int:
         """Returns the last place at or below ``place`` at which a batch may end.
 

@@ -1,0 +1,34 @@
+"""A link as its target tells it to the source, and as the source's answers change it at the target."""
+
+from __future__ import annotations
+
+from coordination.keeper.interface import Keeper
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_nodes import change_link
+from coordination.links.link_settings import LinkSettings
+from coordination.nodes.gate_link import LinkMode
+from engine.tables.capabilities.sync_answer import NO_SYNC, SyncAnswer
+from engine.tables.capabilities.table_links import OutgoingLink
+
+
+def make_registration(definition: LinkDefinition, own_name: str, own_uuid: str) -> OutgoingLink:
+    """Returns the registration of a link at its source. The target's cluster has this name and UUID."""
+    settings = LinkSettings.parse(definition.settings)
+    return OutgoingLink(
+        definition.at_source(own_name),
+        definition.uuid,
+        own_uuid,
+        own_name,
+        is_two_way=settings.two_way,
+        mode=LinkMode(settings.mode),
+        is_paused=not definition.is_enabled,
+        timeout_seconds=settings.replication_timeout,
+    )
+
+
+def take_over_mode(keeper: Keeper, definition: LinkDefinition, sync: SyncAnswer) -> None:
+    """Gives a definition the mode that the source says, where it was changed there."""
+    mode = sync.mode.value
+    if sync == NO_SYNC or LinkSettings.parse(definition.settings).mode == mode:
+        return
+    change_link(keeper, definition.name, lambda link: link.with_settings({"mode": mode}))

@@ -1,0 +1,116 @@
+"""Answers the questions about synchronous links: of the source at the target, and of the target at the source."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from coordination.links.link_nodes import StoredLink, require_link
+from engine.links.exchange.fields import Document
+from engine.links.exchange.link_service import LinkService
+from engine.links.exchange.sync_messages import decode_mode_message, decode_stage, decode_visible
+from engine.links.link_wait import find_target
+from engine.links.linkable_tables import require_linkable
+from engine.links.sync.link_modes import ModeRequest, request_modes, require_known_target
+from engine.queries.context import OwnerServer
+from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
+from engine.tables.owned_table import OwnedTable
+from parts.common.errors import PandoError, UnavailableError, UserError
+from parts.common.query_status import QueryStatus
+
+_PAUSE_SECONDS = 0.01
+_REFUSING = (UpstreamStatus.PAUSED, UpstreamStatus.STOPPED, UpstreamStatus.BOOTSTRAP)
+
+
+class SyncAnswers:
+    """The answers of one server. Thread-safe."""
+
+    def __init__(self, server: OwnerServer) -> None:
+        self._server = server
+
+    # -- at the target ------------------------------------------------------------------------------------------------
+
+    def stage(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        """Answers whether the target takes an INSERT. Raises 242 (TABLE_IS_READ_ONLY), saying why it does not."""
+        request = decode_stage(document)
+        link = self._require_link(request.link, request.uuid)
+        table = self._find_table(link)
+        if not link.definition.is_enabled:
+            raise UnavailableError("TABLE_IS_READ_ONLY", f"link {request.link} is disabled at its target")
+        progress = self._read_progress(link)
+        # A server that has not heard of the link yet calls it disconnected, and names no cause.
+        is_away = progress.upstream_status is UpstreamStatus.DISCONNECTED and bool(progress.message)
+        if is_away or progress.upstream_status in _REFUSING:
+            raise UnavailableError(
+                "TABLE_IS_READ_ONLY",
+                f"link {request.link} is {progress.upstream_status.value} at its target: {progress.message}",
+            )
+        problem = table.replication.problem() if table.replication is not None else None
+        if problem is not None:
+            raise UnavailableError("TABLE_IS_READ_ONLY", f"the target's replica is read-only: {problem}")
+        return {}
+
+    def visible(self, document: Document, status: QueryStatus) -> dict[str, Any]:
+        """Waits until the target's active replicas show everything up to a position; says what is missing then."""
+        request = decode_visible(document)
+        link = self._require_link(request.link, request.uuid)
+        services = self._server.services
+        end, never = services.monotonic() + request.wait_seconds, threading.Event()
+        target = require_linkable(self._find_table(link)).target
+        while not target.read_target().vector.covers(request.position):
+            status.check()
+            left = end - services.monotonic()
+            if left <= 0:
+                progress = self._read_progress(link)
+                told = f" ({progress.upstream_status.value}): {progress.message}".removesuffix(": ")
+                return {"missing": f"the target has not brought everything up to {request.position}{told}"}
+            services.wait(never, min(_PAUSE_SECONDS, left))
+        try:
+            target.wait_until_visible(max(0.0, end - services.monotonic()), status)
+        except PandoError as error:
+            if error.name != "TIMEOUT_EXCEEDED":
+                raise
+            return {"missing": f"not every active replica of the target shows it: {error.message}"}
+        return {"missing": ""}
+
+    def _require_link(self, name: str, uuid: str) -> StoredLink:
+        found = require_link(self._server.replication.require_keeper(), name)
+        if not isinstance(found, StoredLink) or found.definition.uuid != uuid:
+            raise UserError("BAD_ARGUMENTS", f"Link {name[:200]!r} is another one of the same name at its target")
+        return found
+
+    def _find_table(self, link: StoredLink) -> OwnedTable:
+        try:
+            return find_target(self._server, link)
+        except UserError as error:  # another server of the cluster has a replica
+            raise UserError("UNKNOWN_TABLE", error.message) from error
+
+    def _read_progress(self, link: StoredLink) -> LinkProgress:
+        own = self._server.links.find_progress(link.definition.name)
+        if own is not None:
+            return own
+        keeper = self._server.replication.require_keeper()
+        (found,) = keeper.get_many([link.table.linked.status(link.definition.name)])
+        return LinkProgress.parse(found[0]) if found is not None else LinkProgress()
+
+    # -- at the source ------------------------------------------------------------------------------------------------
+
+    def mode(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        """Asks for a mode of a link, as its target wants it."""
+        message = decode_mode_message(document)
+        table = self._server.catalog.table(message.database, message.table)
+        require_linkable(table)
+        assert table.replication is not None
+        require_known_target(message.link, message.mode, self._server.linked_clusters.names())
+        request = ModeRequest(table.replication.paths, message.link, message.mode, message.is_paused, message.uuid)
+        request_modes(table.replication.require_keeper(), [request])
+        self._server.links.wake()
+        return {}
+
+
+def add_sync_answers(server: OwnerServer, answers: LinkService) -> None:
+    """Adds the requests to a server's answers."""
+    own = SyncAnswers(server)
+    answers.add("stage", own.stage, changes=True)
+    answers.add("visible", own.visible)
+    answers.add("mode", own.mode, changes=True)
