@@ -278,7 +278,6 @@ class LinkRunner:
                 self._target.take_marks(answer.stable)
             if not wait:
                 return self._rest(answer, settings)
-            # A source at which many wait already answers at once.
             return max(0.0, min(_HELD_BACK_SECONDS, wait - (self._services.monotonic() - asked_at)))
         if not selection.changes and self._services.monotonic() - self._moved_at < _SMALL_MOVE_SECONDS:
             return min(_SMALL_MOVE_SECONDS, settings.replication_timeout)
@@ -307,7 +306,6 @@ class LinkRunner:
     def _rest(self, answer: ChangesAnswer, settings: LinkSettings) -> float:
         """Leaves the wait for news to one that waits for many links; returns the seconds until the next look."""
         is_active = self._services.monotonic() - self._applied_at < _ACTIVE_SECONDS
-        # Nobody notices when what holds the frontier back ends, or the source changes the mode.
         if is_active or answer.waits or settings.mode == "sync":
             return _HELD_BACK_SECONDS
         table = self.definition.source_database, self.definition.source_table

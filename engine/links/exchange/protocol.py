@@ -54,14 +54,8 @@ from engine.links.exchange.fields import (
     is_number,
 )
 from engine.server.links_config import check_cluster_name
-from engine.tables.capabilities.table_links import (
-    NO_SYNC,
-    ChangesAnswer,
-    ChangesRequest,
-    OutgoingLink,
-    SourceTable,
-    SyncAnswer,
-)
+from engine.tables.capabilities.sync_answer import NO_SYNC, SyncAnswer
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
 

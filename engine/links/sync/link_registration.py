@@ -7,7 +7,8 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_nodes import change_link
 from coordination.links.link_settings import LinkSettings
 from coordination.nodes.gate_link import LinkMode
-from engine.tables.capabilities.table_links import NO_SYNC, OutgoingLink, SyncAnswer
+from engine.tables.capabilities.sync_answer import NO_SYNC, SyncAnswer
+from engine.tables.capabilities.table_links import OutgoingLink
 
 
 def make_registration(definition: LinkDefinition, own_name: str, own_uuid: str) -> OutgoingLink:

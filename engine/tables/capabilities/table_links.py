@@ -21,8 +21,9 @@ from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Block, Change
 from coordination.links.stream.gap_check import Fork
 from coordination.links.version_vector import VersionVector
-from coordination.nodes.gate_link import DEFAULT_TIMEOUT_SECONDS, GateLink, LinkMode, SyncState
+from coordination.nodes.gate_link import DEFAULT_TIMEOUT_SECONDS, GateLink, LinkMode
 from engine.tables.capabilities.link_status import OutboxStatus
+from engine.tables.capabilities.sync_answer import NO_SYNC, SyncAnswer
 from engine.tables.capabilities.table_bootstrap import TableBootstrap
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
@@ -87,22 +88,6 @@ class OutgoingLink:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncAnswer:
-    """The mode of a link, as its source's gate has it when the target asks."""
-
-    mode: LinkMode = LinkMode.ASYNC
-    state: SyncState = SyncState.DISABLED
-    gate_version: int = -1
-    """The version of the gate: a confirmation names it, so that a late one is none."""
-    is_lease_renewed: bool = False
-    """Whether the link was ``enabled`` when the gate was read, behind a ``sync`` that followed the question. INSERTs
-    wait for the target then until four ``replication_timeout`` after the question."""
-
-
-NO_SYNC = SyncAnswer()
-
-
-@dataclass(frozen=True, slots=True)
 class ChangesRequest:
     """A target's question for what comes next. It is its heartbeat, too."""
 
@@ -113,7 +98,6 @@ class ChangesRequest:
     """What the target has: its changes are not sent again. The entry of the source's own origin is the place in the
     source's stream."""
     trim: int
-    """See ``OutgoingLink.trim``."""
     max_rows: int
     max_bytes: int
     wait_seconds: float = 0.0

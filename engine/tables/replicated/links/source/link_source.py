@@ -24,7 +24,8 @@ from coordination.nodes.replica_activation import FEATURE_LINKS, FEATURE_SYNC_LI
 from coordination.nodes.table_gate import move_gate
 from coordination.nodes.table_lists import create_lists
 from engine.tables.capabilities.link_status import OutboxStatus
-from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable, SyncAnswer
+from engine.tables.capabilities.sync_answer import SyncAnswer
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
 from engine.tables.replicated.links.source.block_source import BlockSource
 from engine.tables.replicated.links.source.change_keeping import ChangeKeeping
 from engine.tables.replicated.links.source.link_progress import LinkProgress
