@@ -189,7 +189,8 @@ def test_a_target_that_is_behind_or_paused_is_not_healthy(source: TrackedSource)
     north = source.askers["north"]
     for second in range(2 * DELAY + 2):
         vector = north.vector
-        source.sql(INSERT.format(1, second + 1))
+        insert = INSERT.replace("VALUES", "SETTINGS require_sync_replica = 0 VALUES")
+        source.sql(insert.format(1, second + 1))
         source.second(carry=False)  # nobody here stages the INSERTs of a link that is enabled
         north.vector = vector  # it asks, and takes nothing
         note = north.source()._progress
