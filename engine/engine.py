@@ -32,6 +32,7 @@ from engine.links.link_start import LinkStart
 from engine.links.link_statuses import list_link_statuses
 from engine.links.origin_survey import OriginSurveys
 from engine.links.sync.sync_answers import add_sync_answers
+from engine.links.tracker.link_tracker import LinkTracker
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
 from engine.queries.server_links import LinkFreshness, ServerLinks, UnlinkedServer
@@ -162,6 +163,9 @@ class Engine(StatementRunner):
         task = BackgroundTask("links of databases", DatabaseLinks(self).run_once)
         self.services.workers.add(task)
         self._on_stop.callback(self.services.workers.remove, task)
+        tracker = BackgroundTask("tracker of links", LinkTracker(self).run_once)
+        self.services.workers.add(tracker)
+        self._on_stop.callback(self.services.workers.remove, tracker)
         self.link_start.start()
         self._on_stop.callback(self.link_start.stop)
 

@@ -14,6 +14,7 @@ from typing import Self, cast
 from uuid import UUID
 
 from coordination.links.positions import Position
+from coordination.links.tracker.tracker_options import TRACKER_SETTINGS
 from parts.common.errors import UserError
 
 LinkSettingValue = bool | int | float | str
@@ -23,12 +24,10 @@ START_NOW = "now"
 """The value of ``start_position`` with which a link brings what is committed from now on."""
 START_VECTOR = "vector"
 """The value of ``start_position`` with which a link goes on where the target's vector says."""
-_SETTINGS_OF_TABLES = ("conflict_order", "last_writer_wins", "refuse_inserts", "link_collocation")
+_SETTINGS_OF_TABLES = ("conflict_order", "last_writer_wins", "refuse_inserts", *TRACKER_SETTINGS)
 _NOT_YET = {
-    "enable_tracker": "links are not made synchronous by a tracker yet",
     "commands_from": "commands on tables of several origins are not taken yet",
     "link_sync_tail_bytes": "a link becomes synchronous when less than 16 MiB are missing",
-    "preferred_sync_clusters": "links are not made synchronous by a tracker yet",
     "transactional": "groups of links are not there yet",
 }
 
@@ -74,6 +73,8 @@ class LinkSettings:
     fill must be replicated, in the same ZooKeeper. What a copy of the source brings does not pass through views."""
     check_constraints: bool = False
     """The target's constraints are checked; a violation pauses the link."""
+    enable_tracker: bool = True
+    """The tracker of the source's table, where it is on, may make the link synchronous. With 0 it leaves it alone."""
     upstream_replica_id: str = ""
     """Protects the target: with the empty value only this link brings rows. The UUID that is all zeros lets other links
     and clients write."""

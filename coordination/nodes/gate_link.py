@@ -8,8 +8,9 @@ The source's gate also has the mode and the state of each link, with which every
 default are left out::
 
     "mode":"sync"       INSERTs wait for the target; "async" by default
-    "state":"enabled"   whether they do now: "disabled" by default, "enabling", "enabled", "disabling"
-    "paused":true       the target has disabled the link, so it is not made synchronous
+    "state":"enabled"   whether they do now: "enabling", "enabled", "disabling"; "disabled" by default.
+    "paused":true       the target has disabled the link; it is not made synchronous.
+    "tracked":false     the tracker leaves the link alone (enable_tracker = 0)
     "timeout":1.0       the largest replication_timeout that the link had: four of them after its last lease, the
                         target has stopped answering reads
 
@@ -83,6 +84,8 @@ class GateLink:
     """At the source: the largest ``replication_timeout`` that the link had."""
     group: str = ""
     """At the target: the transactional group of the link; "" for none."""
+    is_tracked: bool = True
+    """At the source: whether the tracker may change the mode."""
 
     @property
     def wants_sync(self) -> bool:
@@ -106,6 +109,7 @@ class GateLink:
             "mode": (self.mode.value, LinkMode.ASYNC.value),
             "state": (self.state.value, SyncState.DISABLED.value),
             "paused": (self.is_paused, False),
+            "tracked": (self.is_tracked, True),
             "timeout": (self.timeout_seconds, DEFAULT_TIMEOUT_SECONDS),
             "group": (self.group, ""),
         }
@@ -118,8 +122,8 @@ class GateLink:
         peer_name, is_two_way = str(rest.pop("peer_name", "")), bool(rest.pop("two_way", False))
         mode, state = LinkMode(rest.pop("mode", "async")), SyncState(rest.pop("state", "disabled"))
         is_paused, timeout = bool(rest.pop("paused", False)), float(rest.pop("timeout", DEFAULT_TIMEOUT_SECONDS))
-        group = str(rest.pop("group", ""))
+        group, is_tracked = str(rest.pop("group", "")), bool(rest.pop("tracked", True))
         return cls(
             name, direction, uuid, peer, peer_name, is_two_way, tuple(rest.items()),
-            mode, state, is_paused, timeout, group,
+            mode, state, is_paused, timeout, group, is_tracked,
         )  # fmt: skip

@@ -14,7 +14,9 @@ from engine.interpreter.partition_commands import run_partition_commands
 from engine.interpreter.refuse_inserts import refuse_inserts, split_refuse_inserts
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
 from engine.interpreter.statement_kind import define_owner_statement
+from engine.interpreter.tracker_settings import split_tracker_settings
 from engine.interpreter.views import modify_view_query
+from engine.links.tracker.table_options import change_tracker_options
 from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
 from engine.tables.owned_table import OwnedTable
@@ -54,6 +56,7 @@ def alter_table(statement: AlterTable, context: OwnerContext) -> QueryResult:
         table = resolve_stored_table(table, context.server.catalog)
     refuse_drop_of_view_columns(table, statement.commands, context)
     commands, are_inserts_refused = split_refuse_inserts(statement.commands)
+    commands, tracker = split_tracker_settings(commands)
     runs = [(kind, list(run)) for kind, run in groupby(commands, partial(_get_kind, table=table))]
     for kind, require in (("partitioning", require_partitions), ("mutations", require_mutations)):
         if any(kind == other for other, _ in runs):
@@ -73,6 +76,8 @@ def alter_table(statement: AlterTable, context: OwnerContext) -> QueryResult:
         result = _RUNS[kind](table, run, context)
     if are_inserts_refused is not None:
         refuse_inserts(table, are_inserts_refused)
+    if tracker:
+        change_tracker_options(table, tracker)
     if context.settings.materialize_ttl_after_modify and sets_ttl:
         with report_as_unfinished("The table is altered"):
             return _alter_rows(table, [MaterializeTtl()], context)

@@ -45,7 +45,8 @@ def check_link_change(server: OwnerServer, name: str, change: Change) -> tuple[L
         require_fit_views(server.catalog, find_target(server, found))
     former = LinkSettings.parse(found.definition.settings)
     is_sync = "sync" in (settings.mode, former.mode)
-    is_news = is_two_way != former.two_way or (
+    is_told = is_two_way != former.two_way or settings.enable_tracker != former.enable_tracker
+    is_news = is_told or (
         is_sync
         and (settings.mode, settings.replication_timeout, new.is_enabled)
         != (former.mode, former.replication_timeout, found.definition.is_enabled)

@@ -178,7 +178,7 @@ def _describe_outgoing(
         uuid=link.uuid,
         mode=gate_link.mode.value if gate_link is not None else LinkMode.ASYNC.value,
         state=_name_source_state(gate_link),
-        settings={"two_way": str(int(link.is_two_way))},
+        settings={"two_way": str(int(link.is_two_way)), "enable_tracker": str(int(link.is_tracked))},
         progress=progress,
     )
 

@@ -82,5 +82,13 @@ class LinkKeys(BaseModel):
     """Seconds after which it reads them although it has not caught up. Clients write to them only when it has."""
     replication_sync_lag: Annotated[float, Field(gt=0)] = 10.0
     """Seconds: the server has caught up with a cluster when it shows all that was there so long ago."""
+    tracker_period: Annotated[float, Field(gt=0)] = 1.0
+    """Seconds between two looks of the tracker at the targets of tables that have it on
+    (``enable_replicated_table_tracker``)."""
+    tracker_delay: Annotated[float, Field(ge=0)] = 10.0
+    """Seconds for which a target must be healthy before the tracker makes its links synchronous, and unhealthy before
+    it gives them up."""
+    tracker_max_lag: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds: a target that is further behind is unhealthy for the tracker."""
     replication_orphan_mode: Literal["refuse", "readonly"] = "refuse"
     """Until then: ``refuse`` refuses reads (369) and writes (242) of linked tables, ``readonly`` the writes alone."""

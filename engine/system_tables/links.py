@@ -1,4 +1,4 @@
-"""``system.replication_links``, ``link_positions``, ``link_outbox``: links, at both ends."""
+"""``system.replication_links``, ``link_positions``, ``link_outbox``, ``link_collocations``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from coordination.links.groups.link_group import list_groups
 from coordination.links.table_vector import read_origin_positions
+from coordination.links.tracker.tracker import find_cluster, is_preferred
+from coordination.links.tracker.tracker_nodes import TargetDecision, read_decisions
+from coordination.links.tracker.tracker_options import TrackerOptions
 from coordination.nodes.gate_link import LinkDirection
 from engine.links.link_statuses import list_link_statuses, list_linked_tables
 from engine.queries.context import OwnerServer, Row
@@ -26,7 +29,7 @@ def _links(server: OwnerServer) -> Iterator[Row]:
             link.database_link,
             link.mode,
             link.state,
-            0,
+            int(link.settings.get("enable_tracker") == "1"),
             link.start_position,
             list(link.settings.items()),
             progress.upstream_status.value,
@@ -85,6 +88,36 @@ def _outboxes(server: OwnerServer) -> Iterator[Row]:
                 kept.size_bytes,
                 kept.journal_bytes,
                 list(kept.needed_by),
+            )
+
+
+def _collocations(server: OwnerServer) -> Iterator[Row]:
+    if server.replication.keeper is None:
+        return
+    names = {
+        table.replication.paths.root: f"{table.definition.database}.{table.definition.name}"
+        for table in server.catalog.tables()
+        if table.replication is not None
+    }
+    nobody = TargetDecision(False, "", (), "", "")
+    for decision in read_decisions(server.replication.require_keeper()).values():
+        options = TrackerOptions(preferred=decision.preferred)
+        for target, each in sorted(decision.targets.items()) or [("", nobody)]:
+            yield (
+                decision.collocation,
+                [names.get(root, root) for root in decision.tables],
+                int(decision.is_enabled),
+                decision.least,
+                decision.most,
+                list(decision.preferred),
+                find_cluster(target),
+                list(each.links),
+                int(is_preferred(options, target)),
+                int(each.is_chosen),
+                each.mode,
+                each.state,
+                each.reason,
+                decision.message,
             )
 
 
@@ -194,5 +227,25 @@ TABLES = (
         needed_by Array(String)
         """,
         _outboxes,
+    ),
+    define_owner_table(
+        "link_collocations",
+        """
+        collocation String
+        tables Array(String)
+        enable_replicated_table_tracker UInt8
+        min_sync_replica_count UInt64
+        max_sync_replica_count UInt64
+        preferred_sync_clusters Array(String)
+        cluster String
+        links Array(String)
+        is_preferred UInt8
+        is_chosen UInt8
+        mode String
+        state String
+        reason String
+        message String
+        """,
+        _collocations,
     ),
 )

@@ -19,6 +19,14 @@ from sql.settings.setting_values import SettingValue, format_setting_value, pars
 
 REFUSE_INSERTS = "refuse_inserts"
 """A setting of Pando's own that only ALTER TABLE sets (``engine.interpreter.refuse_inserts``)."""
+TRACKER_SETTINGS = (
+    "enable_replicated_table_tracker",
+    "min_sync_replica_count",
+    "max_sync_replica_count",
+    "preferred_sync_clusters",
+    "link_collocation",
+)
+"""Settings of Pando's own that only ALTER TABLE sets (``engine.interpreter.tracker_settings``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +179,7 @@ def parse_table_setting(name: str, value: object) -> SettingValue:
     setting's value that Pando lacks.
     """
     known = load_clickhouse_settings().merge_tree
-    if name == REFUSE_INSERTS:
+    if name == REFUSE_INSERTS or name in TRACKER_SETTINGS:
         raise UserError(
             "BAD_ARGUMENTS", f"Setting {name} is set with ALTER TABLE … MODIFY SETTING alone, for a Replicated table"
         )

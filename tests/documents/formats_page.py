@@ -49,6 +49,7 @@ _ZOOKEEPER = (
     "coordination/links/positions.py", "coordination/links/version_vector.py",
     "coordination/links/stream/carried_changes.py", "coordination/links/stream/commit_times.py",
     "coordination/links/stream/stable_times.py",
+    "coordination/links/tracker/tracker_options.py", "coordination/links/tracker/tracker_nodes.py",
     "coordination/nodes/list_nodes.py", "engine/tables/capabilities/link_status.py",
     "engine/tables/replicated/links/source/outgoing_nodes.py",
 )  # fmt: skip

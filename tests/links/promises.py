@@ -55,6 +55,26 @@ _GAP = "test_link_runner::test_a_gap_stops_the_link_and_names_the_hole"
 
 PROMISES: Mapping[str, Lines] = {
     "YTsaurus": {
+        "automatic switching of the synchronous copy": (
+            "test_link_tracker::test_a_silent_target_is_replaced_once_and_the_table_is_never_without_one",
+            "test_tracker_decisions::test_the_next_link_is_enabled_before_the_former_one_is_disabled",
+            "test_tracker_decisions::test_never_too_few_never_too_many_and_nobody_comes_or_goes_for_one_look",
+        ),
+        "`enable_replicated_table_tracker`, off by default": (
+            "test_link_tracker::test_it_is_off_until_a_table_wants_it",
+        ),
+        "`min_sync_replica_count`, `max_sync_replica_count`, and what holds if they are missing": (
+            "test_tracker_decisions::test_bounds_that_are_missing",
+        ),
+        "a copy that is left out of the tracker, and shows it": (
+            "test_link_tracker::test_a_link_with_enable_tracker_0_is_left_alone",
+        ),
+        "collocations: tables with the same synchronous clusters": (
+            "test_link_tracker::test_the_tables_of_a_collocation_change_together",
+        ),
+        "preferred clusters": (
+            "test_link_tracker::test_a_preferred_cluster_comes_back_when_it_was_healthy_for_the_delay",
+        ),
         "changes wait in a queue, and go when every copy has them": (_ACKNOWLEDGED,),
         "a copy on the source's own cluster": (
             "test_one_way::test_a_link_inside_one_cluster",
@@ -500,8 +520,6 @@ OPEN: Mapping[str, str] = {}
 
 LATER: tuple[str, ...] = (
     "YTsaurus: a data centre is lost, and reads and writes go on",
-    "YTsaurus: tracker, its bounds, and copies left out of it",
-    "YTsaurus: collocations and preferred clusters",
     "YugabyteDB: what was not replicated when a source is lost is reported",
     "YugabyteDB: provisional records at the target",
     "YugabyteDB: promotion",

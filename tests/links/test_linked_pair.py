@@ -118,7 +118,7 @@ def test_every_field_is_shown_at_both_ends(
         "SELECT name, direction, peer, peer_table, mode, state, enable_tracker, upstream_status, message, idle < 30, "
         "lag, errors, last_exception FROM system.replication_links"
     )
-    as_now = [name, "async", "enabled", 0, "follow", "", 1, 0, 0, ""]
+    as_now = [name, "async", "enabled", 1, "follow", "", 1, 0, 0, ""]
     wait(lambda: east.rows(shown) == [["l", "in", "west", *as_now]], "the link at its target")
     wait(lambda: [row[:3] for row in west.rows(shown)] == [["east/l", "out", "east"]], "the link at its source")
     ((at_source,),) = [row[7:8] for row in west.rows(shown)]

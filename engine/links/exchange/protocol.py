@@ -133,6 +133,7 @@ def encode_outgoing(link: OutgoingLink) -> dict[str, Any]:
         "target_cluster": link.target_cluster,
         "target_cluster_name": link.target_cluster_name,
         "is_two_way": link.is_two_way,
+        "is_left_alone": not link.is_tracked,
         "begin": link.begin,
         "mode": link.mode.value,
         "is_paused": link.is_paused,
@@ -161,6 +162,7 @@ def decode_outgoing(document: Document) -> OutgoingLink:
         target.name,
         get_flag(document, "is_two_way"),
         get_number(document, "begin", 0),
+        is_tracked=not get_flag(document, "is_left_alone"),
         mode=decode_mode(document),
         is_paused=get_flag(document, "is_paused"),
         timeout_seconds=get_seconds(document, "timeout_seconds", MAX_TIMEOUT_SECONDS)

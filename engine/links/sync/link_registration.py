@@ -20,6 +20,7 @@ def make_registration(definition: LinkDefinition, own_name: str, own_uuid: str) 
         own_uuid,
         own_name,
         is_two_way=settings.two_way,
+        is_tracked=settings.enable_tracker,
         mode=LinkMode(settings.mode),
         is_paused=not definition.is_enabled,
         timeout_seconds=settings.replication_timeout,

@@ -50,8 +50,7 @@ class SourceTable:
     format, and the history of ALTERs. Equal texts: files travel; other ones: rows."""
     forks: tuple[Fork, ...] = ()
     columns: str = ""
-    """The text of the columns in ZooKeeper, with the history of their changes: how parts of former versions are read.
-    Without it only blocks of ``definition_version`` can be rewritten."""
+    """The columns as ZooKeeper has them, with their history: without it no blocks of former versions are rewritten."""
     vector: VersionVector = field(default_factory=VersionVector)
     """In the answer of ``register``: what the table has of other origins at ``newest``, which is a cut."""
     is_empty: bool = False
@@ -76,6 +75,8 @@ class OutgoingLink:
     applied: int = 0
     last_heartbeat_ms: int = 0
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    is_tracked: bool = True
+    """In a registration: whether the tracker may make the link synchronous (``enable_tracker``)."""
     mode: LinkMode = LinkMode.ASYNC
     """In a registration: the mode of a link that is new at the source. The gate keeps it (``GateLink``)."""
     is_paused: bool = False
@@ -92,8 +93,7 @@ class ChangesRequest:
     """As in ``OutgoingLink.name``."""
     uuid: str
     vector: VersionVector
-    """What the target has: its changes are not sent again. The entry of the source's own origin is the place in the
-    source's stream."""
+    """What the target has already. The entry of the source's own origin is the place in the source's stream."""
     trim: int
     max_rows: int
     max_bytes: int

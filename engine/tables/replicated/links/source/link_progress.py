@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 
 from coordination.keeper.interface import BadVersion, Keeper, NoNode
 from coordination.links.positions import Origin
+from coordination.links.tracker.tracker_options import read_tracker_options
 from engine.tables.capabilities.table_links import ChangesRequest
 from engine.tables.replicated.links.source.outgoing_nodes import decode_outgoing, encode_outgoing, find_outgoing_path
 from engine.tables.replicated.replica_state import ReplicaState
 
 _WRITE_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 10.0
+_TRACKED_HEARTBEAT_SECONDS = 0.9
+"""For tables whose links the tracker observes: it judges their targets by these nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,12 @@ class LinkProgress:
         self._zookeeper_ahead_ms = 0
         """How far ZooKeeper's clock was ahead of this server's at the last write."""
 
+    @property
+    def is_tracked(self) -> bool:
+        """Whether the tracker observes the table's links."""
+        gate = self._state.gate.gate
+        return gate is not None and read_tracker_options(gate).is_enabled
+
     def read_clock_ms(self) -> int:
         """Returns ZooKeeper's time, which the commits have, as far as it is known: else this server's."""
         return int(self._state.services.clock() * 1000) + self._zookeeper_ahead_ms
@@ -51,7 +60,8 @@ class LinkProgress:
             known = self._noted.get(request.link)
             if known is not None and known.uuid == request.uuid:
                 has_moved = (new.trim, new.applied) > (known.trim, known.applied)
-                if now - known.at < (_WRITE_SECONDS if has_moved else _HEARTBEAT_SECONDS):
+                idle = _TRACKED_HEARTBEAT_SECONDS if self.is_tracked else _HEARTBEAT_SECONDS
+                if now - known.at < (_WRITE_SECONDS if has_moved else idle):
                     return
             self._noted[request.link] = new
         self._write(keeper, request.link, new)

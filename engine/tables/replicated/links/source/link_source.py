@@ -180,7 +180,9 @@ class ReplicaLinkSource:
         gate = self._state.gate.gate
         if gate is not None and not gate.links_of(LinkDirection.OUT):
             return []
-        return read_outgoing(self._state.require_writable(), self._state.paths)
+        alone = {link.name for link in gate.links if not link.is_tracked} if gate is not None else ()
+        links = read_outgoing(self._state.require_writable(), self._state.paths)
+        return [replace(link, is_tracked=link.name not in alone) for link in links]
 
     def list_gate_links(self) -> Sequence[GateLink]:
         """Lists the outgoing links as the gate had them when it was read last."""
@@ -281,8 +283,12 @@ class ReplicaLinkSource:
             return replace(answer, clock_ms=self._progress.read_clock_ms())
 
     def count_news(self) -> int:
-        """Returns how often the journal has grown or marks have moved: there may be something new for links."""
-        return self._keeping.appended + self.count_marks()
+        """Returns how often the journal has grown or marks have moved: there may be something new for links.
+
+        Where the tracker observes the links it grows once a second too, so that their targets ask as often.
+        """
+        ticks = int(self._state.services.monotonic()) if self._progress.is_tracked else 0
+        return self._keeping.appended + self.count_marks() + ticks
 
     def _require_registered(self, keeper: Keeper, request: ChangesRequest) -> None:
         gate = self._state.gate.gate or self._state.gate.load(keeper)
@@ -344,6 +350,7 @@ def _with_registered(gate: Gate, link: OutgoingLink) -> Gate:
     if known is not None:  # its mode and state are the source's
         timeout = max(known.timeout_seconds, made.timeout_seconds)
         made = replace(known, peer_name=made.peer_name, is_two_way=made.is_two_way, timeout_seconds=timeout)
+        made = replace(made, is_tracked=link.is_tracked)
     return gate.with_link(made)
 
 
