@@ -1,4 +1,4 @@
-"""Answers the questions about synchronous links: of the source at the target, and of the target at the source."""
+"""Answers about synchronous links: to the source at the target, and to the target at the source."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SyncAnswers:
             raise UnavailableError("TABLE_IS_READ_ONLY", f"the target's replica is read-only: {problem}")
         return {}
 
-    def visible(self, document: Document, status: QueryStatus) -> dict[str, Any]:
+        """Waits until the target's active replicas show everything up to a position; says what is missing."""
         """Waits until the target's active replicas show everything up to a position; says what is missing then."""
         request = decode_visible(document)
         link = self._require_link(request.link, request.uuid)
