@@ -30,6 +30,7 @@ from engine.links.link_manager import LinkManager
 from engine.links.link_start import LinkStart
 from engine.links.link_statuses import list_link_statuses
 from engine.links.origin_survey import OriginSurveys
+from engine.links.switching.answers import SwitchingAnswers
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
 from engine.queries.process_list import Process
 from engine.queries.server_links import LinkFreshness, ServerLinks, UnlinkedServer
@@ -86,6 +87,7 @@ class Engine(StatementRunner):
         self.link_answers = LinkService(self)
         add_bootstrap_answers(self.link_answers, self.catalog)
         self.link_answers.add("origin", OriginSurveys(self).answer)
+        SwitchingAnswers(self).add_to(self.link_answers)
         self.links: ServerLinks = UnlinkedServer()
         """The links; without ``cluster_name`` none."""
         self.link_start: LinkStart = LinkStart(self, has_links=config.cluster_name is not None)

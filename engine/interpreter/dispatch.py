@@ -17,6 +17,7 @@ from engine.interpreter import (
     optimize,
     select,
     show,
+    switching_statements,
     system_statements,
     transaction_statements,
 )
@@ -28,7 +29,7 @@ from sql.grammar.statements.statement import ParsedStatement
 
 _MODULES = (
     alter, check_table, data_definition, insert_statement, link_statements, mutation_statements, optimize, select,
-    show, system_statements, transaction_statements,
+    show, switching_statements, system_statements, transaction_statements,
 )  # fmt: skip
 STATEMENTS: Mapping[type, StatementKind] = MappingProxyType(
     {kind.statement: kind for module in _MODULES for kind in module.STATEMENTS}

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.link_definition import LinkDefinition
+from coordination.links.switching.lineage import EpochFork
 from engine.catalog.catalog import Catalog
 from engine.environment import ServerEnvironment
 from engine.interserver.replication import Replication
@@ -32,6 +33,9 @@ from engine.links.link_runner import LinkRunner, RunnerWorld
 from engine.links.link_upstream import LinkUpstream
 from engine.links.own_cluster import OwnCluster, OwnTransport
 from engine.links.resting_links import RestingLink, RestingLinks
+from engine.links.switching.following import follow_fork
+from engine.links.switching.local_tables import find_link_here
+from engine.links.switching.telling import has_to_tell, tell_again
 from engine.links.target_views import RunTargetViews
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
@@ -49,6 +53,11 @@ _LOOK_SECONDS = 2.0
 """What is in memory is looked at so often; watches tell what changes in ZooKeeper."""
 _MOST_COPIES = 8
 """Each holds a thread of links for as long as it takes; the other threads bring changes meanwhile."""
+
+
+def _is_another(former: LinkDefinition, definition: LinkDefinition) -> bool:
+    """Tells whether a link was made anew, or has another cluster to ask."""
+    return (former.uuid, former.source_cluster) != (definition.uuid, definition.source_cluster)
 
 
 class LinkingServer(Protocol):
@@ -83,6 +92,8 @@ class LinkManager:
         self._pool: BackgroundPool | None = None
         self._task = BackgroundTask("find links", self._look)
         self._found = FoundLinks(server.catalog.tables, self._task.wake)
+        self._telling = BackgroundTask("tell forks", self._tell_forks)
+        self._is_telling = False
         self._is_stopping = False
 
     def start(self) -> None:
@@ -98,6 +109,8 @@ class LinkManager:
         for resting in self._resting.values():
             assert self._pool is not None
             self._pool.remove(resting.task)
+        if self._is_telling:
+            self._require_pool().remove(self._telling)
         for key in list(self._runners):
             self._end(key)
         if self._pool is not None:
@@ -168,11 +181,14 @@ class LinkManager:
         if self._is_stopping:
             return _LOOK_SECONDS
         links = self._found.look()
+        if not self._is_telling and has_to_tell(self._server):
+            self._is_telling = True
+            self._require_pool().add(self._telling)
         for key in self._runners.keys() - links.keys():
             self._end(key)
         for key, definition in links.items():
             found = self._runners.get(key)
-            if found is not None and found[0].definition.uuid != definition.uuid:
+            if found is not None and _is_another(found[0].definition, definition):
                 self._end(key)
                 found = None
             try:
@@ -197,14 +213,19 @@ class LinkManager:
             partial(self._rest, client),
             lambda: self._copy if self.bootstrap is not None else None,
             self.run_views,
+            self._follow_fork,
         )
         task = BackgroundTask(f"link {definition.name}", lambda: runner.step())
         runner = LinkRunner(definition, key[0], client, world, task.wake)
+        pool = self._require_pool()
+        self._runners[key] = runner, task
+        pool.add(task)
+        logger.info("link %s from cluster %s is found", definition.name, definition.source_cluster)
+
+    def _require_pool(self) -> BackgroundPool:
         if self._pool is None:
             self._pool = self._server.world.make_link_pool()
-        self._runners[key] = runner, task
-        self._pool.add(task)
-        logger.info("link %s from cluster %s is found", definition.name, definition.source_cluster)
+        return self._pool
 
     def _end(self, key: tuple[OwnedTable, str]) -> None:
         runner, task = self._runners.pop(key)
@@ -232,6 +253,15 @@ class LinkManager:
             self.bootstrap(definition, table, upstream, status, tell)
         finally:
             self._copies.release()
+
+    def _follow_fork(self, definition: LinkDefinition, fork: EpochFork) -> None:
+        """Makes a link follow the table that was promoted."""
+        found = find_link_here(self._server, definition.name, definition.uuid)
+        if found is not None:
+            follow_fork(self._server, *found, fork)
+
+    def _tell_forks(self) -> float:
+        return tell_again(self._server)
 
     def _count_running(self) -> int:
         return sum(runner.is_leader for runner, _ in list(self._runners.values()))

@@ -39,14 +39,16 @@ from coordination.links.link_nodes import request_copy
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from coordination.links.stream.gap_check import Gap
+from coordination.links.switching.lineage import EpochFork
 from engine.interserver.transfer import Throttle
 from engine.links.exchange.cluster_client import ClusterClient
 from engine.links.link_beginning import BootstrapLink, CopyWaits, begin_link
 from engine.links.link_leader import LinkLeader
 from engine.links.link_messages import advise_copy, explain_failure, explain_waits
 from engine.links.link_report import LinkReport
-from engine.links.link_upstream import LinkUpstream
+from engine.links.link_upstream import LinkUpstream, SourceForked, require_same_epoch
 from engine.links.resting_links import RestingLink
+from engine.links.switching.siblings import name_siblings
 from engine.links.target_views import RunTargetViews
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import (
@@ -94,6 +96,8 @@ class RunnerWorld:
     bootstrap: Callable[[], BootstrapLink | None]
     """Copies a table to a link's target; ``None`` while nothing can."""
     run_views: RunTargetViews | None = None
+    follow_fork: Callable[[LinkDefinition, EpochFork], object] | None = None
+    """Makes a link's target follow the table that was promoted; ``None`` while nothing can."""
 
 
 class LinkRunner:
@@ -116,7 +120,7 @@ class LinkRunner:
         self.table = table
         self._replica = table.replication
         self._target: LinkTarget = table.links.target
-        self._bootstrap = table.links.bootstrap
+        self._bootstrap, self._switching = table.links.bootstrap, table.links.switching
         self._client = client
         self._world = world
         self._wake = wake
@@ -211,6 +215,17 @@ class LinkRunner:
         if not definition.is_enabled:
             self._pause_disabled()
             return _DISABLED_SECONDS
+        try:
+            require_same_epoch(self._switching.read_known_gate(), definition)
+            return self._bring(definition)
+        except SourceForked as error:
+            if self._world.follow_fork is None:
+                raise
+            self._world.follow_fork(definition, error.fork)
+            self._disconnect()
+            return 0.0
+
+    def _bring(self, definition: LinkDefinition) -> float:
         upstream = self._connect(definition)
         state = self._state = self._state or self._target.read_target()
         if self._source is None:
@@ -337,6 +352,7 @@ class LinkRunner:
             source_position=str(Position(origin, answer.frontier)),
             rows_behind=answer.rows_behind,
             bytes_behind=answer.bytes_behind,
+            siblings=name_siblings(answer.source, self.definition.uuid),
         )
 
     def _pause_disabled(self) -> None:

@@ -201,3 +201,24 @@ def clip_to_forks(vector: VersionVector, forks: Iterable[EpochFork]) -> VersionV
                 entry, applied=fork.ended.zxid, begin=min(entry.begin, fork.ended.zxid)
             )
     return replace(vector, entries=entries)
+
+
+def find_own_fork(known: Origin, present: Origin, lineage: Lineage) -> EpochFork | None:
+    """Returns the fork that a link which follows ``known`` must follow; ``None`` while its epoch goes on.
+
+    ``present`` and ``lineage``: of the link's source. Either somebody was promoted in its place, or it was promoted
+    itself and its former epoch was another one.
+    """
+    successor = lineage.find_successor(known)
+    if successor is not None:
+        return successor
+    if present == known:
+        return None
+    return next((fork for fork in lineage.forks if fork.by == present), None)
+
+
+def find_heard_fork(gate: Gate | None, source_origin: str) -> EpochFork | None:
+    """Returns the fork that ended the epoch of a link's source, if the gate's table was told of one."""
+    if gate is None or LINEAGE_KEY not in gate.others or not source_origin:
+        return None
+    return Lineage.read(gate).find_successor(Origin.parse(source_origin))

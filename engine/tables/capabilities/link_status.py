@@ -72,6 +72,8 @@ class LinkProgress:
     """Versions of a ``last_writer_wins`` table that lost to another origin's, as merges saw them."""
     leader: str = ""
     """The server that runs the link; empty if none does."""
+    siblings: str = ""
+    """The other targets of the source, as it last told: JSON (``engine.links.switching.siblings``)."""
 
     def __post_init__(self) -> None:
         for name in ("message", "last_exception"):

@@ -16,6 +16,7 @@ from engine.tables.replicated.links.source.change_keeping import ChangeKeeping
 from engine.tables.replicated.links.source.link_source import ReplicaLinkSource
 from engine.tables.replicated.links.source.outgoing_nodes import find_released_position, read_outgoing
 from engine.tables.replicated.links.source.stream_reading import StreamReading
+from engine.tables.replicated.links.switching.replica_switching import ReplicaSwitching
 from engine.tables.replicated.links.tombstone_marks import TombstoneMarks
 from engine.tables.replicated.replica_state import ReplicaState
 
@@ -43,6 +44,7 @@ class ReplicaLinks:
         self.source = ReplicaLinkSource(state, self.keeping, reading, block_source)
         self.target = ReplicaLinkTarget(state, log, definitions, wake_execution)
         self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution, definitions)
+        self.switching = ReplicaSwitching(state, reading, block_source)
         self.marks = TombstoneMarks(state)
         self.source.count_marks = lambda: self.marks.news
 

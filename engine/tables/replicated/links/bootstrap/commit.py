@@ -43,6 +43,7 @@ from coordination.links.bootstrap_plan import (
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.carried_changes import carried_document
+from coordination.links.switching.lineage import Lineage, clip_to_forks
 from coordination.links.table_fingerprint import make_table_fingerprint
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LINK_KEY, EntryType, LogEntry, StagedPart, drop_range_name
@@ -172,9 +173,13 @@ class BootstrapCommit:
             is_shared = is_two_way or bool(gate.links_of(LinkDirection.OUT))
             parts = state.queue.copy_virtual_parts()
             zxid = find_last_own_change(keeper, table, parts, is_written=is_two_way) if is_shared else 0
+            lineage = Lineage.read(gate)
+            if any(zxid <= end.zxid for end in lineage.epochs):  # of a former epoch, which is in the vector
+                zxid = 0
+            settled = [fork for fork in lineage.forks if fork.name in lineage.settled]
             return ClosedTable(
                 self._count_rows(),
-                vector,
+                clip_to_forks(vector, settled),
                 stat,
                 own,
                 Position(own, zxid) if zxid else None,
