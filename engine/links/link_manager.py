@@ -29,10 +29,11 @@ from engine.links.exchange.link_service import LinkService
 from engine.links.found_links import FoundLinks
 from engine.links.link_beginning import BootstrapLink, CopyWaits
 from engine.links.link_freshness import measure_lags
-from engine.links.link_runner import LinkRunner, RunnerWorld
+from engine.links.link_runner import LinkRunner
 from engine.links.link_upstream import LinkUpstream
 from engine.links.own_cluster import OwnCluster, OwnTransport
 from engine.links.resting_links import RestingLink, RestingLinks
+from engine.links.runner_world import RunnerWorld
 from engine.links.switching.following import follow_fork
 from engine.links.switching.local_tables import find_link_here
 from engine.links.switching.telling import has_to_tell, tell_again

@@ -19,7 +19,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from coordination.keeper.interface import Keeper
@@ -39,17 +38,16 @@ from coordination.links.link_nodes import request_copy
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from coordination.links.stream.gap_check import Gap
-from coordination.links.switching.lineage import EpochFork
 from engine.interserver.transfer import Throttle
 from engine.links.exchange.cluster_client import ClusterClient
-from engine.links.link_beginning import BootstrapLink, CopyWaits, begin_link
+from engine.links.link_beginning import CopyWaits, begin_link
 from engine.links.link_leader import LinkLeader
 from engine.links.link_messages import advise_copy, explain_failure, explain_waits
 from engine.links.link_report import LinkReport
 from engine.links.link_upstream import LinkUpstream, SourceForked, require_same_epoch
 from engine.links.resting_links import RestingLink
+from engine.links.runner_world import RunnerWorld
 from engine.links.switching.siblings import name_siblings
-from engine.links.target_views import RunTargetViews
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import (
     ChangesAnswer,
@@ -59,7 +57,6 @@ from engine.tables.capabilities.table_links import (
     TargetState,
 )
 from engine.tables.owned_table import OwnedTable
-from engine.tables.services import TableServices
 from parts.common.errors import CancelledError, PandoError, convert_resource_error
 from parts.common.query_status import QueryStatus
 
@@ -77,27 +74,6 @@ _RESIGNED_SECONDS = 3.0
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
-
-
-@dataclass(frozen=True)
-class RunnerWorld:
-    """The part of a server that a link's runner needs."""
-
-    services: TableServices
-    server: str
-    """This server's name, for people."""
-    own_cluster: tuple[str, str]
-    """Name and UUID."""
-    count_running: Callable[[], int]
-    max_wait_seconds: Callable[[], float]
-    """How long a request may wait at the source for something new."""
-    rest: Callable[[str, RestingLink], None]
-    """Wakes a link that found nothing, and may not wait by itself, when there is something new."""
-    bootstrap: Callable[[], BootstrapLink | None]
-    """Copies a table to a link's target; ``None`` while nothing can."""
-    run_views: RunTargetViews | None = None
-    follow_fork: Callable[[LinkDefinition, EpochFork], object] | None = None
-    """Makes a link's target follow the table that was promoted; ``None`` while nothing can."""
 
 
 class LinkRunner:

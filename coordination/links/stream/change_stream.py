@@ -100,9 +100,9 @@ def build_changes(
 ) -> list[Change]:
     """Returns the changes behind the place ``after``, in the order of their places.
 
-    ``own``: the origin of the table's own changes, or the origins of its epochs; ``previous``: the zxid of the last of
-    them that was sent up to ``after``. ``failed``: parts whose quorum failed. ``lost``: blocks of which no rows are left anywhere; some may be
-    left of a merged part that was given up.
+    ``own``: the origin of the table's own changes, or the origins of its epochs; ``previous``: the zxid of the last
+    of them that was sent up to ``after``. ``failed``: parts whose quorum failed. ``lost``: blocks of which no rows are
+    left anywhere; some may be left of a merged part that was given up.
 
     Raises ``UserError`` 48 for a command that has no place in the order of blocks.
     """
