@@ -29,13 +29,13 @@ def promote_link(statement: PromoteLink, context: OwnerContext) -> QueryResult:
     server = context.server
     link = _find_link(statement.name, context)
     if link is None:
-        shut = find_shut_source(server, statement.name)
-        if shut is not None and not statement.cancel:
-            return _report(promote_old_source(server, shut[0], statement.name, force=statement.force))
         unfinished = find_unfinished(server, list_local_tables(server), statement.name)
-        if unfinished is None:
+        if unfinished is not None:
+            return _report(unfinished)
+        shut = find_shut_source(server, statement.name)
+        if shut is None or statement.cancel:
             raise make_unknown_error(server.replication.require_keeper(), statement.name)
-        return _report(unfinished)
+        return _report(promote_old_source(server, shut[0], statement.name, force=statement.force))
     if statement.cancel:
         return _report(cancel_promotion(server, link))
     return _report(promote(server, [link], context.status, force=statement.force))

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_failures import LinkStopped
 from coordination.links.switching.lineage import EpochFork
 from engine.catalog.catalog import Catalog
 from engine.environment import ServerEnvironment
@@ -45,7 +46,7 @@ from engine.server.config import Config
 from engine.tables.capabilities.link_status import LinkProgress
 from engine.tables.owned_table import OwnedTable
 from engine.tables.services import TableServices
-from parts.common.errors import PandoError
+from parts.common.errors import PandoError, UserError
 from parts.common.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
@@ -258,8 +259,12 @@ class LinkManager:
     def _follow_fork(self, definition: LinkDefinition, fork: EpochFork) -> None:
         """Makes a link follow the table that was promoted."""
         found = find_link_here(self._server, definition.name, definition.uuid)
-        if found is not None:
+        if found is None:
+            return
+        try:
             follow_fork(self._server, *found, fork)
+        except UserError as error:
+            raise LinkStopped(error.message) from error
 
     def _tell_forks(self) -> float:
         return tell_again(self._server)

@@ -45,7 +45,7 @@ def vector(**zxids: int) -> VersionVector:
 
 
 def fork(at: int = 10, by: Origin = A2, ended: Origin = S, **zxids: int) -> EpochFork:
-    return EpochFork(Position(ended, at), by, "east", "d", "t", vector(s=at, **zxids), 17, "t1", (("later", 1),))
+    return EpochFork(Position(ended, at), by, "east", "d", "t", vector(s=at, **zxids), 17, "t1", "l", (("later", 1),))
 
 
 def test_a_lineage_is_written_and_read() -> None:
@@ -157,7 +157,7 @@ def test_a_follower_gets_every_change_once(zxids: list[int], trimmed: int, has: 
 
 def test_a_fork_writes_the_former_own_origin_into_the_vector() -> None:
     now = TableNow(TablePaths("/t"), A, Gate(str(A.epoch)), 3, vector(s=10), 4, Position(A, 33), 50)
-    made = make_fork(now, S, A2, "east", "d", "t", 1)
+    made = make_fork(now, S, A2, ("east", "d", "t"), 1)
     assert made.ended == Position(S, 10)
     assert made.vector.applied(A) == 33
     assert add_former_own(vector(a=40), Position(A, 33)).applied(A) == 40  # no position moves back

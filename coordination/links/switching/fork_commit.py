@@ -67,12 +67,13 @@ def add_former_own(vector: VersionVector, last_own: Position | None) -> VersionV
     return vector.advance(last_own)
 
 
-def make_fork(
-    now: TableNow, ended: Origin, by: Origin, cluster: str, database: str, table: str, made_ms: int, ticket: str = ""
-) -> EpochFork:
-    """Returns the fork of a table at its present vector, which ends the epoch of ``ended``."""
+def make_fork(now: TableNow, ended: Origin, by: Origin, source: tuple[str, str, str], made_ms: int) -> EpochFork:
+    """Returns the fork of a table at its present vector, which ends the epoch of ``ended``.
+
+    ``source``: cluster, database and table that begin the next one.
+    """
     vector = add_former_own(now.vector, now.last_own)
-    return EpochFork(Position(ended, vector.applied(ended)), by, cluster, database, table, vector, made_ms, ticket)
+    return EpochFork(Position(ended, vector.applied(ended)), by, *source, vector, made_ms)
 
 
 def fork_ops(tables: Sequence[ForkedTable]) -> list[Op]:

@@ -49,6 +49,8 @@ class EpochFork:
     made_ms: int = 0
     ticket: str = ""
     """That of the SWITCH which made it; empty for PROMOTE."""
+    link: str = ""
+    """The link that was promoted; empty for an old source's own fork."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
 
     @property
@@ -72,6 +74,7 @@ class EpochFork:
             "vector": json.loads(self.vector.to_bytes()),
             "made_ms": self.made_ms,
             "ticket": self.ticket,
+            "link": self.link,
         }
 
     @classmethod
@@ -82,10 +85,10 @@ class EpochFork:
             vector = VersionVector.parse(json.dumps(rest.pop("vector")).encode())
             ended, by = Position.parse(rest.pop("ended")), Origin.parse(rest.pop("by"))
             names = [str(rest.pop(key)) for key in ("cluster", "database", "table")]
-            made_ms, ticket = int(rest.pop("made_ms", 0)), str(rest.pop("ticket", ""))
+            made_ms, ticket, link = int(rest.pop("made_ms", 0)), str(rest.pop("ticket", "")), str(rest.pop("link", ""))
         except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
             raise UserError("BAD_ARGUMENTS", f"{repr(document)[:200]} is no fork: {error}") from None
-        return cls(ended, by, names[0], names[1], names[2], vector, made_ms, ticket, tuple(rest.items()))
+        return cls(ended, by, names[0], names[1], names[2], vector, made_ms, ticket, link, tuple(rest.items()))
 
 
 @dataclass(frozen=True, slots=True)

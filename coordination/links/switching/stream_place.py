@@ -17,27 +17,33 @@ def find_follower_place(
     vector: VersionVector,
     own: Origin,
     follower: VersionVector,
+    follower_own: Origin | None = None,
 ) -> int | None:
     """Returns the last place up to which the follower has everything; ``None`` if it lacks what is not kept.
 
     ``changes`` and ``cuts``: of the stream between ``begin``, where the journal begins, and the frontier ``end``.
     ``vector``: the table's at the frontier. ``own``: the table, of whatever epoch; its own changes before ``begin`` are
-    told by nobody.
+    told by nobody. ``follower_own``: the follower, which has everything that it made itself.
     """
     first: dict[Origin, int] = {}
     for change in changes:
         first.setdefault(change.position.origin, change.previous)
     for position in vector:
         origin = position.origin
-        if (origin.cluster, origin.table) == (own.cluster, own.table) or vector.entries[origin].is_forgotten:
+        if _is_of(origin, own) or _is_of(origin, follower_own) or vector.entries[origin].is_forgotten:
             continue
         before = min(first.get(origin, position.zxid), position.zxid)  # a mark's predecessor is itself
         if before > follower.applied(origin) and not _is_forgotten(follower, origin):
             return None
-    missing = next((change.place for change in changes if not follower.covers(change.position)), None)
+    lacking = (change for change in changes if not follower.covers(change.position))
+    missing = next((change.place for change in lacking if change.position.origin != follower_own), None)
     if missing is None:
         return end
     return max((cut for cut in (begin, *cuts) if cut < missing), default=begin)
+
+
+def _is_of(origin: Origin, table: Origin | None) -> bool:
+    return table is not None and (origin.cluster, origin.table) == (table.cluster, table.table)
 
 
 def _is_forgotten(vector: VersionVector, origin: Origin) -> bool:

@@ -60,7 +60,8 @@ class SwitchingAnswers:
 
     def _place(self, document: Document, _: QueryStatus) -> dict[str, Any]:
         local, vector = self._local(document), decode_vector(get_object(document, "vector"))
-        place = local.links.switching.find_place(vector)
+        own = get_text(document, "own", "")
+        place = local.links.switching.find_place(vector, Origin.parse(own) if own else None)
         return {"place": str(place) if place is not None else "", "vector": encode_vector(local.read_now().vector)}
 
     def _forks(self, document: Document, _: QueryStatus) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class SwitchingAnswers:
         name, origin = get_text(document, "link"), get_text(document, "origin")
         found = find_link_here(self._server, name, get_text(document, "uuid"))
         if found is None:
-            raise UserError("BAD_ARGUMENTS", f"link {name!r} is gone or was made anew")
+            return {"is_gone": True}
         link, local = found
         if link.definition.source_origin != origin:
             raise UserError(

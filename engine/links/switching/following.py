@@ -79,13 +79,11 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         source_cluster=fork.cluster,
         source_database=fork.database,
         source_table=fork.table,
-        source_origin=str(fork.by),
+        source_origin=str(place.origin if place is not None else fork.by),
         is_begun=place is not None,
         beginning="",
     )
-    vector = now.vector
-    if place is not None and place.origin not in vector.entries:
-        vector = vector.begin_at(place)
+    vector = now.vector if place is None else reach_place(now.vector, place)
     seen = now.gate_version
 
     def change(gate: Gate) -> Gate:
@@ -112,6 +110,13 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         with suppress(PandoError):  # the former source is perhaps gone; it is told again when it rejoins
             server.links.connect(former[0]).unregister(former[1], former[2], outgoing.name, uuid)
     return True
+
+
+def reach_place(vector: VersionVector, place: Position) -> VersionVector:
+    """Returns the vector of a table that has everything up to a place of its source's stream."""
+    if place.origin not in vector.entries:
+        return vector.begin_at(place)
+    return vector if vector.covers(place) else vector.advance(place)
 
 
 def commit_at_once(local: LocalTable, ops: Sequence[Op]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordination.keeper.interface import BadVersion, KeeperConnectionLoss, MultiFailed, NodeExists, NoNode, NotEmpty
 from coordination.links.link_nodes import StoredLink
@@ -89,23 +89,18 @@ def _prepare(each: Promoted, ticket: str) -> ForkedTable:
     ended = Origin.parse(link.definition.source_origin)
     children = local.keeper.children(local.paths.linked.incoming_link(link.definition.name))
     registered = [(make_gate_link(out), register_ops(local.keeper, local.paths, out)) for out in each.registered]
-    return ForkedTable(
-        now,
-        make_table_fork(local, now, ended, ticket),
-        link.definition.name,
-        children,
-        registered,
-        telling=each.telling,
-    )
+    fork = replace(make_table_fork(local, now, ended), ticket=ticket, link=link.definition.name)
+    telling = [{**told, "of": fork.name} for told in each.telling]
+    return ForkedTable(now, fork, link.definition.name, children, registered, telling=telling)
 
 
-def make_table_fork(local: LocalTable, now: TableNow, ended: Origin, ticket: str = "") -> EpochFork:
+def make_table_fork(local: LocalTable, now: TableNow, ended: Origin) -> EpochFork:
     """Returns the fork of a closed table of this server."""
     server = local.server
     by = next_epoch(now.own, server.services.new_uuid().int)
     own = server.cluster_membership.get_identity(local.keeper)
     definition, made_ms = local.table.definition, int(server.services.clock() * 1000)
-    return make_fork(now, ended, by, own.name, definition.database, definition.name, made_ms, ticket)
+    return make_fork(now, ended, by, (own.name, definition.database, definition.name), made_ms)
 
 
 def _is_forked(tables: Sequence[Promoted], forked: Sequence[ForkedTable]) -> bool:

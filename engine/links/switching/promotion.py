@@ -172,7 +172,7 @@ class _Promotion:
         services = self.server.services
         for sibling in find_siblings(self.server, self.local, self.link):
             try:
-                sibling.ask_promise(self.definition.source_origin)
+                is_there = sibling.ask_promise(self.definition.source_origin)
             except UserError as error:
                 if error.name != "BAD_ARGUMENTS" or "linked_clusters" in error.message:
                     self.silent.append((sibling, error.message))
@@ -184,7 +184,7 @@ class _Promotion:
             except PandoError as error:
                 self.silent.append((sibling, error.message))
             else:
-                self.promised.append(sibling)
+                self.promised += [sibling] if is_there else []
                 services.failpoint("promote.after_promise")
         if self.silent and not force:
             names = "; ".join(f"cluster {each.cluster} (link {each.name}): {why}" for each, why in self.silent)

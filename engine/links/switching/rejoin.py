@@ -22,6 +22,7 @@ from coordination.links.switching.fork_commit import TableNow
 from coordination.links.switching.lineage import EpochFork, Lineage
 from coordination.links.switching.switching_gate import FORK_OWNER, meet_fork
 from coordination.links.version_vector import VersionVector
+from coordination.nodes.gate_link import LinkDirection
 from engine.links.exchange.fields import get_object, get_objects, get_text, get_texts
 from engine.links.exchange.protocol import decode_vector
 from engine.links.switching.local_tables import LocalTable, SwitchingServer, find_target_table, list_local_tables
@@ -60,6 +61,11 @@ def rejoin(server: SwitchingServer, name: str, cluster: str, status: QueryStatus
     client = server.links.connect(cluster)
     peer = client.get_identity()
     source = _find_source(server, local, now, former, cluster)
+    if lineage.find(source.fork.name) is not None:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Table {local.name} follows the fork {source.fork.describe()} already, so there is nothing to rejoin",
+        )
     if now.gate.bars == () or all(bar.owner != FORK_OWNER for bar in now.gate.bars):
         local.move_gate(lambda gate: meet_fork(gate, Lineage.read(gate), source.fork, name))
         server.services.failpoint("rejoin.after_meeting")
@@ -111,6 +117,12 @@ def _find_table(server: SwitchingServer, name: str, cluster: str) -> tuple[Local
         met = any(fork.cluster == cluster for fork in Lineage.read(now.gate).met)
         if local.find_outgoing(now.gate, name, cluster) or (met and local.find_outgoing(now.gate, name)):
             return local, now, None
+    for local in list_local_tables(server):  # an old source that was opened by force knows no link any more
+        now = local.read_now()
+        if Lineage.read(now.gate).epochs and not now.gate.links_of(LinkDirection.IN):
+            answer = server.links.connect(cluster).ask("switching/forks", {"origins": _list_origins(now)})
+            if any(fork.link == name for fork in map(EpochFork.of, get_objects(answer, "forks"))):
+                return local, now, None
     raise UserError(
         "BAD_ARGUMENTS",
         f"No table of this server was the source of a link {name!r} to cluster {cluster!r}, or is the target of one. "
@@ -118,11 +130,16 @@ def _find_table(server: SwitchingServer, name: str, cluster: str) -> tuple[Local
     )
 
 
+def _list_origins(now: TableNow) -> list[str]:
+    """Returns the origins of all epochs of the table, the newest first."""
+    return [str(now.own), *(str(end.origin) for end in reversed(Lineage.read(now.gate).epochs))]
+
+
 def _find_source(
     server: SwitchingServer, local: LocalTable, now: TableNow, former: StoredLink | None, cluster: str
 ) -> _NewSource:
     """Asks the other cluster for its table that ended this table's epoch, or its source's."""
-    origins = [str(now.own), *(str(end.origin) for end in reversed(Lineage.read(now.gate).epochs))]
+    origins = _list_origins(now)
     if former is not None and former.definition.source_origin:
         origins.insert(0, former.definition.source_origin)
     answer = server.links.connect(cluster).ask("switching/forks", {"origins": origins})

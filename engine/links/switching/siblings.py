@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from coordination.links.link_nodes import StoredLink
 from coordination.links.positions import Origin
 from coordination.links.version_vector import VersionVector
-from engine.links.exchange.fields import get_object, get_text
+from engine.links.exchange.fields import get_flag, get_object, get_text
 from engine.links.exchange.protocol import decode_vector
 from engine.links.switching.local_tables import LocalTable, SwitchingServer
 from engine.tables.capabilities.link_status import LinkProgress
@@ -32,17 +32,20 @@ class Sibling:
     table_number: int = 0
     vector: VersionVector | None = None
 
-    def ask_promise(self, origin: str) -> None:
-        """Makes it take nothing more of the source's epoch, and learns where it is."""
+    def ask_promise(self, origin: str) -> bool:
+        """Makes it take nothing more of the source's epoch, and learns where it is. Returns false if it is gone."""
         own = self.server.cluster_membership.get_identity(self.server.replication.require_keeper())
         answer = self.server.links.connect(self.cluster).ask(
             "switching/promise",
             {"link": self.name, "uuid": self.uuid, "origin": origin, "asker": own.name, "asker_uuid": own.uuid},
             read_seconds=_ASK_SECONDS,
         )
+        if get_flag(answer, "is_gone"):
+            return False
         self.database, self.table = get_text(answer, "database"), get_text(answer, "table")
         self.vector = decode_vector(get_object(answer, "vector"))
         self.table_number = Origin.parse(get_text(answer, "own")).table
+        return True
 
     def release(self) -> None:
         """Ends its promise, without a fork."""

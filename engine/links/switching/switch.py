@@ -15,6 +15,7 @@ import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from coordination.links.link_nodes import StoredLink
 from coordination.links.positions import Position
@@ -82,10 +83,7 @@ def cancel_switch(server: SwitchingServer, link: StoredLink) -> Facts:
         local.move_gate(lambda gate: _void(gate, asked["id"]))
     server.services.failpoint("switch.after_void")
     try:
-        server.links.connect(definition.source_cluster).ask(
-            "switching/open",
-            {"database": definition.source_database, "table": definition.source_table, "ticket": asked["id"]},
-        )
+        finish_cancelling(server, local, link, asked["id"])
     except PandoError as error:
         raise UnavailableError(
             "UNFINISHED",
@@ -93,9 +91,18 @@ def cancel_switch(server: SwitchingServer, link: StoredLink) -> Facts:
             f"{definition.source_cluster}, could not be told and stays closed: {error.message}. Repeat the statement, "
             f"or run there SYSTEM PROMOTE REPLICATION LINK {definition.name} FORCE",
         ) from error
-    local.move_gate(lambda gate: write_facts(gate, asked=None))
     server.links.wake()
     return [("cancelled", f"the switch of link {definition.name}; cluster {definition.source_cluster} takes writes")]
+
+
+def finish_cancelling(server: SwitchingServer, local: LocalTable, link: StoredLink, ticket: str) -> None:
+    """Has the source opened whose ticket is void."""
+    definition = link.definition
+    server.links.connect(definition.source_cluster).ask(
+        "switching/open",
+        {"database": definition.source_database, "table": definition.source_table, "ticket": ticket},
+    )
+    local.move_gate(lambda gate: write_facts(gate, asked=None))
 
 
 def _void(gate: Gate, ticket: str) -> Gate:
@@ -165,7 +172,7 @@ class _Switch:
             client = self._server.links.connect(definition.source_cluster)
             answer = client.ask("switching/close", request, read_seconds=_CLOSE_SECONDS)
         except UserError:
-            self.local.move_gate(lambda gate: void_ticket(gate, self.ticket))
+            self._take_back()
             raise
         except PandoError as error:
             kind = UnknownOutcomeError if isinstance(error, UnknownOutcomeError) else UnavailableError
@@ -176,6 +183,12 @@ class _Switch:
             ) from error
         self._position = Position.parse(get_text(answer, "position"))
         self._server.services.failpoint("switch.after_closing")
+
+    def _take_back(self) -> None:
+        """Voids the ticket of a source that refused it, and has it opened in case that it had closed."""
+        self.local.move_gate(lambda gate: _void(gate, self.ticket))
+        with suppress(PandoError):  # what is left is done by CANCEL
+            finish_cancelling(self._server, self.local, self.link, self.ticket)
 
     def take_all(self, deadline: float, seconds: float, status: QueryStatus) -> None:
         """Waits until this target has everything of the source, which is closed."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+from coordination.keeper.interface import Check, SetData
 from coordination.links.batches.batch_plan import BatchLimits
 from coordination.links.batches.batch_selection import select_batch
 from coordination.links.link_nodes import StoredLink
@@ -13,7 +14,7 @@ from coordination.links.positions import Position
 from coordination.links.version_vector import VersionVector
 from engine.links.exchange.cluster_client import ClusterClient
 from engine.links.link_upstream import LinkUpstream
-from engine.links.switching.following import read_place
+from engine.links.switching.following import commit_at_once, read_place
 from engine.links.switching.local_tables import LocalTable, SwitchingServer
 from engine.links.switching.requests import encode_vector
 from engine.links.switching.siblings import Sibling
@@ -54,8 +55,6 @@ def take_tail(
         place = _find_place(client, sibling, target.read_target().vector)
         while True:
             state = _begin(target.read_target(), place)
-            if all(state.vector.covers(position) for position in ahead):
-                return rows
             status.check()
             answer = upstream.read_changes(state.vector, 0, _WAIT_SECONDS)
             origin, limits = (
@@ -63,6 +62,10 @@ def take_tail(
                 BatchLimits(upstream.settings.link_max_batch_rows, upstream.settings.link_max_batch_bytes),
             )
             found = select_batch(answer.changes, answer.cuts, state.vector, origin, state.own, state.forks, limits)
+            if found.end is None and found.stop is None and state.vector.applied(origin) >= answer.frontier:
+                if _reach(local, ahead):
+                    return rows
+                continue
             if found.end is None:
                 idle += 1
                 if found.stop is not None or idle > _IDLE_PAGES:
@@ -95,6 +98,22 @@ def _find_place(client: ClusterClient, sibling: Sibling, vector: VersionVector) 
             f"Cluster {sibling.cluster} is further ahead, and does not keep all that lies between: promote it instead",
         )
     return place
+
+
+def _reach(local: LocalTable, ahead: Sequence[Position]) -> bool:
+    """Writes that the table has everything that the sibling had. Returns false if its vector moved meanwhile."""
+    now = local.read_now()
+    vector = now.vector
+    for position in ahead:
+        vector = vector if vector.covers(position) else vector.advance(position)
+    assert now.vector_version is not None
+    return commit_at_once(
+        local,
+        [
+            SetData(local.paths.linked.vector, vector.to_bytes(), now.vector_version),
+            Check(local.paths.gate, now.gate_version),
+        ],
+    )
 
 
 def _begin(state: TargetState, place: Position) -> TargetState:

@@ -21,24 +21,27 @@ from parts.common.errors import PandoError, UnavailableError
 logger = logging.getLogger(__name__)
 
 _ASK_SECONDS = 20.0
-IDLE_SECONDS = 5.0
+_AGAIN_SECONDS, _IDLE_SECONDS = 1.0, 5.0
 
 
 def tell_all(server: SwitchingServer, local: LocalTable) -> Facts:
     """Tells those who have not heard of the table's newest fork. Returns what each answered."""
     gate = local.read_gate()
     waiting: list[Mapping[str, str]] = read_fact(gate, TELLING) or []
-    forks = Lineage.read(gate).forks
+    lineage = Lineage.read(gate)
     facts: Facts = []
     for told in waiting:
+        if (fork := lineage.find(told["of"])) is None:  # this table follows another one by now
+            local.move_gate(lambda gate, told=told: _without(gate, told))  # type: ignore[misc]
+            continue
         where = f"cluster {told['cluster']}"
         try:
             server.services.failpoint("promote.before_telling")
-            document: dict[str, object] = {**told, "fork": forks[-1].to_json()}
+            document: dict[str, object] = {**told, "fork": fork.to_json()}
             if is_turn := "ticket" in told:
                 own = server.cluster_membership.get_identity(local.keeper)
                 document |= {"new_source": own.name, "new_source_uuid": own.uuid}
-                document["place"] = str(_find_turned_place(local, forks[-1].vector))
+                document["place"] = str(_find_turned_place(local, fork.vector))
             request = "switching/turn" if is_turn else "switching/fork"
             answer = server.links.connect(told["cluster"]).ask(request, document, read_seconds=_ASK_SECONDS)
             message = get_text(answer, "message", "")
@@ -71,11 +74,13 @@ def has_to_tell(server: SwitchingServer) -> bool:
 
 def tell_again(server: SwitchingServer) -> float:
     """Tells whoever did not answer before. Returns the seconds until the next look."""
+    is_waiting = False
     for local in list_local_tables(server):
         try:
             gate = local.links.switching.read_known_gate()
             if gate is not None and read_fact(gate, TELLING):
+                is_waiting = True
                 tell_all(server, local)
         except PandoError as error:
             logger.debug("the fork of %s is told later: %s", local.name, error)
-    return IDLE_SECONDS
+    return _AGAIN_SECONDS if is_waiting else _IDLE_SECONDS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordination.links.positions import Position
+from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Change
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
@@ -31,10 +31,10 @@ class TableSwitching(Protocol):
     def find_last_own(self) -> Position | None:
         """Returns the last change of the table's present epoch; ``None`` if the journal knows of none."""
 
-    def find_place(self, vector: VersionVector) -> Position | None:
-        """Returns the last place in the table's stream up to which a table with this vector has everything.
+    def find_place(self, vector: VersionVector, follower: Origin | None = None) -> Position | None:
+        """Returns the last place in the table's stream up to which a follower with this vector has everything.
 
-        ``None`` if the journal does not reach back so far.
+        ``follower`` is its own origin. ``None`` if the journal does not reach back so far.
         """
 
     def read_tail(self, vector: VersionVector) -> TableTail:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordination.links.positions import Position
+from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Change
 from coordination.links.switching.stream_place import find_follower_place
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
 from engine.tables.capabilities.table_switching import TableTail
 from engine.tables.replicated.links.source.block_source import BlockSource
-from engine.tables.replicated.links.source.stream_reading import StreamReading
+from engine.tables.replicated.links.source.stream_reading import StreamOfTable, StreamReading
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError
 from parts.common.query_status import QueryStatus
@@ -39,15 +39,17 @@ class ReplicaSwitching:
         with self._state.hold_write_access() as (keeper, _):
             return self._reading.find_last_own(keeper)
 
-    def find_place(self, vector: VersionVector) -> Position | None:
-        """Returns the last place in the table's stream up to which a table with this vector has everything.
+    def find_place(self, vector: VersionVector, follower: Origin | None = None) -> Position | None:
+        """Returns the last place in the table's stream up to which a follower with this vector has everything.
 
-        ``None`` if the journal does not reach back so far.
+        ``follower`` is its own origin. ``None`` if the journal does not reach back so far.
         """
         with self._state.hold_write_access() as (keeper, _):
             found = self._reading.read_stream(keeper)
         own = found.origin
-        place = find_follower_place(found.begin, found.end, found.changes, found.cuts, found.vector, own, vector)
+        place = find_follower_place(
+            found.begin, found.end, found.changes, found.cuts, found.vector, own, vector, follower
+        )
         return Position(own, place) if place is not None else None
 
     def read_tail(self, vector: VersionVector) -> TableTail:
@@ -69,8 +71,7 @@ class ReplicaSwitching:
                 )
             state.sleep(_PAUSE_SECONDS)
         tail = tuple(change for change in found.changes if not vector.covers(change.position))
-        begins = [vector.applied(origin) for origin in (found.origin, *(each.origin for each in found.own.former))]
-        return TableTail(tail, found.begin <= max([*begins, 0]) or not found.begin)
+        return TableTail(tail, _reaches_back(found, vector))
 
     def detach_blocks(self, changes: Sequence[Change], name: str, status: QueryStatus) -> list[str]:
         """Links the blocks of these changes into ``detached/``, durably; may be repeated.
@@ -101,3 +102,13 @@ class ReplicaSwitching:
                     store.drop_temporary(directory)
                 state.services.failpoint("rejoin.after_block")
         return made
+
+
+def _reaches_back(found: StreamOfTable, vector: VersionVector) -> bool:
+    """Tells whether the journal has everything that lies behind the vector."""
+    own, known = found.own, found.vector
+    if find_follower_place(found.begin, found.end, found.changes, found.cuts, known, found.origin, vector) is None:
+        return False
+    applied = [vector.applied(origin) for origin in (own.present, *(each.origin for each in own.former))]
+    is_written = any(own.has(change.position.origin) for change in found.changes) or not len(known)
+    return not is_written or found.begin <= max(applied)
