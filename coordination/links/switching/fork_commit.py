@@ -49,8 +49,6 @@ class ForkedTable:
     """Nodes below the link's definition."""
     registered: Sequence[tuple[GateLink, Sequence[Op]]] = ()
     """The links that take changes from here from now on."""
-    dropped: Sequence[tuple[str, Sequence[Op]]] = ()
-    """Links that went out, and end."""
     telling: Sequence[dict[str, str]] = ()
     """Who must be told of the fork."""
 
@@ -86,8 +84,6 @@ def _table_ops(forked: ForkedTable) -> list[Op]:
     gate = end_promotion(now.gate).without_bar(TICKET).without_bar(FORK_OWNER)
     for link, _ in forked.registered:  # before others go: a table that keeps changes goes on keeping them
         gate = gate.with_link(link)
-    for name, _ in forked.dropped:
-        gate = gate.without_link(name)
     if forked.link:
         gate = gate.without_link(forked.link)
     lineage = Lineage.read(now.gate).follow(forked.fork).end_epoch(Position(now.own, now.newest))
@@ -100,7 +96,7 @@ def _table_ops(forked: ForkedTable) -> list[Op]:
         else SetData(paths.vector, vector, now.vector_version),
         SetData(now.table.gate, gate.to_bytes(), now.gate_version),
     ]
-    for _, each in (*forked.registered, *forked.dropped):
+    for _, each in forked.registered:
         ops += each
     if forked.link:
         path = paths.incoming_link(forked.link)

@@ -21,6 +21,7 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import TableLinkName, name_path, parse_link_name
 from coordination.links.link_nodes import StoredLink
 from coordination.links.positions import Position
+from coordination.links.switching.fork_commit import TableNow
 from coordination.links.switching.lineage import EpochFork, Lineage, find_surplus
 from coordination.links.switching.switching_gate import end_promise, meet_fork
 from coordination.links.version_vector import VersionVector
@@ -68,7 +69,7 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
     peer = source.get_identity()
     outgoing = OutgoingLink(definition.at_source(own.name), uuid, own.uuid, own.name)
     source.register(fork.database, fork.table, outgoing)
-    place, present = ask_place(server, fork, now.vector)
+    place, present = ask_place(server, fork, now)
     surplus = find_surplus(now.vector, (fork.vector, present), fork.by)
     if surplus:
         _refuse(local, name, fork, surplus, present)
@@ -145,13 +146,14 @@ def _refuse(local: LocalTable, name: str, fork: EpochFork, surplus: Sequence[Pos
     )
 
 
-def ask_place(server: SwitchingServer, fork: EpochFork, vector: VersionVector) -> tuple[Position | None, VersionVector]:
-    """Asks a source for the place at which a table with this vector follows it, and for the source's vector.
+def ask_place(server: SwitchingServer, fork: EpochFork, now: TableNow) -> tuple[Position | None, VersionVector]:
+    """Asks a source for the place at which a table follows it, and for the source's vector.
 
     The place is ``None`` if the source does not keep what the table lacks.
     """
     answer = server.links.connect(fork.cluster).ask(
-        "switching/place", {"database": fork.database, "table": fork.table, "vector": encode_vector(vector)}
+        "switching/place",
+        {"database": fork.database, "table": fork.table, "vector": encode_vector(now.vector), "own": str(now.own)},
     )
     return read_place(answer)
 

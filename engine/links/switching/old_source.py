@@ -13,7 +13,6 @@ from engine.links.switching.following import commit_at_once
 from engine.links.switching.forking import make_table_fork
 from engine.links.switching.local_tables import LocalTable, SwitchingServer, list_local_tables
 from engine.links.switching.promotion_report import Facts, list_fork_facts
-from engine.tables.replicated.links.source.outgoing_nodes import unregister_ops
 from parts.common.errors import ConflictError, UserError
 
 _ATTEMPTS = 10
@@ -50,9 +49,7 @@ def promote_old_source(server: SwitchingServer, local: LocalTable, name: str, *,
         if now.last_own is None:  # its journal begins behind its last own change
             now = _with_last_own(now)
         fork = make_table_fork(local, now, now.own)
-        gone = [link for link in [local.find_outgoing(now.gate, name)] if link is not None]
-        dropped = [(link.name, unregister_ops(local.keeper, local.paths, link.name)) for link in gone]
-        if commit_at_once(local, fork_ops([ForkedTable(now, fork, "", dropped=dropped)])):
+        if commit_at_once(local, fork_ops([ForkedTable(now, fork, "")])):  # it goes on keeping what a REJOIN tells
             server.links.wake()
             return list_fork_facts(local.name, fork)
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep changing table {local.name}; repeat the statement")

@@ -22,7 +22,6 @@ from coordination.links.switching.fork_commit import TableNow
 from coordination.links.switching.lineage import EpochFork, Lineage
 from coordination.links.switching.switching_gate import FORK_OWNER, meet_fork
 from coordination.links.version_vector import VersionVector
-from coordination.nodes.gate_link import LinkDirection
 from engine.links.exchange.fields import get_object, get_objects, get_text, get_texts
 from engine.links.exchange.protocol import decode_vector
 from engine.links.switching.local_tables import LocalTable, SwitchingServer, find_target_table, list_local_tables
@@ -117,12 +116,6 @@ def _find_table(server: SwitchingServer, name: str, cluster: str) -> tuple[Local
         met = any(fork.cluster == cluster for fork in Lineage.read(now.gate).met)
         if local.find_outgoing(now.gate, name, cluster) or (met and local.find_outgoing(now.gate, name)):
             return local, now, None
-    for local in list_local_tables(server):  # an old source that was opened by force knows no link any more
-        now = local.read_now()
-        if Lineage.read(now.gate).epochs and not now.gate.links_of(LinkDirection.IN):
-            answer = server.links.connect(cluster).ask("switching/forks", {"origins": _list_origins(now)})
-            if any(fork.link == name for fork in map(EpochFork.of, get_objects(answer, "forks"))):
-                return local, now, None
     raise UserError(
         "BAD_ARGUMENTS",
         f"No table of this server was the source of a link {name!r} to cluster {cluster!r}, or is the target of one. "

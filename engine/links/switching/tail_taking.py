@@ -11,7 +11,6 @@ from coordination.links.batches.batch_plan import BatchLimits
 from coordination.links.batches.batch_selection import select_batch
 from coordination.links.link_nodes import StoredLink
 from coordination.links.positions import Position
-from coordination.links.version_vector import VersionVector
 from engine.links.exchange.cluster_client import ClusterClient
 from engine.links.link_upstream import LinkUpstream
 from engine.links.switching.following import commit_at_once, read_place
@@ -52,7 +51,7 @@ def take_tail(
     upstream.register()
     target, rows, idle = local.links.target, 0, 0
     try:
-        place = _find_place(client, sibling, target.read_target().vector)
+        place = _find_place(client, sibling, target.read_target())
         while True:
             state = _begin(target.read_target(), place)
             status.check()
@@ -86,10 +85,15 @@ def take_tail(
         client.unregister(sibling.database, sibling.table, upstream.name, link.definition.uuid)
 
 
-def _find_place(client: ClusterClient, sibling: Sibling, vector: VersionVector) -> Position:
+def _find_place(client: ClusterClient, sibling: Sibling, state: TargetState) -> Position:
     answer = client.ask(
         "switching/place",
-        {"database": sibling.database, "table": sibling.table, "vector": encode_vector(vector)},
+        {
+            "database": sibling.database,
+            "table": sibling.table,
+            "vector": encode_vector(state.vector),
+            "own": str(state.own),
+        },
     )
     place = read_place(answer)[0]
     if place is None:
