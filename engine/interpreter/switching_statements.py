@@ -17,7 +17,7 @@ from engine.links.switching.switch import cancel_switch, find_unfinished, switch
 from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
 from parts.common.errors import UserError
-from parts.types import IntegerType
+from parts.types import DataType, IntegerType
 from sql.grammar.statements.link_statements import PromoteLink, RejoinLink, SwitchLink
 
 _COUNT = IntegerType(64, signed=False)
@@ -60,7 +60,7 @@ def rejoin_link(statement: RejoinLink, context: OwnerContext) -> QueryResult:
     """Executes SYSTEM REJOIN REPLICATION LINK; returns what lies behind the fork."""
     _refuse_group(statement.name, "REJOIN", is_group=statement.is_group)
     rows = rejoin(context.server, statement.name, statement.cluster, context.status, detach=statement.detach)
-    columns = [
+    columns: list[tuple[str, DataType]] = [
         ("kind", STRING),
         ("table", STRING),
         ("partition_id", STRING),

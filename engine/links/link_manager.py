@@ -39,6 +39,7 @@ from engine.links.switching.following import follow_fork
 from engine.links.switching.local_tables import find_link_here
 from engine.links.switching.telling import has_to_tell, tell_again
 from engine.links.target_views import RunTargetViews
+from engine.queries.server_links import ServerLinks
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.server.background_pool import BackgroundPool, BackgroundTask
@@ -72,6 +73,7 @@ class LinkingServer(Protocol):
     cluster_membership: ClusterMembership
     linked_clusters: LinkedClusters
     link_answers: LinkService
+    links: ServerLinks
     config: Config
     uuid: str
 

@@ -113,6 +113,11 @@ class Lineage:
         """Returns the fork, followed or met, that ended the epoch of this origin."""
         return next((fork for fork in reversed((*self.forks, *self.met)) if fork.ended.origin == origin), None)
 
+    def has_given_up(self, position: Position) -> bool:
+        """Tells whether a change lies behind a fork that the table follows: its tail was taken out."""
+        fork = self.find_end(position.origin)
+        return fork is not None and position.zxid > fork.ended.zxid
+
     def list_ends(self) -> tuple[Fork, ...]:
         """Returns where epochs of others end, for those who check changes."""
         return tuple(Fork(fork.ended.origin, fork.ended.zxid) for fork in self.forks)
@@ -187,7 +192,7 @@ def find_surplus(vector: VersionVector, known: Collection[VersionVector], by: Or
     return [
         position
         for position in vector
-        if not vector.entries[position.origin].is_forgotten
+        if not (vector.entries[position.origin].is_forgotten or vector.entries[position.origin].is_place)
         and (position.origin.cluster, position.origin.table) != (by.cluster, by.table)
         and position.zxid
         and not any(each.covers(position) for each in known)
@@ -215,9 +220,11 @@ def find_own_fork(known: Origin, present: Origin, lineage: Lineage) -> EpochFork
     successor = lineage.find_successor(known)
     if successor is not None:
         return successor
-    if present == known:
+    if present == known or not lineage.forks:
         return None
-    return next((fork for fork in lineage.forks if fork.by == present), None)
+    promoted = next((fork for fork in lineage.forks if fork.by == present), None)
+    was_there = any(end.origin == known for end in lineage.epochs)  # since then it was promoted, and follows again
+    return promoted or (lineage.forks[-1] if was_there else None)
 
 
 def find_heard_fork(gate: Gate | None, source_origin: str) -> EpochFork | None:

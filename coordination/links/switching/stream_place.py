@@ -30,7 +30,8 @@ def find_follower_place(
         first.setdefault(change.position.origin, change.previous)
     for position in vector:
         origin = position.origin
-        if _is_of(origin, own) or _is_of(origin, follower_own) or vector.entries[origin].is_forgotten:
+        entry = vector.entries[origin]
+        if _is_of(origin, own) or _is_of(origin, follower_own) or entry.is_forgotten or entry.is_place:
             continue
         before = min(first.get(origin, position.zxid), position.zxid)  # a mark's predecessor is itself
         if before > follower.applied(origin) and not _is_forgotten(follower, origin):

@@ -104,7 +104,7 @@ def begin_promotion(gate: Gate, link: str) -> Gate:
 def close_for_fork(gate: Gate, link: str) -> Gate:
     """Returns the gate that keeps out everything, so that what is read now is what the fork has."""
     reason = f"Link {link} is being promoted; the table takes writes when that is done"
-    return gate.with_bar(Bar(PROMOTION, KeptOut.ALL, waits=True, reason=reason))
+    return gate.with_bar(Bar(PROMOTION, KeptOut.ALL, reason=reason))
 
 
 def end_promotion(gate: Gate) -> Gate:

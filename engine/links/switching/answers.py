@@ -62,16 +62,22 @@ class SwitchingAnswers:
         local, vector = self._local(document), decode_vector(get_object(document, "vector"))
         own = get_text(document, "own", "")
         place = local.links.switching.find_place(vector, Origin.parse(own) if own else None)
-        return {"place": str(place) if place is not None else "", "vector": encode_vector(local.read_now().vector)}
+        now = local.read_now()
+        return {
+            "place": str(place) if place is not None else "",
+            "vector": encode_vector(now.vector),
+            "forks": [fork.to_json() for fork in Lineage.read(now.gate).forks],
+        }
 
     def _forks(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        """Finds the table here whose lineage has a fork of one of these epochs, the first of them that it has."""
-        origins = list(map(Origin.parse, get_texts(document, "origins")))
+        """Finds the table here whose lineage has a fork of one of these epochs, and not one of those ``followed``."""
+        origins, followed = list(map(Origin.parse, get_texts(document, "origins"))), get_texts(document, "followed")
         for ended in origins:
             for local in list_local_tables(self._server):
                 now = local.read_now()
                 lineage = Lineage.read(now.gate)
-                if lineage.find_end(ended) is None:
+                fork = lineage.find_end(ended)
+                if fork is None or fork.name in followed:
                     continue
                 newest = self._newest(local)
                 return {

@@ -27,7 +27,7 @@ from coordination.links.switching.switching_gate import end_promise, meet_fork
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
 from coordination.nodes.gate_link import GateLink, LinkDirection
-from engine.links.exchange.fields import Document, get_object, get_text
+from engine.links.exchange.fields import Document, get_object, get_objects, get_text
 from engine.links.exchange.protocol import decode_vector
 from engine.links.switching.local_tables import LocalTable, SwitchingServer
 from engine.links.switching.requests import encode_vector
@@ -63,13 +63,14 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
     if lineage.find(fork.name) is not None and definition.source_origin == str(fork.by):
         return True
     if conflict := lineage.explain_conflict(fork):
+        local.move_gate(lambda gate: meet_fork(gate, Lineage.read(gate), fork, name))
         raise UserError("BAD_ARGUMENTS", f"Table {local.name} cannot follow the fork {fork.describe()}: {conflict}")
     own = server.cluster_membership.get_identity(keeper)
     source = server.links.connect(fork.cluster)
     peer = source.get_identity()
     outgoing = OutgoingLink(definition.at_source(own.name), uuid, own.uuid, own.name)
     source.register(fork.database, fork.table, outgoing)
-    place, present = ask_place(server, fork, now)
+    place, present, forks = ask_place(server, fork, now)
     surplus = find_surplus(now.vector, (fork.vector, present), fork.by)
     if surplus:
         _refuse(local, name, fork, surplus, present)
@@ -84,14 +85,17 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         is_begun=place is not None,
         beginning="",
     )
-    vector = now.vector if place is None else reach_place(now.vector, place)
+    vector = now.vector if place is None else now.vector.go_on_at(place)
     seen = now.gate_version
 
     def change(gate: Gate) -> Gate:
         known = gate.find_link(name)
         assert known is not None
         turned = GateLink(name, LinkDirection.IN, uuid, peer.uuid, fork.cluster, known.is_two_way, known.extra)
-        return Lineage.read(gate).follow(fork).write(end_promise(gate).without_bar("fork").with_link(turned))
+        lineage = Lineage.read(gate)
+        for each in (*forks, fork):
+            lineage = lineage.follow(each)
+        return lineage.write(end_promise(gate).without_bar("fork").with_link(turned))
 
     named = keeper.get(name_path(name))
     title = parse_link_name(name, named[0])
@@ -111,13 +115,6 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         with suppress(PandoError):  # the former source is perhaps gone; it is told again when it rejoins
             server.links.connect(former[0]).unregister(former[1], former[2], outgoing.name, uuid)
     return True
-
-
-def reach_place(vector: VersionVector, place: Position) -> VersionVector:
-    """Returns the vector of a table that has everything up to a place of its source's stream."""
-    if place.origin not in vector.entries:
-        return vector.begin_at(place)
-    return vector if vector.covers(place) else vector.advance(place)
 
 
 def commit_at_once(local: LocalTable, ops: Sequence[Op]) -> bool:
@@ -146,16 +143,19 @@ def _refuse(local: LocalTable, name: str, fork: EpochFork, surplus: Sequence[Pos
     )
 
 
-def ask_place(server: SwitchingServer, fork: EpochFork, now: TableNow) -> tuple[Position | None, VersionVector]:
-    """Asks a source for the place at which a table follows it, and for the source's vector.
+def ask_place(
+    server: SwitchingServer, fork: EpochFork, now: TableNow
+) -> tuple[Position | None, VersionVector, list[EpochFork]]:
+    """Asks a source for the place at which a table follows it, for its vector, and for the forks that it follows.
 
     The place is ``None`` if the source does not keep what the table lacks.
     """
-    answer = server.links.connect(fork.cluster).ask(
+    client = server.links.connect(fork.cluster)
+    answer = client.ask(
         "switching/place",
         {"database": fork.database, "table": fork.table, "vector": encode_vector(now.vector), "own": str(now.own)},
     )
-    return read_place(answer)
+    return *read_place(answer), list(map(EpochFork.of, get_objects(answer, "forks")))
 
 
 def read_place(answer: Document) -> tuple[Position | None, VersionVector]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from coordination.keeper.interface import BadVersion, KeeperConnectionLoss, MultiFailed, NodeExists, NoNode, NotEmpty
 from coordination.links.link_nodes import StoredLink
@@ -34,7 +34,6 @@ class Promoted:
     """The links that will take changes from here."""
     telling: Sequence[dict[str, str]] = ()
     """Who must be told of the fork."""
-    forks: list[EpochFork] = field(default_factory=list)
 
 
 def fork_tables(tables: Sequence[Promoted], *, ticket: str = "") -> list[EpochFork]:
@@ -67,10 +66,10 @@ def fork_tables(tables: Sequence[Promoted], *, ticket: str = "") -> list[EpochFo
     else:
         raise ConflictError("KEEPER_EXCEPTION", "Others keep changing the tables; repeat the statement")
     services.failpoint("promote.after_fork")
-    for each in forked:
-        logger.warning("table %s is the source now: its fork is %s", each.now.table.root, each.fork.describe())
+    for done in forked:
+        logger.warning("table %s is the source now: its fork is %s", done.now.table.root, done.fork.describe())
     tables[0].local.server.links.wake()
-    return [each.fork for each in forked]
+    return [done.fork for done in forked]
 
 
 def _close(gate: Gate, link: str, ticket: str) -> Gate:

@@ -85,6 +85,7 @@ class LocalTable:
         origin = Origin.parse(f"{own.uuid}.{root[1].created_zxid}.{found.epoch}")
         parsed = VersionVector.parse(vector[0]) if vector is not None else VersionVector()
         version = vector[1].version if vector is not None else None
+        newest = max(newest, gate[1].modified_zxid)  # it is closed since then
         return TableNow(paths, origin, found, gate[1].version, parsed, version, last_own, newest)
 
     def move_gate(

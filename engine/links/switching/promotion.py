@@ -232,6 +232,10 @@ class _Promotion:
             OutgoingLink(f"{each.cluster}/{each.name}", each.uuid, each.uuid_of_cluster, each.cluster)
             for each in siblings
         ]
+        source = self.local.read_gate().find_link(definition.name)
+        if source is not None:  # so that the table goes on keeping its changes, for the old source too
+            name, uuid = source.peer_name, str(self.server.services.new_uuid())
+            registered.append(OutgoingLink(f"{name}/{definition.name}", uuid, source.peer, name))
         return Promoted(self.local, self.link, registered, telling)
 
     def give_up(self) -> None:

@@ -22,7 +22,7 @@ from coordination.links.switching.fork_commit import TableNow
 from coordination.links.switching.lineage import EpochFork, Lineage
 from coordination.links.switching.switching_gate import FORK_OWNER, meet_fork
 from coordination.links.version_vector import VersionVector
-from engine.links.exchange.fields import get_object, get_objects, get_text, get_texts
+from engine.links.exchange.fields import Document, get_object, get_objects, get_text, get_texts
 from engine.links.exchange.protocol import decode_vector
 from engine.links.switching.local_tables import LocalTable, SwitchingServer, find_target_table, list_local_tables
 from engine.links.switching.turning import Turn, turn_table
@@ -116,6 +116,15 @@ def _find_table(server: SwitchingServer, name: str, cluster: str) -> tuple[Local
         met = any(fork.cluster == cluster for fork in Lineage.read(now.gate).met)
         if local.find_outgoing(now.gate, name, cluster) or (met and local.find_outgoing(now.gate, name)):
             return local, now, None
+    for local in list_local_tables(server):  # promoted beside the cluster, so that no link joins them
+        now = local.read_now()
+        lineage = Lineage.read(now.gate)
+        if (
+            lineage.forks
+            and any(fork.link == name for fork in lineage.forks)
+            and _ask_forks(server, now, None, cluster)
+        ):
+            return local, now, None
     raise UserError(
         "BAD_ARGUMENTS",
         f"No table of this server was the source of a link {name!r} to cluster {cluster!r}, or is the target of one. "
@@ -123,21 +132,28 @@ def _find_table(server: SwitchingServer, name: str, cluster: str) -> tuple[Local
     )
 
 
-def _list_origins(now: TableNow) -> list[str]:
-    """Returns the origins of all epochs of the table, the newest first."""
-    return [str(now.own), *(str(end.origin) for end in reversed(Lineage.read(now.gate).epochs))]
+def _ask_forks(server: SwitchingServer, now: TableNow, former: StoredLink | None, cluster: str) -> Document:
+    """Asks a cluster for a fork of an epoch of this table, or of its source, that the table does not follow.
+
+    The answer is empty if the cluster has none.
+    """
+    lineage = Lineage.read(now.gate)
+    origins = [str(now.own), *(str(end.origin) for end in reversed(lineage.epochs))]
+    origins += [str(fork.ended.origin) for fork in reversed(lineage.forks)]
+    if former is not None and former.definition.source_origin:
+        origins.insert(0, former.definition.source_origin)
+    followed = [fork.name for fork in lineage.forks]
+    answer = server.links.connect(cluster).ask("switching/forks", {"origins": origins, "followed": followed})
+    return answer if get_text(answer, "ended") else {}
 
 
 def _find_source(
     server: SwitchingServer, local: LocalTable, now: TableNow, former: StoredLink | None, cluster: str
 ) -> _NewSource:
     """Asks the other cluster for its table that ended this table's epoch, or its source's."""
-    origins = _list_origins(now)
-    if former is not None and former.definition.source_origin:
-        origins.insert(0, former.definition.source_origin)
-    answer = server.links.connect(cluster).ask("switching/forks", {"origins": origins})
+    answer = _ask_forks(server, now, former, cluster)
     forks = list(map(EpochFork.of, get_objects(answer, "forks")))
-    ended = Origin.parse(get_text(answer, "ended")) if get_text(answer, "ended") else None
+    ended = Origin.parse(get_text(answer, "ended")) if answer else None
     fork = next((each for each in reversed(forks) if each.ended.origin == ended), None)
     if fork is None:
         raise UserError(

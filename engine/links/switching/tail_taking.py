@@ -121,6 +121,4 @@ def _reach(local: LocalTable, ahead: Sequence[Position]) -> bool:
 
 
 def _begin(state: TargetState, place: Position) -> TargetState:
-    if place.origin in state.vector.entries:
-        return state
-    return replace(state, vector=state.vector.begin_at(place))
+    return replace(state, vector=state.vector.go_on_at(place))

@@ -21,7 +21,7 @@ from coordination.links.switching.switching_gate import FORK_OWNER, TICKET, end_
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import GateLink, LinkDirection
 from coordination.nodes.table_lists import create_lists
-from engine.links.switching.following import commit_at_once, reach_place
+from engine.links.switching.following import commit_at_once
 from engine.links.switching.local_tables import LocalTable
 from engine.tables.replicated.links.source.outgoing_nodes import unregister_ops
 from parts.common.errors import ConflictError
@@ -126,7 +126,7 @@ def _turned_vector(now: TableNow, turn: Turn) -> VersionVector:
             vector = vector.advance(Position(ended.origin, reached))
     if turn.place is not None:
         vector = vector.begin_with(turn.fork.vector)
-        vector = reach_place(vector, turn.place)
+        vector = vector.go_on_at(turn.place)
     return vector
 
 

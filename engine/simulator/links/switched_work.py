@@ -44,6 +44,10 @@ _WEIGHTS = {
     "promote": 0.4,
     "rejoin": 0.6,
 }
+_CREATE = (
+    f"CREATE REPLICATION LINK {LINK} ON t FROM CLUSTER {{}} SETTINGS start_position = 'now', replication_timeout = 5, "
+    "link_batch_delay_ms = 0"
+)
 
 
 class SwitchedWork:
@@ -70,10 +74,8 @@ class SwitchedWork:
         self.world.calm()
         first, *others = self._names
         for name in others:
-            self._insist(lambda name=name: self._server(name).sql(  # type: ignore[misc]
-                f"CREATE REPLICATION LINK {LINK} ON t FROM CLUSTER {first} SETTINGS start_position = 'now', "
-                "replication_timeout = 5, link_batch_delay_ms = 0"
-            ))  # fmt: skip
+            server = self._server(name)
+            self._insist(lambda server=server: server.sql(_CREATE.format(first)))  # type: ignore[misc]
         for _ in range(rounds):
             self._is_forced, self._tails = False, {}
             for cluster in self.world.clusters.values():
@@ -111,6 +113,7 @@ class SwitchedWork:
         except PandoError as error:
             answer = "failed"
             self.counts[f"error {error.code} of {what}"] += 1
+            self.world.trace.add(f"{what}: {error.message}")
         self.counts[f"{what} {answer}"] += 1
         return answer
 
@@ -162,6 +165,8 @@ class SwitchedWork:
         return self._try(what, lambda: server.sql(text, receive_timeout=20)) if server is not None else "none"
 
     def _do_switch(self) -> None:
+        if self._is_forced:  # a person who forced a promotion waits until all follow it
+            return
         self._statement("switch", f"SYSTEM SWITCH REPLICATION LINK {LINK}")
 
     def _do_cancel(self) -> None:
@@ -169,7 +174,7 @@ class SwitchedWork:
         self._statement(f"{verb.lower()} cancel", f"SYSTEM {verb} REPLICATION LINK {LINK} CANCEL")
 
     def _do_promote(self) -> None:
-        if not self._may_force:
+        if not self._may_force or self._is_forced:
             return
         name = self.random.choice(self._names)
         self._is_forced = True
@@ -203,6 +208,10 @@ class SwitchedWork:
         self._finish()
         self.world.settle(self._is_equal, self._explain, help_on=self._finish)
 
+    def _do(self, what: str, name: str, statement: str) -> None:
+        server = self._server(name)
+        self._try(what, lambda: server.sql(statement))
+
     def _open(self) -> list[str]:
         return [name for name in self._names if self._gate(name).find_bar(CommitKind.ROWS) is None]
 
@@ -210,15 +219,11 @@ class SwitchedWork:
         """Does what a person does: ends or finishes statements that died, and lets all follow one source."""
         for name in self._names:
             gate = self._gate(name)
-            if read_fact(gate, ASKED) is not None:
-                server = self._server(name)
-                cancel = " CANCEL" if read_fact(gate, ASKED).get("void") or self._is_forced else ""
-                self._try(
-                    "finish switch", lambda s=server, c=cancel: s.sql(f"SYSTEM SWITCH REPLICATION LINK {LINK}{c}")
-                )  # type: ignore[misc]
+            if (asked := read_fact(gate, ASKED)) is not None:
+                cancel = " CANCEL" if asked.get("void") or self._is_forced else ""
+                self._do("finish switch", name, f"SYSTEM SWITCH REPLICATION LINK {LINK}{cancel}")
             if read_fact(gate, PROMOTION) is not None or read_fact(gate, PROMISE) is not None:
-                server = self._server(name)
-                self._try("finish promote", lambda s=server: s.sql(f"SYSTEM PROMOTE REPLICATION LINK {LINK} CANCEL"))  # type: ignore[misc]
+                self._do("finish promote", name, f"SYSTEM PROMOTE REPLICATION LINK {LINK} CANCEL")
         self.world.step_others()
         opened = self._open()
         if not opened:
@@ -228,7 +233,7 @@ class SwitchedWork:
             return
         source = max(opened, key=lambda name: self._newest_fork(name))
         for name in self._names:
-            if name != source and self._must_rejoin(name, source):
+            if name != source and self._must_rejoin(name):
                 self._rejoin(name, source)
 
     def _open_one(self) -> None:
@@ -239,17 +244,16 @@ class SwitchedWork:
                 read_fact(self._gate(n), ASKED) for n in self._names
             ):
                 self._is_forced = True
-                server = self._server(name)
-                self._try("open", lambda s=server: s.sql(f"SYSTEM PROMOTE REPLICATION LINK {LINK} FORCE"))  # type: ignore[misc]
+                self._do("open", name, f"SYSTEM PROMOTE REPLICATION LINK {LINK} FORCE")
                 return
 
     def _newest_fork(self, name: str) -> int:
         forks = Lineage.read(self._gate(name)).forks
         return max((fork.made_ms for fork in forks if str(fork.by.epoch) == self._gate(name).epoch), default=0)
 
-    def _must_rejoin(self, name: str, source: str) -> bool:
+    def _must_rejoin(self, name: str) -> bool:
         gate = self._gate(name)
-        is_target = any(link.peer_name == source for link in gate.links_of(LinkDirection.IN))
+        is_target = bool(gate.links_of(LinkDirection.IN))  # perhaps of another one that follows the source
         return not is_target or any(bar.owner == FORK_OWNER for bar in gate.bars)
 
     def _rejoin(self, name: str, source: str) -> None:
@@ -275,14 +279,14 @@ class SwitchedWork:
             epoch = self._gate(name).epoch
             former = self._vectors.get(name)
             if former is not None and former[0] == epoch:
-                back = former[1].missing_from(now)
+                back = now.missing_from(former[1])
                 is_copied = any("bootstrap" in bar.owner for bar in self._gate(name).bars) or bool(self._tails)
                 assert not back or is_copied, f"{name} went back to {now} from {back[0]}"
             self._vectors[name] = epoch, now
 
     def _is_equal(self) -> bool:
         opened = self._open()
-        if len(opened) != 1 or any(self._must_rejoin(name, opened[0]) for name in self._names if name != opened[0]):
+        if len(opened) != 1 or any(self._must_rejoin(name) for name in self._names if name != opened[0]):
             return False
         shown = [server.keys() for cluster in self.world.clusters.values() for server in cluster.servers]
         return all(keys == shown[0] for keys in shown)

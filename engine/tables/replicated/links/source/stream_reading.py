@@ -129,7 +129,12 @@ class StreamReading:
             page = index.find_page(after, request.max_rows, request.max_bytes, MAX_PAGE_CHANGES)
             changes = self._read_page(journal, index, _own_origins(source), after, page.end)
             waits, newest = self._waits, index.end
-        wanted = [change for change in changes if not request.vector.covers(change.position)]
+        lineage = source.lineage
+        wanted = [
+            change
+            for change in changes
+            if not (request.vector.covers(change.position) or lineage.has_given_up(change.position))
+        ]
         return ChangesAnswer(
             source,
             tuple(self._blocks.mark_lost(keeper, wanted)),
@@ -171,7 +176,8 @@ class StreamReading:
             index, source = self._advance(keeper, self._find_beginnings(keeper))
             journal, own = self._keeping.require_journal(), _own_origins(source)
             begin = journal.first_position
-            changes = self._read_page(journal, index, own, begin, index.end)
+            found = self._read_page(journal, index, own, begin, index.end)
+            changes = [change for change in found if not source.lineage.has_given_up(change.position)]
             cuts = [change.place for change in changes if index.is_cut(change.place)]
             vector = self._description.read_vector(keeper)[0]
             return StreamOfTable(source.origin, own, begin, index.end, tuple(changes), tuple(cuts), vector, self._waits)

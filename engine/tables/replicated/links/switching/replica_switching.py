@@ -109,6 +109,11 @@ def _reaches_back(found: StreamOfTable, vector: VersionVector) -> bool:
     own, known = found.own, found.vector
     if find_follower_place(found.begin, found.end, found.changes, found.cuts, known, found.origin, vector) is None:
         return False
-    applied = [vector.applied(origin) for origin in (own.present, *(each.origin for each in own.former))]
-    is_written = any(own.has(change.position.origin) for change in found.changes) or not len(known)
-    return not is_written or found.begin <= max(applied)
+    start, needed = 0, list[tuple[Origin, int]]()
+    for end in own.former:  # an epoch in which the table made changes is in its vector
+        if end.origin in known.entries and not known.entries[end.origin].is_place:
+            needed.append((end.origin, start))
+        start = end.zxid
+    if not len(known) or any(change.position.origin == own.present for change in found.changes):
+        needed.append((own.present, start))
+    return all(found.begin <= max(vector.applied(origin), begin) for origin, begin in needed)
