@@ -158,7 +158,7 @@ class VersionVector:
         return found._with(position.origin, replace(entry, is_place=False)) if entry.is_place else found
 
     def go_on_at(self, place: Position) -> VersionVector:
-        """Returns the vector of a table that has everything up to a place of a stream, from which a link goes on."""
+        """Returns the vector of a table that has a stream up to a place, from which a link goes on."""
         if place.origin in self.entries:
             return self if self.covers(place) else self.advance(place)
         return self._with(place.origin, VectorEntry(place.zxid, begin=place.zxid, is_place=True))

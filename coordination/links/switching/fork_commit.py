@@ -39,7 +39,7 @@ class TableNow:
 
 @dataclass(frozen=True, slots=True)
 class ForkedTable:
-    """What the fork does to one table."""
+    """The fork of one table."""
 
     now: TableNow
     fork: EpochFork
@@ -59,7 +59,10 @@ def next_epoch(own: Origin, nonce: int) -> Origin:
 
 
 def add_former_own(vector: VersionVector, last_own: Position | None) -> VersionVector:
-    """Returns the vector of a table that takes a new epoch: what it made in the former one is another origin's."""
+    """Returns the vector of a table that takes a new epoch.
+
+    What it made in the former one is another origin's.
+    """
     if last_own is None or vector.covers(last_own):
         return vector
     return vector.advance(last_own)

@@ -19,9 +19,9 @@ def find_follower_place(
     follower: VersionVector,
     follower_own: Origin | None = None,
 ) -> int | None:
-    """Returns the last place up to which the follower has everything; ``None`` if it lacks what is not kept.
+    """Returns the last place up to which the follower has everything.
 
-    ``changes`` and ``cuts``: of the stream between ``begin``, where the journal begins, and the frontier ``end``.
+    ``None``: it lacks what is not kept. ``changes`` and ``cuts``: of the stream between ``begin``, where the journal begins, and the frontier ``end``.
     ``vector``: the table's at the frontier. ``own``: the table, of whatever epoch; its own changes before ``begin`` are
     told by nobody. ``follower_own``: the follower, which has everything that it made itself.
     """

@@ -146,7 +146,7 @@ def _refuse(local: LocalTable, name: str, fork: EpochFork, surplus: Sequence[Pos
 def ask_place(
     server: SwitchingServer, fork: EpochFork, now: TableNow
 ) -> tuple[Position | None, VersionVector, list[EpochFork]]:
-    """Asks a source for the place at which a table follows it, for its vector, and for the forks that it follows.
+    """Asks a source for the place at which a table follows it, for its vector, and for its forks.
 
     The place is ``None`` if the source does not keep what the table lacks.
     """

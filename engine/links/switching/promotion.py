@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 def require_promotable(link: StoredLink, gate: Gate, verb: str) -> None:
-    """Raises 36 (BAD_ARGUMENTS) or 48 (NOT_IMPLEMENTED) for a link that cannot change its direction, and says why."""
+    """Raises 36 (BAD_ARGUMENTS) or 48 (NOT_IMPLEMENTED) for a link that cannot be turned."""
     definition = link.definition
     name, settings = definition.name, LinkSettings.parse(definition.settings)
     if definition.database_link:

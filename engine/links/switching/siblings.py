@@ -33,7 +33,7 @@ class Sibling:
     vector: VersionVector | None = None
 
     def ask_promise(self, origin: str) -> bool:
-        """Makes it take nothing more of the source's epoch, and learns where it is. Returns false if it is gone."""
+        """Makes it take nothing more of the source's epoch. Returns false if it is gone."""
         own = self.server.cluster_membership.get_identity(self.server.replication.require_keeper())
         answer = self.server.links.connect(self.cluster).ask(
             "switching/promise",

@@ -96,7 +96,7 @@ def cancel_switch(server: SwitchingServer, link: StoredLink) -> Facts:
 
 
 def finish_cancelling(server: SwitchingServer, local: LocalTable, link: StoredLink, ticket: str) -> None:
-    """Has the source opened whose ticket is void."""
+    """Opens the source whose ticket is void."""
     definition = link.definition
     server.links.connect(definition.source_cluster).ask(
         "switching/open",

@@ -73,7 +73,7 @@ def has_to_tell(server: SwitchingServer) -> bool:
 
 
 def tell_again(server: SwitchingServer) -> float:
-    """Tells whoever did not answer before. Returns the seconds until the next look."""
+    """Tells those that did not answer before. Returns the seconds until the next look."""
     is_waiting = False
     for local in list_local_tables(server):
         try:

@@ -1,4 +1,4 @@
-"""A table that was a source becomes a target: after a SWITCH at once, in a REJOIN with a copy of the new source.
+"""Turns a source into a target: after a SWITCH at once, in a REJOIN with a copy of the new source.
 
 Its gate is shut. One multi gives it a new epoch, the fork, and the link that brings changes here.
 """
@@ -33,7 +33,7 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Turn:
-    """What a former source becomes."""
+    """The link and lineage of a former source."""
 
     name: str
     """The link."""

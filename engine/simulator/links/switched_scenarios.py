@@ -20,7 +20,10 @@ NAMES = ("east", "west", "north")
 def simulate_switches(
     seed: int, rounds: int = 2, steps: int = 120, file: TextIO | None = None, replicas: int = 1
 ) -> ScenarioOutcome:
-    """Runs a seed in a temporary directory; ``file`` gets the trace. Every second seed promotes by force, too."""
+    """Runs a seed in a temporary directory. ``file`` gets the trace.
+
+    Every second seed promotes by force, too.
+    """
     trace, counts = Trace(file), Counter[str]()
     disks: dict[Path, SimulatedDisk] = {}
 

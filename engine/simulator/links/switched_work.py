@@ -1,4 +1,4 @@
-"""Random switches, promotions and rejoins of three clusters, under faults, and the checks of what they promise.
+"""Random switches, promotions and rejoins of three clusters, and what they promise.
 
 One table, whose source moves from cluster to cluster. After each round a person finishes what is unfinished: there is
 one source again, and the others follow it. Then:

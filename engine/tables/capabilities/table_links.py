@@ -327,4 +327,4 @@ class TableLinks(Protocol):
 
     @property
     def switching(self) -> TableSwitching:
-        """What switching over needs of the table's own changes and blocks."""
+        """The table's own changes and blocks, as switching over needs them."""

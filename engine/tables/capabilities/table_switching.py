@@ -15,7 +15,7 @@ from parts.common.query_status import QueryStatus
 
 @dataclass(frozen=True, slots=True)
 class TableTail:
-    """What a table has and a new source has not."""
+    """The changes that a table has and a new source has not."""
 
     changes: tuple[Change, ...]
     is_whole: bool

@@ -92,7 +92,10 @@ class SwitchLink:
 
 @dataclass(frozen=True, slots=True)
 class RejoinLink:
-    """``SYSTEM REJOIN REPLICATION LINK``: the old source follows the new one; without ``detach`` it shows its tail."""
+    """``SYSTEM REJOIN REPLICATION LINK``: the old source follows the new one.
+
+    Without ``detach`` it shows its tail.
+    """
 
     name: str
     cluster: str
