@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from coordination.nodes.gate_link import GateLink, LinkDirection
+from coordination.nodes.gate_link import GateLink, LinkDirection, LinkMode, SyncState
 from parts.common.errors import CorruptionError, UnavailableError
 
 FORMAT_VERSION = 1
@@ -147,6 +147,16 @@ class Gate:
     def links_of(self, direction: LinkDirection) -> tuple[GateLink, ...]:
         """Returns the links of which the table is this side."""
         return tuple(link for link in self.links if link.direction is direction)
+
+    @property
+    def sync_targets(self) -> tuple[GateLink, ...]:
+        """The links with whose targets INSERTs are made now."""
+        return tuple(link for link in self.links_of(LinkDirection.OUT) if link.state is SyncState.ENABLED)
+
+    @property
+    def sync_links(self) -> tuple[GateLink, ...]:
+        """The links that are synchronous, or to become so."""
+        return tuple(link for link in self.links_of(LinkDirection.OUT) if link.mode is LinkMode.SYNC)
 
     def with_link(self, link: GateLink) -> Gate:
         """Returns the gate with this link in place of a former one of the same name."""

@@ -4,6 +4,15 @@ Both ends of a link name it in their gates, so that "linked from here on" is a m
 
     "links": {"west/orders": {"direction":"out","uuid":"…","peer":"<UUID of the cluster>","peer_name":"west",…}}
 
+The source's gate also has the mode and the state of each link, with which every commit of rows is made. Keys with a
+default are left out::
+
+    "mode":"sync"       INSERTs wait for the target; "async" by default
+    "state":"enabled"   whether they do now: "disabled" by default, "enabling", "enabled", "disabling"
+    "paused":true       the target has disabled the link, so it is not made synchronous
+    "timeout":1.0       the largest replication_timeout that the link had: four of them after its last lease, the
+                        target has stopped answering reads
+
 Unknown keys of a link are kept when the gate is written.
 """
 
@@ -24,6 +33,30 @@ class LinkDirection(Enum):
     """The table is the source."""
 
 
+class LinkMode(Enum):
+    """Whether INSERTs at the source wait for the target."""
+
+    ASYNC = "async"
+    SYNC = "sync"
+
+
+class SyncState(Enum):
+    """Whether INSERTs at the source are made together with the target now."""
+
+    DISABLED = "disabled"
+    """They are not."""
+    ENABLING = "enabling"
+    """They are not yet: the target still lacks something."""
+    ENABLED = "enabled"
+    """They are staged at the target, and wait until it shows them."""
+    DISABLING = "disabling"
+    """INSERTs are kept out until the target knows that it does not show all of them any more."""
+
+
+DEFAULT_TIMEOUT_SECONDS = 1.0
+"""The default of the setting ``replication_timeout``."""
+
+
 @dataclass(frozen=True, slots=True)
 class GateLink:
     """One link of a table."""
@@ -40,6 +73,19 @@ class GateLink:
     is_two_way: bool = False
     extra: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     """Keys of a later version."""
+    mode: LinkMode = LinkMode.ASYNC
+    """At the source: the mode that was asked for."""
+    state: SyncState = SyncState.DISABLED
+    """At the source: how far the change to that mode is."""
+    is_paused: bool = False
+    """At the source: the target has disabled the link, and takes nothing."""
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    """At the source: the largest ``replication_timeout`` that the link had."""
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether the link is to become synchronous, or to stay so."""
+        return self.mode is LinkMode.SYNC and not self.is_paused
 
     def to_json(self) -> dict[str, Any]:
         """Returns the link as the gate's node holds it, without its name."""
@@ -50,6 +96,15 @@ class GateLink:
             "peer": self.peer,
             "peer_name": self.peer_name,
             "two_way": self.is_two_way,
+            **{key: value for key, (value, default) in self._modes().items() if value != default},
+        }
+
+    def _modes(self) -> dict[str, tuple[Any, Any]]:
+        return {
+            "mode": (self.mode.value, LinkMode.ASYNC.value),
+            "state": (self.state.value, SyncState.DISABLED.value),
+            "paused": (self.is_paused, False),
+            "timeout": (self.timeout_seconds, DEFAULT_TIMEOUT_SECONDS),
         }
 
     @classmethod
@@ -58,4 +113,8 @@ class GateLink:
         rest = dict(document)
         direction, uuid, peer = LinkDirection(rest.pop("direction")), str(rest.pop("uuid")), str(rest.pop("peer"))
         peer_name, is_two_way = str(rest.pop("peer_name", "")), bool(rest.pop("two_way", False))
-        return cls(name, direction, uuid, peer, peer_name, is_two_way, tuple(rest.items()))
+        mode, state = LinkMode(rest.pop("mode", "async")), SyncState(rest.pop("state", "disabled"))
+        is_paused, timeout = bool(rest.pop("paused", False)), float(rest.pop("timeout", DEFAULT_TIMEOUT_SECONDS))
+        return cls(
+            name, direction, uuid, peer, peer_name, is_two_way, tuple(rest.items()), mode, state, is_paused, timeout
+        )

@@ -67,6 +67,8 @@ FEATURE_TOMBSTONES = "tombstones"
 """A merge of a whole partition removes tombstones up to a time (``LogEntry.stable_time``)."""
 FEATURE_TRANSACTION_VERSIONS = "transaction versions"
 """The rows of a transaction get their version when it is carried out (``LogEntry.origin``)."""
+FEATURE_SYNC_LINKS = "sync links"
+"""The replica's INSERTs are staged at the targets of synchronous links (``GateLink.state``)."""
 FEATURES = (
     FEATURE_REPLACE_RANGE,
     FEATURE_DROP_PART,
@@ -85,6 +87,7 @@ FEATURES = (
     FEATURE_LINKS,
     FEATURE_TOMBSTONES,
     FEATURE_TRANSACTION_VERSIONS,
+    FEATURE_SYNC_LINKS,
 )
 """The features of this version that an older one may lack. Nothing is logged that a replica cannot carry out."""
 

@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 import xxhash
 
 from coordination.keeper.request_limits import split_into_chunks
-from engine.interserver.protocol import CHUNK_BYTES, EXCEPTION_CODE_HEADER, Manifest, basic_authorization
+from engine.interserver.protocol import CHUNK_BYTES, EXCEPTION_CODE_HEADER, Manifest, StagedCopy, basic_authorization
 from engine.interserver.transfer import Transfer
 from parts.common.errors import (
     CorruptionError,
@@ -121,6 +121,16 @@ class InterserverClient:
             hashes = self._exchange(base_url, target, lambda answer: dict(json.loads(answer.read(_MAX_MANIFEST_BYTES))))
             found |= {part: str(hashes[str(part)]) for part in some if str(part) in hashes}
         return found
+
+    def stage_copies(
+        self, base_url: str, endpoint: str, source: str, staging: str, copies: Sequence[StagedCopy]
+    ) -> None:
+        """Makes a replica stage parts that the replica ``source`` has staged; returns when it has them.
+
+        Raises ``UnavailableError`` 210 (NETWORK_ERROR) if the other side does not answer, and the other side's error.
+        """
+        asked = {"endpoint": endpoint, "source": source, "transaction": staging, "copy": list(map(str, copies))}
+        self._exchange(base_url, f"/copies?{urlencode(asked, doseq=True)}", lambda answer: answer.read())
 
     def _exchange(self, base_url: str, target: str, read: Callable[[HTTPResponse], _T]) -> _T:
         """Sends one request; ``read`` reads the whole response."""

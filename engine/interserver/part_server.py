@@ -21,7 +21,7 @@ from socketserver import ThreadingTCPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from engine.interserver.protocol import EXCEPTION_CODE_HEADER, Manifest, basic_authorization
+from engine.interserver.protocol import EXCEPTION_CODE_HEADER, Manifest, StagedCopy, basic_authorization
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
 from parts.format.hashed_file import convert_read_error, read_small_file
@@ -40,6 +40,8 @@ BeforeSending = Callable[[str, int], None]
 """Called with (endpoint, bytes): blocks until they may be sent. Raises ``PandoError`` if they may not."""
 PartHashes = Callable[[str, list[PartName]], Mapping[PartName, str]]
 """(endpoint, part names) → content hashes of those that are active there. Raises ``PandoError`` 232."""
+StageCopies = Callable[[str, str, str, list[StagedCopy]], object]
+"""(endpoint, source replica, staging, copies): fetches and stages parts. Raises ``PandoError``."""
 _IDLE_SECONDS = 300.0
 """A connection that is idle for this long is closed."""
 _STOP_SECONDS = 5.0
@@ -68,12 +70,14 @@ class InterserverServer(ThreadingTCPServer):
         before_sending: BeforeSending = lambda endpoint, size: None,
         on_broken: OnBroken = lambda endpoint, error: None,
         part_hashes: PartHashes = lambda endpoint, names: {},
+        stage_copies: StageCopies = lambda endpoint, source, staging, copies: None,
     ) -> None:
         self.authorization = basic_authorization(credentials) if credentials is not None else None
         self.lend = lend
         self.before_sending = before_sending
         self.on_broken = on_broken
         self.part_hashes = part_hashes
+        self.stage_copies = stage_copies
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _Handler)
@@ -147,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = _BUFFER_BYTES
 
     def do_GET(self) -> None:
-        """Serves ``/part``, ``/hashes`` and ``/ping``; refuses requests with a body."""
+        """Serves ``/part``, ``/hashes``, ``/copies`` and ``/ping``; refuses requests with a body."""
         if (
             self.headers.defects
             or "Transfer-Encoding" in self.headers
@@ -160,6 +164,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_part(parse_qs(query))
         elif path == "/hashes":
             self._send_hashes(parse_qs(query))
+        elif path == "/copies":
+            self._stage_copies(parse_qs(query))
         elif path == "/ping":
             self._send_text(200, "Ok.\n")
         else:
@@ -205,6 +211,18 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_exception(404, error)
             return
         self._send_text(200, json.dumps({str(name): digest for name, digest in hashes.items()}))
+
+    def _stage_copies(self, query: dict[str, list[str]]) -> None:
+        if not self._is_allowed():
+            self._send_exception(401, UserError("AUTHENTICATION_FAILED", "Wrong interserver credentials"))
+            return
+        endpoint, source, staging = (query.get(name, [""])[0] for name in ("endpoint", "source", "transaction"))
+        try:
+            self.server.stage_copies(endpoint, source, staging, list(map(StagedCopy.parse, query.get("copy", []))))
+        except PandoError as error:
+            self._send_exception(404, error)
+            return
+        self._send_text(200, "Ok.\n")
 
     def _is_allowed(self) -> bool:
         expected, given = self.server.authorization, self.headers.get("Authorization", "")

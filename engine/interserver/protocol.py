@@ -11,6 +11,10 @@ each names its part (``"part": …`` in its line). A server that does not know t
 ``GET /hashes?endpoint=…&part=…``, with one ``part`` or several, returns JSON: part name → content hash, for the parts
 that are active on the replica. A server that does not know this returns 404.
 
+``GET /copies?endpoint=…&source=<replica>&transaction=<staging>&copy=<place>/<part>/<content hash>``, with one ``copy``
+or several, has the replica of the endpoint fetch parts that another one has staged for a batch of a link. A server that
+does not know this returns 404.
+
 Errors have a status of 400 or more, ``X-ClickHouse-Exception-Code`` and the message as text.
 """
 
@@ -20,6 +24,8 @@ import base64
 import json
 from dataclasses import dataclass
 
+from parts.common.errors import UserError
+from parts.common.part_name import PartName
 from parts.common.safe_names import is_plain_file_name
 
 PROTOCOL_VERSION = 1
@@ -57,6 +63,28 @@ class Manifest:
             if not is_plain_file_name(name):
                 raise ValueError(f"unacceptable file name {name!r}")
         return cls(files, str(content.get("part", "")))
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCopy:
+    """A part that a replica has staged, and another one shall stage too."""
+
+    place: str
+    part: PartName
+    content_hash: str
+
+    def __str__(self) -> str:
+        return f"{self.place}/{self.part}/{self.content_hash}"
+
+    @classmethod
+    def parse(cls, text: str) -> StagedCopy:
+        """Parses the text of a request. Raises 36 (BAD_ARGUMENTS)."""
+        place, _, rest = text.partition("/")
+        part, _, content_hash = rest.partition("/")
+        name = PartName.try_parse(part)
+        if not place or name is None or not content_hash.isalnum():
+            raise UserError("BAD_ARGUMENTS", f"{text[:200]!r} is not <place>/<part>/<content hash>")
+        return cls(place, name, content_hash)
 
 
 def basic_authorization(credentials: tuple[str, str]) -> str:

@@ -14,6 +14,7 @@ from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import ReplicaAddress
 from engine.interserver.part_client import InterserverClient
 from engine.interserver.part_server import InterserverServer
+from engine.interserver.protocol import StagedCopy
 from engine.interserver.transfer import Transfer
 from parts.common.errors import CorruptionError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -46,6 +47,11 @@ class PartTransport(Protocol):
     def part_hashes(self, base_url: str, endpoint: str, parts: Sequence[PartName]) -> dict[PartName, str]:
         """Returns hashes; see :meth:`engine.interserver.part_client.InterserverClient.part_hashes`."""
 
+    def stage_copies(
+        self, base_url: str, endpoint: str, source: str, staging: str, copies: Sequence[StagedCopy]
+    ) -> None:
+        """Stages parts elsewhere; see :meth:`engine.interserver.part_client.InterserverClient.stage_copies`."""
+
     def close(self) -> None:
         """Closes the connections."""
 
@@ -61,6 +67,9 @@ class PartProvider(Protocol):
 
     def part_hashes(self, names: Sequence[PartName]) -> dict[PartName, str]:
         """Returns the content hashes of those of the parts that are active here."""
+
+    def stage_copies(self, source: str, staging: str, copies: Sequence[StagedCopy]) -> None:
+        """Fetches parts that the replica ``source`` has staged for a batch of a link, and stages them here."""
 
     def open_staged_part(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
         """Opens the part that a transaction staged, or the part ``name`` that was made of it.
@@ -183,6 +192,7 @@ class Replication:
                 replication.before_sending,
                 replication.report_corruption,
                 replication.part_hashes,
+                replication.stage_copies,
             )
             server.start()
             replication.address = ReplicaAddress(config.interserver_host, server.port, config.http_port or 0)
@@ -273,6 +283,10 @@ class Replication:
         Raises ``UserError`` 232.
         """
         return self._provider(endpoint).part_hashes(names)
+
+    def stage_copies(self, endpoint: str, source: str, staging: str, copies: Sequence[StagedCopy]) -> None:
+        """Makes the replica stage parts that the replica ``source`` has staged. Raises ``UserError`` 232."""
+        self._provider(endpoint).stage_copies(source, staging, copies)
 
     def before_sending(self, endpoint: str, size: int) -> None:
         """Waits until ``size`` bytes may be sent.

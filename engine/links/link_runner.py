@@ -218,7 +218,7 @@ class LinkRunner:
     def _offer_blocks(self, definition: LinkDefinition) -> None:
         """Lets this replica ask the source for a part that all replicas have lost, though another server leads."""
         if definition.is_begun and definition.is_enabled:
-            self._target.set_refetch(definition.name, self._make_upstream(definition).fetch)
+            self._target.set_refetch(definition.name, self._make_upstream(definition).refetch)
 
     def _make_upstream(self, definition: LinkDefinition) -> LinkUpstream:
         settings = LinkSettings.parse(definition.settings)
@@ -231,7 +231,7 @@ class LinkRunner:
             self._upstream = self._make_upstream(definition)
             self._source = None
             self._report.change(message="")
-            self._target.set_refetch(definition.name, self._upstream.fetch)
+            self._target.set_refetch(definition.name, self._upstream.refetch)
         return self._upstream
 
     def _disconnect(self) -> None:
@@ -325,6 +325,7 @@ class LinkRunner:
             upstream_status=UpstreamStatus.FOLLOW,
             message=explain_waits(answer) if selection.stop is None else str(selection.stop),
             applied_position=str(Position(origin, state.vector.applied(origin))),
+            confirmed_position=str(Position(origin, self._trim)) if self._trim else "",
             source_position=str(Position(origin, answer.frontier)),
             rows_behind=answer.rows_behind,
             bytes_behind=answer.bytes_behind,

@@ -156,6 +156,7 @@ def _describe_outgoing(server: OwnerServer, table: OwnedTable, link: OutgoingLin
         "" if is_heard else _describe_silence(link, idle),
         idle=idle,
         applied_position=str(link.applied) if link.applied else "",
+        confirmed_position=str(link.trim) if link.trim else "",
     )
     return LinkStatus(
         link.name,

@@ -106,14 +106,27 @@ class LinkUpstream:
         return answer
 
     def fetch(self, change: Change, block: Block, directory: Path) -> None:
-        """Fetches the files of a block into an empty directory, checked and durable."""
+        """Fetches the files of a block into an empty directory, checked and durable.
 
+        A source that has lost it asks its own sources.
+        """
+        self._fetch(change, block, directory, may_ask=True)
+
+    def refetch(self, change: Change, block: Block, directory: Path, *, may_ask: bool = True) -> None:
+        """Fetches a block that the target has committed and lost, whatever its number at this source."""
+        self._fetch(change, block, directory, content_hash=block.content_hash, may_ask=may_ask)
+
+    def _fetch(
+        self, change: Change, block: Block, directory: Path, *, content_hash: str = "", may_ask: bool = False
+    ) -> None:
         def count(size: int) -> None:
             self._require_running()
             for throttle in self._throttles:
                 throttle.spend(size, self._require_running)
 
-        self._client.fetch_block(self._table, change.position, block.part, directory, lambda _: None, count)
+        self._client.fetch_block(
+            self._table, change.position, block.part, directory, count, content_hash=content_hash, may_ask=may_ask
+        )
 
     def open_held(self) -> RemoteSource:
         """Returns the source as one that is copied."""

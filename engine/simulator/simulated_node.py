@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from coordination.keeper.memory_keeper import MemoryEnsemble, MemoryKeeper
 from coordination.nodes.replica_activation import ReplicaAddress
+from engine.interserver.protocol import StagedCopy
 from engine.interserver.replication import Replication
 from engine.interserver.transfer import Transfer
 from engine.server.background_pool import BackgroundTask
@@ -24,7 +25,7 @@ from engine.simulator.step_pool import Crash, StepPool
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.services import TableServices
 from engine.tables.statement_options import InsertOptions, OptimizeOptions
-from parts.common.errors import UserError
+from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.store.part_states import PartState
 from sql.settings.merge_tree_settings import MergeTreeSettings
@@ -265,6 +266,21 @@ class SimulatedNode:
     def part_hashes(self, base_url: str, endpoint: str, parts: Sequence[PartName]) -> dict[PartName, str]:
         """Returns the content hashes of the parts on the other node."""
         return self.cluster.node_at(base_url, self).replication.part_hashes(endpoint, parts)
+
+    def stage_copies(
+        self, base_url: str, endpoint: str, source: str, staging: str, copies: Sequence[StagedCopy]
+    ) -> None:
+        """Makes the other node stage parts that a node has staged, unless it is in the middle of something."""
+        other = self.cluster.node_at(base_url, self)
+        if other in self.cluster.stack:
+            raise UnavailableError("NETWORK_ERROR", f"{base_url} did not answer in time")
+        try:
+            with other.acting():
+                other.replication.stage_copies(endpoint, source, staging, copies)
+        except Crash:
+            if not self.is_up:
+                raise
+            raise UnavailableError("NETWORK_ERROR", f"{base_url} closed the connection") from None
 
     def close(self) -> None:
         """Nothing to close."""

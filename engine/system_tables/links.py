@@ -32,6 +32,7 @@ def _links(server: OwnerServer) -> Iterator[Row]:
             progress.idle,
             progress.lag,
             progress.applied_position,
+            progress.confirmed_position,
             progress.source_position,
             progress.rows_behind,
             progress.bytes_behind,
@@ -78,6 +79,7 @@ def _outboxes(server: OwnerServer) -> Iterator[Row]:
                 kept.last_position,
                 kept.trimmed_position,
                 kept.blocks,
+                kept.missing_blocks,
                 kept.size_bytes,
                 kept.journal_bytes,
                 list(kept.needed_by),
@@ -106,6 +108,7 @@ TABLES = (
         idle Float64
         lag Float64
         applied_position String
+        confirmed_position String
         source_position String
         rows_behind UInt64
         bytes_behind UInt64
@@ -144,6 +147,7 @@ TABLES = (
         last_position String
         trimmed_position String
         blocks UInt64
+        missing_blocks UInt64
         bytes UInt64
         journal_bytes UInt64
         needed_by Array(String)

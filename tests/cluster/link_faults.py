@@ -139,13 +139,13 @@ class ClusterFaults(Faults):
 
 
 def _keeps_enough(client: HttpClient) -> bool:
-    """Tells whether the journals of a replica begin before the place of every link of its tables."""
+    """Tells whether a replica can serve alone what each target may still ask for: its changes and its blocks."""
     try:
-        begins = dict(client.rows("SELECT table, first_position FROM system.link_outbox"))
-        links = client.rows("SELECT table, applied_position FROM system.replication_links WHERE direction = 'out'")
+        begins = dict(client.rows("SELECT table, first_position FROM system.link_outbox WHERE missing_blocks = 0"))
+        links = client.rows("SELECT table, confirmed_position FROM system.replication_links WHERE direction = 'out'")
     except PandoError:
         return False
-    return all(table in begins and applied and _number(applied) >= _number(begins[table]) for table, applied in links)
+    return all(table in begins and _number(place) >= _number(begins[table]) for table, place in links)
 
 
 def _number(position: object) -> int:

@@ -82,7 +82,9 @@ class StreamSource:
     def count_news(self) -> int:
         return self.newest
 
-    def open_block(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
+    def open_block(
+        self, position: Position, part: PartName, content_hash: str = "", *, may_ask: bool = False
+    ) -> tuple[Snapshot, Path]:
         if self.open_files is None:
             raise UserError("NO_SUCH_DATA_PART", f"No part {part}")
         self.opened.append(part)

@@ -82,6 +82,7 @@ class LinkedServer:
             replication.before_sending,
             replication.report_corruption,
             replication.part_hashes,
+            replication.stage_copies,
         )
         exchange.start()
         replication.address = ReplicaAddress("127.0.0.1", exchange.port, config.http_port or 0)

@@ -81,8 +81,11 @@ def test_blocks_that_came_inside_a_merged_part_are_kept_too(asker: Asker) -> Non
     asker.begin()
     second = asker.table.servers.servers[1]
     merge_on_one_replica(asker)
+    keeping = tables(asker)[1].links.keeping
+    asker.table.work_until(lambda: keeping.missing_blocks == 3)
     second.sql("SYSTEM START FETCHES costs")
     keep_all(asker, 3)
+    assert keeping.missing_blocks == 0
     assert [str(part.name) for part in tables(asker)[1].store.list_active()] == ["1_0_3_1"]
     assert kept(tables(asker)[1]) == kept(tables(asker)[0]) == ["1_1_1_0", "1_2_2_0", "1_3_3_0"]
     assert not list(tables(asker)[1].store.path.glob("tmp_*"))

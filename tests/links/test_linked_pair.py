@@ -127,6 +127,7 @@ def test_every_field_is_shown_at_both_ends(
     wait(lambda: east.rows(places) == [[position, position, "now"]], "the places at the target")
     zxid = str(position).partition(":")[2]
     wait(lambda: west.value("SELECT applied_position FROM system.replication_links") == zxid, "the acknowledgement")
+    wait(lambda: west.value("SELECT confirmed_position FROM system.replication_links") == zxid, "the confirmation")
     counted = "SELECT rows_behind, bytes_behind, rows_applied, blocks_applied, is_leader FROM system.replication_links"
     assert east.rows(counted) == [[0, 0, 2, 1, 1]]
     given = "settings['preserve_timestamps'], settings['upstream_replica_id'], settings['two_way']"

@@ -186,8 +186,9 @@ class Lineage:
 def find_surplus(vector: VersionVector, known: Collection[VersionVector], by: Origin) -> list[Position]:
     """Lists what a table with this vector has that a new source has not.
 
-    It may follow only if that is nothing. ``known``: the vector of the source's fork, and its present one, since a place may have the old epoch. ``by``: the
-    new source. What that table itself made in a former epoch lies before the fork of its new one.
+    It may follow only if that is nothing. ``known``: the vector of the source's fork, and its present one, since a
+    place may have the old epoch. ``by``: the new source. What that table itself made in a former epoch lies before the
+    fork of its new one.
     """
     return [
         position

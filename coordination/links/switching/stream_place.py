@@ -21,9 +21,10 @@ def find_follower_place(
 ) -> int | None:
     """Returns the last place up to which the follower has everything.
 
-    ``None``: it lacks what is not kept. ``changes`` and ``cuts``: of the stream between ``begin``, where the journal begins, and the frontier ``end``.
-    ``vector``: the table's at the frontier. ``own``: the table, of whatever epoch; its own changes before ``begin`` are
-    told by nobody. ``follower_own``: the follower, which has everything that it made itself.
+    ``None``: it lacks what is not kept. ``changes`` and ``cuts``: of the stream between ``begin``, where the journal
+    begins, and the frontier ``end``. ``vector``: the table's at the frontier. ``own``: the table, of whatever epoch;
+    its own changes before ``begin`` are told by nobody. ``follower_own``: the follower, which has everything that it
+    made itself.
     """
     first: dict[Origin, int] = {}
     for change in changes:

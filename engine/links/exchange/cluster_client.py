@@ -181,12 +181,23 @@ class ClusterClient:
         position: Position,
         part: PartName,
         directory: Path,
-        begin: Callable[[int], object],
         count: Callable[[int], None],
+        *,
+        content_hash: str = "",
+        may_ask: bool = False,
     ) -> int:
-        """Fetches the files of a block of a database's table into an empty directory; see ``receive_part``."""
-        body = {"database": table[0], "table": table[1], "position": str(position), "part": str(part)}
-        return self.fetch_files("block", body, part, directory, begin, count)
+        """Fetches the files of a block of a database's table into an empty directory; see ``receive_part``.
+
+        See ``LinkSource.open_block`` for ``content_hash`` and ``may_ask``.
+        """
+        body: dict[str, object] = {
+            "database": table[0], "table": table[1], "position": str(position), "part": str(part),
+        }  # fmt: skip
+        if content_hash:
+            body["content_hash"] = content_hash
+        if may_ask:
+            body["may_ask"] = True
+        return self.fetch_files("block", body, part, directory, lambda _: None, count)
 
     # -- requests in general ------------------------------------------------------------------------------------------
 

@@ -239,8 +239,9 @@ class LinkService:
         table = self._table(document)
         source = require_linkable(table).source
         position, part = Position.parse(get_text(document, "position")), parse_part_name(get_text(document, "part"))
+        content_hash, may_ask = get_text(document, "content_hash", ""), get_flag(document, "may_ask")
         try:
-            snapshot, directory = source.open_block(position, part)
+            snapshot, directory = source.open_block(position, part, content_hash, may_ask=may_ask)
         except UserError as error:
             others: Sequence[str] = ()
             if error.name == "NO_SUCH_DATA_PART" and not get_flag(document, "is_forwarded"):

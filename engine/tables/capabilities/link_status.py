@@ -53,7 +53,9 @@ class LinkProgress:
     lag: float = 0.0
     """Age in seconds of the last applied change while something is missing; 0 if the last heartbeat found nothing."""
     applied_position: str = ""
-    """The place in the source's stream up to which the target has everything."""
+    """The place in the source's stream up to which the target has committed everything."""
+    confirmed_position: str = ""
+    """The place up to which ``link_quorum`` replicas of the target have everything: the source keeps what follows."""
     source_position: str = ""
     """The source's frontier, as it last told."""
     rows_behind: int = 0
@@ -164,3 +166,5 @@ class OutboxStatus:
     journal_bytes: int
     needed_by: tuple[str, ...]
     """The links that have not acknowledged everything."""
+    missing_blocks: int = 0
+    """Blocks that are not here yet, and may have to be asked for at other replicas."""

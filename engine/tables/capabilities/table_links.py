@@ -161,10 +161,14 @@ class LinkSource(Protocol):
     def count_news(self) -> int:
         """Returns a number that grows when there may be something new for links. Reads memory alone."""
 
-    def open_block(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
+    def open_block(
+        self, position: Position, part: PartName, content_hash: str = "", *, may_ask: bool = False
+    ) -> tuple[Snapshot, Path]:
         """Returns the files of a block from this replica's outbox or active parts, held by the snapshot.
 
-        ``part`` has this table's numbers. Raises 232 (NO_SUCH_DATA_PART).
+        ``part`` has this table's numbers. With a content hash, the change's block that has it is meant, and ``part``
+        only if none has. ``may_ask``: the sources of this table's links are asked, too, for a block that one of them
+        brought. Raises 232 (NO_SUCH_DATA_PART).
         """
 
     def find_block_holders(self, position: Position, part: PartName) -> Sequence[str]:
@@ -257,9 +261,15 @@ class UncoveredSchema(UserError):
         return (UncoveredSchema, (self.message, self.rows))
 
 
-RefetchBlock = Callable[[Change, Block, Path], None]
-"""As ``FetchBlock``, for a block that this table has committed. The change has its position alone; the block has the
-part's name at the source."""
+class RefetchBlock(Protocol):
+    """Fetches a block that this table has committed, as ``FetchBlock`` does."""
+
+    def __call__(self, change: Change, block: Block, directory: Path, *, may_ask: bool = True) -> None:
+        """Fetches it. The change has its position alone.
+
+        The block has the part's name at the source that gave it, and the content hash by which other sources find it.
+        ``may_ask``: whether the source may ask its own sources.
+        """
 
 
 class LinkTarget(Protocol):

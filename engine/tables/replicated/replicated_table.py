@@ -125,8 +125,9 @@ class ReplicatedTable(PartsTable):
             state, self.log_pull, self.definitions, self.gate_control, self.housekeeping, self.part_checks, restore
         )
         self.served_parts = ServedParts(
-            state, self.links.open_here, self.report_corruption, self.session.task.wake, self._on_session_change
-        )
+            state, self.links.open_here, self.links.copies.take, self.report_corruption, self.session.task.wake,
+            self._on_session_change,
+        )  # fmt: skip
 
     # -- life ---------------------------------------------------------------------------------------------------
 

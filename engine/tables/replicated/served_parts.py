@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from engine.interserver.protocol import StagedCopy
 from engine.link_store.outbox import OUTBOX_FOLDER
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.stopped_actions import StoppableAction
@@ -16,6 +17,9 @@ from parts.store.part_states import Snapshot
 OpenKept = Callable[[PartName], tuple[Snapshot, Path] | None]
 """Opens a block that is kept for links; ``None`` if it is not."""
 
+StageCopies = Callable[[str, str, Sequence[StagedCopy]], None]
+"""(source replica, staging, copies): fetches parts that another replica has staged, and stages them here."""
+
 
 class ServedParts:
     """Implements ``engine.interserver.replication.PartProvider`` for one replica."""
@@ -24,12 +28,14 @@ class ServedParts:
         self,
         state: ReplicaState,
         open_kept: OpenKept,
+        stage_copies: StageCopies,
         report_corruption: Callable[[CorruptionError], None],
         begin_session: Callable[[], None],
         on_session_change: Callable[[], None],
     ) -> None:
         self._state = state
         self._open_kept = open_kept
+        self.stage_copies = stage_copies
         self.report_corruption = report_corruption
         self.begin_session = begin_session
         self.on_session_change = on_session_change

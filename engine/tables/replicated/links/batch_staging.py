@@ -83,8 +83,11 @@ StagedBlocks = dict[tuple[Position, PartName], list[StagedPart]]
 class BatchStaging:
     """The stagings of one replica. Thread-safe."""
 
-    def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None]) -> None:
-        """``pull`` reads the log into the queue."""
+    def __init__(
+        self, state: ReplicaState, pull: Callable[[Keeper], None], list_kept: Callable[[], Collection[str]] = tuple
+    ) -> None:
+        """``pull`` reads the log into the queue; ``list_kept`` names stagings of siblings that stay."""
+        self._list_kept = list_kept
         self._state = state
         self._pull = pull
         self._lock = threading.Lock()
@@ -192,7 +195,7 @@ class BatchStaging:
         with self._lock:
             if self._open is not None and links is not None and self._open.link not in links:
                 self._open = None
-            kept = {*self._in_use, *([self._open.name] if self._open is not None else [])}
+            kept = {*self._in_use, *([self._open.name] if self._open is not None else []), *self._list_kept()}
         keeper.sync(state.paths.root)
         self._pull(keeper)
         for name in names:

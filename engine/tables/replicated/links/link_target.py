@@ -15,6 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -28,6 +29,7 @@ from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFaile
 from coordination.links.batches.batch_plan import BatchPlan, Target
 from coordination.links.batches.repartition import find_command, is_aligned, repartition
 from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.carried_changes import read_carried_changes
 from coordination.links.stream.change import Block, Change
@@ -56,11 +58,14 @@ from engine.tables.replicated.links.carried_definitions import CarriedDefinition
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.source_definition import SourceDefinition
+from engine.tables.replicated.links.staged_copies import StagedCopies
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import open_part
+
+logger = logging.getLogger(__name__)
 
 
 class LogFollower(Protocol):
@@ -82,12 +87,14 @@ class ReplicaLinkTarget:
         log: LogFollower,
         definitions: Callable[[], DefinitionChanges],
         wake_execution: Callable[[], None],
+        copies: StagedCopies,
     ) -> None:
         self._state = state
+        self._copies = copies
         self._log = log
         self._definitions = definitions
         self._wake_execution = wake_execution
-        self._staging = BatchStaging(state, log.pull)
+        self._staging = BatchStaging(state, log.pull, copies.list_kept)
         self.committer = BatchCommitter(state, log.last_blocks, self._read)
         self._carried_definitions = CarriedDefinitions(state, definitions)
         self._applying = threading.Lock()
@@ -187,6 +194,7 @@ class ReplicaLinkTarget:
         with self._staging.open(batch) as name:
             pieces = self._staging.stage(batch, name, writer, status)
             state.services.failpoint("link.after_stage")
+            self._spread(batch, name, pieces)
             ready = self._make_ready(batch, name, pieces, version)
             with stage_views(state, batch, name, pieces, status) as views:
                 self._staging.forget(name)
@@ -203,6 +211,13 @@ class ReplicaLinkTarget:
                     views.carry_out()
         self._wake_execution()
         return _describe(plan)
+
+    def _spread(self, batch: IncomingBatch, name: str, pieces: StagedBlocks) -> None:
+        """Makes siblings stage the parts too, so that ``link_quorum`` replicas have them before the commit."""
+        parts = [part for parts in pieces.values() for part in parts]
+        if copies := LinkSettings.parse(batch.link.settings).link_quorum - 1:
+            with self._state.hold_write_access() as (keeper, _):
+                self._copies.spread(keeper, name, parts, copies)
 
     def _make_ready(self, batch: IncomingBatch, name: str, pieces: StagedBlocks, version: int) -> StagedBatch:
         """Returns the batch with its staged parts. Raises ``UncoveredSchema`` for commands on other partitions."""
@@ -289,11 +304,10 @@ class ReplicaLinkTarget:
         if change is None or part is None or "." in staged.place.partition("-")[0]:
             raise failure
         for link, refetch in list(self._refetches.items()):
-            for leftover in directory.iterdir():
-                leftover.unlink()
+            _empty(directory)
             try:
                 asked = Change(change.position, change.place, change.commit_ms, change.previous)
-                refetch(asked, Block(part, rows=staged.rows), directory)
+                refetch(asked, Block(part, staged.content_hash, staged.rows), directory)
                 if self._rewrite(link, part, staged, directory):
                     return
                 failure = CorruptionError(
@@ -302,6 +316,23 @@ class ReplicaLinkTarget:
             except PandoError as error:
                 failure = error
         raise failure
+
+    def ask_sources(self, position: Position, block: Block, directory: Path) -> bool:
+        """Asks the sources of the links that run here for a block; tells whether one had it.
+
+        Another cluster asks for it, so they do not ask further: clusters in a ring would ask each other for ever.
+        """
+        change = Change(position, 0, 0, 0)
+        for refetch in list(self._refetches.values()):
+            _empty(directory)
+            try:
+                refetch(change, block, directory, may_ask=False)
+                part = open_part(directory, name=block.part, table_schema=self._state.description.schema)
+                if part.content_hash == block.content_hash:
+                    return True
+            except PandoError as error:
+                logger.info("block %s of %s: %s", block.part, self._state.definition.full_name, error)
+        return False
 
     def _rewrite(self, link: str, part: PartName, staged: StagedPart, directory: Path) -> bool:
         """Writes a block of other content than was committed anew, as it was when the batch came.
@@ -333,6 +364,11 @@ def _split(batch: IncomingBatch) -> Iterator[IncomingBatch]:
         end = Position(batch.end.origin, place)
         yield replace(batch, state=state, changes=changes, vector=vector, end=end)
         state = replace(state, vector=vector.advance(end), vector_version=state.vector_version + 1)
+
+
+def _empty(directory: Path) -> None:
+    for leftover in directory.iterdir():
+        leftover.unlink()
 
 
 def _add(former: AppliedBatch, applied: AppliedBatch) -> AppliedBatch:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from coordination.links.positions import Position
+from coordination.links.stream.change import Block
 from engine.tables.replicated.follow.log_pull import LogPull
 from engine.tables.replicated.follow.part_fetcher import PartFetcher
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
@@ -13,9 +15,12 @@ from engine.tables.replicated.links.source.block_keeping import BlockKeeping
 from engine.tables.replicated.links.source.block_rebuilding import BlockRebuilding
 from engine.tables.replicated.links.source.block_source import BlockSource
 from engine.tables.replicated.links.source.change_keeping import ChangeKeeping
+from engine.tables.replicated.links.source.change_search import find_blocks
 from engine.tables.replicated.links.source.link_source import ReplicaLinkSource
 from engine.tables.replicated.links.source.outgoing_nodes import find_released_position, read_outgoing
+from engine.tables.replicated.links.source.source_description import SourceDescription
 from engine.tables.replicated.links.source.stream_reading import StreamReading
+from engine.tables.replicated.links.staged_copies import StagedCopies
 from engine.tables.replicated.links.switching.replica_switching import ReplicaSwitching
 from engine.tables.replicated.links.tombstone_marks import TombstoneMarks
 from engine.tables.replicated.replica_state import ReplicaState
@@ -42,11 +47,19 @@ class ReplicaLinks:
         self.open_here = block_source.open_here
         reading = StreamReading(state, self.keeping, block_source, log.pull)
         self.source = ReplicaLinkSource(state, self.keeping, reading, block_source)
-        self.target = ReplicaLinkTarget(state, log, definitions, wake_execution)
+        self.copies = StagedCopies(state, fetcher)
+        self.target = ReplicaLinkTarget(state, log, definitions, wake_execution, self.copies)
+        block_source.find_blocks = self._find_blocks
+        block_source.ask_sources = self.target.ask_sources
         self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution, definitions)
         self.switching = ReplicaSwitching(state, reading, block_source)
         self.marks = TombstoneMarks(state)
         self.source.count_marks = lambda: self.marks.news
+
+    def _find_blocks(self, position: Position) -> Sequence[Block]:
+        with self._state.hold_write_access() as (keeper, _):
+            own = SourceDescription(self._state).describe(keeper).origin
+        return find_blocks(self.keeping.require_journal(), own, position)
 
     def _find_released(self) -> int | None:
         with self._state.hold_write_access() as (keeper, _):

@@ -78,6 +78,11 @@ class BlockKeeping:
         self._trim_at = 0.0
         self._is_on = False
 
+    @property
+    def missing_blocks(self) -> int:
+        """How many blocks are wanted and not in the outbox."""
+        return len(self._wanted)
+
     # -- beginning and ending -------------------------------------------------------------------------------------
 
     def load(self) -> None:

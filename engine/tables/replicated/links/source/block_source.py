@@ -40,6 +40,10 @@ class BlockSource:
         self._fetcher = fetcher
         self.rebuild: Callable[[int, PartName], Path | None] = lambda zxid, part: None
         """Makes the block of a commit anew, in a temporary directory; ``None`` if that is not possible."""
+        self.find_blocks: Callable[[Position], Sequence[Block]] = lambda position: ()
+        """Returns the blocks of a change, with this table's numbers."""
+        self.ask_sources: Callable[[Position, Block, Path], bool] = lambda position, block, directory: False
+        """Brings a block of a change from a source of this table into an empty directory; tells whether one had it."""
 
     def open_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
         """Returns the files of a block that this replica has; ``None`` if it has none."""
@@ -56,15 +60,24 @@ class BlockSource:
             return None
         return held, held.parts[0].path
 
-    def open(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
+    def open(
+        self, position: Position, part: PartName, content_hash: str = "", *, may_ask: bool = False
+    ) -> tuple[Snapshot, Path]:
         """Returns the files of a block, which may be fetched from another replica first, or made anew.
+
+        With a content hash, the block of the change that has it is meant, whatever its number here: ``part`` may be
+        its name in another cluster. ``may_ask``: whether the table's own sources are asked, too.
 
         Raises 232 (NO_SUCH_DATA_PART) if no replica has it, and names block and position; 33 (CANNOT_READ_ALL_DATA) if
         it was given up, so that no replica will have it any more.
         """
+        blocks = self.find_blocks(position) if content_hash else ()
+        part = next((block.part for block in blocks if block.content_hash == content_hash), part)
         if (found := self.open_here(part)) is not None:
             return found
         directory = self.bring(part) or self.rebuild(position.zxid, part)
+        if directory is None and may_ask:
+            directory = self._ask_sources(position, part)
         if directory is None and self._is_given_up(part):
             raise UnavailableError(
                 "CANNOT_READ_ALL_DATA",
@@ -79,6 +92,22 @@ class BlockSource:
             )
         drop = self._state.store.drop_temporary
         return Snapshot([], lambda _: drop(directory)), directory
+
+    def _ask_sources(self, position: Position, part: PartName) -> Path | None:
+        """Asks the sources of this table's links for a block that one of them brought."""
+        block = next((block for block in self.find_blocks(position) if block.part == part), None)
+        if block is None or block.is_lost:
+            return None
+        store = self._state.store
+        directory = store.create_temporary("tmp_link_block_")
+        try:
+            if self.ask_sources(position, block, directory):
+                return directory
+        except BaseException:
+            store.drop_temporary(directory)
+            raise
+        store.drop_temporary(directory)
+        return None
 
     def _is_given_up(self, part: PartName) -> bool:
         """Tells whether no replica will have a block that none has now: none is away, and it is not on its way.

@@ -85,6 +85,11 @@ class ChangeKeeping:
         return self._kept is not None
 
     @property
+    def missing_blocks(self) -> int:
+        """How many kept blocks are not in this replica's outbox yet."""
+        return self._blocks.missing_blocks
+
+    @property
     def period(self) -> int:
         """The period of links whose changes it keeps; 0 for none."""
         kept = self._kept

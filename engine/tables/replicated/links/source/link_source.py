@@ -14,6 +14,7 @@ from pathlib import Path
 from coordination.keeper.interface import Keeper
 from coordination.links.positions import Position
 from coordination.links.stream.kept_changes import list_not_keeping, read_kept_changes
+from coordination.links.sync.sync_states import sync_bar_owner
 from coordination.nodes.gate import Gate
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import FEATURE_LINKS, read_replica_activity
@@ -194,6 +195,7 @@ class ReplicaLinkSource:
             outbox.size_bytes,
             journal.size_bytes,
             tuple(link.name for link in self.list_outgoing() if link.trim < journal.last_position),
+            self._keeping.missing_blocks,
         )
 
     # -- changes --------------------------------------------------------------------------------------------------
@@ -247,12 +249,11 @@ class ReplicaLinkSource:
 
     # -- blocks ---------------------------------------------------------------------------------------------------
 
-    def open_block(self, position: Position, part: PartName) -> tuple[Snapshot, Path]:
-        """Returns the files of a block from this replica's outbox or active parts, held by the snapshot.
-
-        ``part`` has this table's numbers. Raises 232 (NO_SUCH_DATA_PART).
-        """
-        return self._blocks.open(position, part)
+    def open_block(
+        self, position: Position, part: PartName, content_hash: str = "", *, may_ask: bool = False
+    ) -> tuple[Snapshot, Path]:
+        """Returns the files of a block, held by the snapshot; see ``LinkSource``."""
+        return self._blocks.open(position, part, content_hash, may_ask=may_ask)
 
     def find_block_holders(self, position: Position, part: PartName) -> Sequence[str]:
         """Returns the HTTP addresses of other replicas that may have the block."""
@@ -262,7 +263,9 @@ class ReplicaLinkSource:
 
 def _without_registered(gate: Gate, name: str, uuid: str) -> Gate:
     known = gate.find_link(name)
-    return gate if known is not None and uuid and known.uuid != uuid else gate.without_link(name)
+    if known is None or (uuid and known.uuid != uuid):
+        return gate
+    return gate.without_link(name).without_bar(sync_bar_owner(known.uuid))
 
 
 def _with_registered(gate: Gate, link: OutgoingLink) -> Gate:
@@ -278,4 +281,8 @@ def _with_registered(gate: Gate, link: OutgoingLink) -> Gate:
             f"There is another link {link.name} of this table already ({known.uuid}): DROP REPLICATION LINK "
             f"'{link.name}' at the source ends it",
         )
-    return gate.with_link(make_gate_link(link))
+    made = make_gate_link(link)
+    if known is not None:  # its mode and state are the source's
+        timeout = max(known.timeout_seconds, made.timeout_seconds)
+        made = replace(known, peer_name=made.peer_name, is_two_way=made.is_two_way, timeout_seconds=timeout)
+    return gate.with_link(made)

@@ -1,0 +1,1 @@
+"""Synchronous links at the source: modes, states, and INSERTs that are made together with targets."""
