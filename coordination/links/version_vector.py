@@ -163,6 +163,10 @@ class VersionVector:
             return self if self.covers(place) else self.advance(place)
         return self._with(place.origin, VectorEntry(place.zxid, begin=place.zxid, is_place=True))
 
+    def keep_forgotten(self) -> VersionVector:
+        """Returns the vector of which only the forgotten origins are left."""
+        return replace(self, entries={origin: entry for origin, entry in self.entries.items() if entry.is_forgotten})
+
     def with_place(self, origin: Origin) -> VersionVector:
         """Returns the vector in which the origin's entry is a place alone."""
         return self._with(origin, replace(self.entries[origin], is_place=True))

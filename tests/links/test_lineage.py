@@ -11,7 +11,7 @@ from coordination.links.stream.change import Change
 from coordination.links.stream.change_stream import build_changes
 from coordination.links.stream.own_origins import OwnOrigins, list_former
 from coordination.links.switching.fork_commit import TableNow, add_former_own, make_fork, next_epoch
-from coordination.links.switching.lineage import EpochFork, Lineage, clip_to_forks, find_own_fork, find_surplus
+from coordination.links.switching.lineage import EpochFork, Lineage, find_own_fork, find_surplus
 from coordination.links.switching.stream_place import find_follower_place
 from coordination.links.switching.switching_gate import (
     PROMISE,
@@ -92,10 +92,21 @@ def test_a_link_finds_the_fork_that_ended_its_source() -> None:
     assert find_own_fork(A2, A2, promoted) is None
 
 
-def test_what_lies_behind_a_settled_fork_does_not_count() -> None:
-    clipped = clip_to_forks(vector(s=30, b=4), [fork(10)])
-    assert (clipped.applied(S), clipped.applied(B)) == (10, 4)
-    assert clip_to_forks(vector(s=9), [fork(10)]) == vector(s=9)
+def test_a_change_behind_a_fork_is_given_up() -> None:
+    lineage = Lineage().follow(fork(10))
+    assert lineage.has_given_up(Position(S, 11))
+    assert not lineage.has_given_up(Position(S, 10))
+    assert not lineage.has_given_up(Position(B, 11))
+    assert not Lineage().meet(fork(10)).has_given_up(Position(S, 11))  # until it rejoins
+
+
+def test_a_place_is_no_surplus_until_a_change_comes() -> None:
+    at_place = vector(s=10).go_on_at(Position(B, 7))
+    assert not find_surplus(at_place, [fork(10).vector], A2)
+    assert not find_surplus(at_place.advance(Position(B, 9)), [fork(10).vector], A2)
+    assert find_surplus(at_place.apply(Position(B, 9)), [fork(10).vector], A2) == [Position(B, 9)]
+    assert VersionVector.parse(at_place.to_bytes()) == at_place
+    assert at_place.go_on_at(Position(B, 5)) == at_place  # no position moves back
 
 
 def test_own_changes_keep_the_epoch_in_which_they_were_made() -> None:

@@ -16,7 +16,7 @@ out of this table. Unknown keys are kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +27,8 @@ from coordination.nodes.gate import Gate
 from parts.common.errors import CorruptionError, UserError
 
 LINEAGE_KEY = "lineage"
+REJOIN_KEY = "rejoin"
+"""Of a link's definition: the fork whose tail was taken out before the link copies its source."""
 MOST_FORKS = 20
 """Older ones are forgotten: each takes some hundred bytes of the gate."""
 
@@ -198,18 +200,6 @@ def find_surplus(vector: VersionVector, known: Collection[VersionVector], by: Or
         and position.zxid
         and not any(each.covers(position) for each in known)
     ]
-
-
-def clip_to_forks(vector: VersionVector, forks: Iterable[EpochFork]) -> VersionVector:
-    """Returns the vector without what lies behind forks whose tail is settled."""
-    entries = dict(vector.entries)
-    for fork in forks:
-        entry = entries.get(fork.ended.origin)
-        if entry is not None and entry.applied > fork.ended.zxid:
-            entries[fork.ended.origin] = replace(
-                entry, applied=fork.ended.zxid, begin=min(entry.begin, fork.ended.zxid)
-            )
-    return replace(vector, entries=entries)
 
 
 def find_own_fork(known: Origin, present: Origin, lineage: Lineage) -> EpochFork | None:

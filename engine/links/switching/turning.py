@@ -16,7 +16,7 @@ from coordination.links.link_names import LINKS_PATH, TableLinkName, name_path
 from coordination.links.link_nodes import take_name
 from coordination.links.positions import Position
 from coordination.links.switching.fork_commit import TableNow, next_epoch
-from coordination.links.switching.lineage import EpochFork, Lineage
+from coordination.links.switching.lineage import REJOIN_KEY, EpochFork, Lineage
 from coordination.links.switching.switching_gate import FORK_OWNER, TICKET, end_promise, write_facts
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import GateLink, LinkDirection
@@ -83,6 +83,7 @@ def _turn_ops(local: LocalTable, turn: Turn, now: TableNow) -> list[Op]:
         source_origin=str(turn.fork.by) if turn.place is not None else "",
         is_begun=turn.place is not None,
         wants_copy=turn.place is None,
+        extra=((REJOIN_KEY, turn.fork.name),) if turn.place is None else (),
     )
     by = next_epoch(now.own, local.server.services.new_uuid().int)
     gone = [name for name in turn.dropped if now.gate.find_link(name) is not None]

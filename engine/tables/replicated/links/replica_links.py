@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from coordination.links.positions import Position
 from coordination.links.stream.change import Block
+from coordination.links.stream.own_origins import list_former
 from engine.tables.replicated.follow.log_pull import LogPull
 from engine.tables.replicated.follow.part_fetcher import PartFetcher
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
@@ -58,8 +59,10 @@ class ReplicaLinks:
 
     def _find_blocks(self, position: Position) -> Sequence[Block]:
         with self._state.hold_write_access() as (keeper, _):
-            own = SourceDescription(self._state).describe(keeper).origin
-        return find_blocks(self.keeping.require_journal(), own, position)
+            source = SourceDescription(self._state).describe(keeper)
+        own = list_former(source.origin, source.lineage.epochs)
+        epoch = own.find(position.zxid) if own.has(position.origin) else own.present
+        return find_blocks(self.keeping.require_journal(), epoch, position)
 
     def _find_released(self) -> int | None:
         with self._state.hold_write_access() as (keeper, _):
