@@ -15,6 +15,7 @@ from engine.links.exchange.link_service import Answer
 from parts.common.errors import PandoError, UnavailableError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 from tests.links.test_links_in_one_process import wait
+from tests.portions import one_in
 
 _KEYS = itertools.count(1000)
 
@@ -281,7 +282,7 @@ _PROMOTE_STEPS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("step", _PROMOTE_STEPS)
+@pytest.mark.parametrize("step", one_in(3, _PROMOTE_STEPS))
 def test_a_promote_that_dies_is_repeated(three: Clusters, step: str) -> None:
     table = f"g{_PROMOTE_STEPS.index(step)}"
     _linked(three, table, "east", "north")
@@ -306,7 +307,7 @@ _SWITCH_STEPS = (
 )
 
 
-@pytest.mark.parametrize(("cluster", "step"), _SWITCH_STEPS)
+@pytest.mark.parametrize(("cluster", "step"), one_in(3, _SWITCH_STEPS))
 def test_a_switch_that_dies_goes_on_from_its_ticket(three: Clusters, cluster: str, step: str) -> None:
     table = f"h{_SWITCH_STEPS.index((cluster, step))}"
     _linked(three, table, "east")
@@ -321,7 +322,7 @@ def test_a_switch_that_dies_goes_on_from_its_ticket(three: Clusters, cluster: st
     three.must_be_equal(table, "west", "east")
 
 
-@pytest.mark.parametrize(("cluster", "step"), _SWITCH_STEPS[2:4])
+@pytest.mark.parametrize(("cluster", "step"), one_in(2, _SWITCH_STEPS[2:4]))
 def test_a_switch_is_cancelled(three: Clusters, cluster: str, step: str) -> None:
     table = f"i{_SWITCH_STEPS.index((cluster, step))}"
     _linked(three, table, "east")
@@ -357,7 +358,7 @@ _REJOIN_STEPS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("step", _REJOIN_STEPS)
+@pytest.mark.parametrize("step", one_in(3, _REJOIN_STEPS))
 def test_a_rejoin_that_dies_is_repeated(three: Clusters, step: str) -> None:
     table = f"k{_REJOIN_STEPS.index(step)}"
     _linked(three, table, "east")

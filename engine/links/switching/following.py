@@ -63,7 +63,6 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
     if lineage.find(fork.name) is not None and definition.source_origin == str(fork.by):
         return True
     if conflict := lineage.explain_conflict(fork):
-        local.move_gate(lambda gate: meet_fork(gate, Lineage.read(gate), fork, name))
         raise UserError("BAD_ARGUMENTS", f"Table {local.name} cannot follow the fork {fork.describe()}: {conflict}")
     own = server.cluster_membership.get_identity(keeper)
     source = server.links.connect(fork.cluster)

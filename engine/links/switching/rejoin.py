@@ -65,7 +65,8 @@ def rejoin(server: SwitchingServer, name: str, cluster: str, status: QueryStatus
             "BAD_ARGUMENTS",
             f"Table {local.name} follows the fork {source.fork.describe()} already, so there is nothing to rejoin",
         )
-    if now.gate.bars == () or all(bar.owner != FORK_OWNER for bar in now.gate.bars):
+    is_open = all(bar.owner != FORK_OWNER for bar in now.gate.bars)
+    if is_open and (detach or now.own == source.fork.ended.origin):  # a source of its own is not shut by a look
         local.move_gate(lambda gate: meet_fork(gate, Lineage.read(gate), source.fork, name))
         server.services.failpoint("rejoin.after_meeting")
     tail = local.links.switching.read_tail(source.vector.join(source.fork.vector))
