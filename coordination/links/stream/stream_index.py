@@ -49,7 +49,8 @@ class ChangeFigures:
             self.places.append(change.place)
             self.rows.append(change.rows)
             self.sizes.append(change.size_bytes)
-            self.are_own.append(self._own.has(change.position.origin) and change.position.zxid == change.place)
+            origin, is_here = change.position.origin, change.position.zxid == change.place
+            self.are_own.append(origin == self._own.present or (is_here and self._own.has(origin)))
 
 
 class StreamIndex:
