@@ -24,6 +24,7 @@ from engine.interpreter.materialized_views.link_views import LinkViews
 from engine.links.bootstrap.held_source import add_bootstrap_answers
 from engine.links.databases.database_links import DatabaseLinks
 from engine.links.exchange.link_service import LinkService
+from engine.links.groups.cut_source import make_cut_answer
 from engine.links.in_sync_clusters import list_in_sync_clusters
 from engine.links.link_freshness import require_fresh
 from engine.links.link_manager import LinkManager
@@ -46,6 +47,7 @@ from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.owned_table import OwnedTable
 from engine.tables.replica_conversion import Conversion
+from engine.tables.replicated.links.groups.held_view import HeldView, open_group_view
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
 from parts.common.process_memory import configure_allocators, without_collections
@@ -88,6 +90,8 @@ class Engine(StatementRunner):
         add_bootstrap_answers(self.link_answers, self.catalog)
         self.link_answers.add("origin", OriginSurveys(self).answer)
         SwitchingAnswers(self).add_to(self.link_answers)
+        cut_answer = make_cut_answer(self.link_answers, self.catalog, self.services)
+        self.link_answers.add("cut", cut_answer, changes=True)
         self.links: ServerLinks = UnlinkedServer()
         """The links; without ``cluster_name`` none."""
         self.link_start: LinkStart = LinkStart(self, has_links=config.cluster_name is not None)
@@ -198,6 +202,9 @@ class Engine(StatementRunner):
         Raises 36 (BAD_ARGUMENTS) for a table that is not Replicated, and a position of another origin.
         """
         return list_in_sync_clusters(self.catalog.table(database, table), Position.parse(position))
+
+    def open_group_view(self, group: str, wanted: str, wait_seconds: float) -> HeldView:
+        return open_group_view(self.services.shown_groups, group, wanted, wait_seconds)
 
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         require_fresh(self, self.catalog.table(database, table), demand, QueryStatus())

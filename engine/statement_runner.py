@@ -35,6 +35,7 @@ from engine.remote.remote_servers import RemoteServers
 from engine.remote.replica_delays import Delays, collect_delays
 from engine.server.config import Config
 from engine.system_tables import zookeeper
+from engine.tables.capabilities.group_view import GroupView
 from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
@@ -138,6 +139,10 @@ class StatementRunner(ABC):
     @abstractmethod
     def in_sync_clusters(self, database: str, table: str, position: str) -> list[str]:
         """Returns the clusters whose links have brought a table's changes up to a position."""
+
+    @abstractmethod
+    def open_group_view(self, group: str, wanted: str, wait_seconds: float) -> GroupView:
+        """Returns the tables of a group of links at the cut that is shown."""
 
     @abstractmethod
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:

@@ -113,6 +113,9 @@ class TablePositions(Protocol):
     def current_position(self, name: str) -> str:
         """Returns the position behind the newest commit of a table: ``currentPosition('db.t')``."""
 
+    def last_cut(self, name: str) -> str:
+        """Returns the cut at which the statement reads a table, or a group of links: ``lastCut('db.t')``."""
+
     def in_sync_clusters(self, name: str, position: str) -> Sequence[str]:
         """Returns the clusters that have a table's changes up to a position: ``inSyncClusters('db.t', …)``."""
 
@@ -123,6 +126,10 @@ class UnknownPositions:
     def current_position(self, name: str) -> str:
         """Raises 48 (NOT_IMPLEMENTED)."""
         raise UserError("NOT_IMPLEMENTED", f"The position of table {name!r} is not asked for here")
+
+    def last_cut(self, name: str) -> str:
+        """Raises 48 (NOT_IMPLEMENTED)."""
+        raise UserError("NOT_IMPLEMENTED", f"The group of links of {name!r} is not asked for here")
 
     def in_sync_clusters(self, name: str, position: str) -> Sequence[str]:
         """Raises 48 (NOT_IMPLEMENTED)."""

@@ -43,6 +43,8 @@ class LinkDefinition:
     """Whether the link has its place in the source's stream: until then it is being set up or bootstrapped."""
     wants_copy: bool = False
     """The source's table is to take the place of what the target has (SYSTEM BOOTSTRAP), before the link goes on."""
+    group: str = ""
+    """The transactional group that the link is in; "" for none."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
 
     def at_source(self, target_cluster: str) -> str:
@@ -88,4 +90,5 @@ _FIELDS = (
     "beginning",
     "is_begun",
     "wants_copy",
+    "group",
 )

@@ -250,9 +250,7 @@ def _change_gate(gate: Gate, new: LinkDefinition) -> Gate | None:
             "BAD_ARGUMENTS",
             f"The table is the target of link {others[0].name!r} too, so link {new.name!r} must let others write",
         )
-    return gate.with_link(
-        GateLink(found.name, found.direction, found.uuid, found.peer, found.peer_name, allows_writes, found.extra)
-    )
+    return gate.with_link(replace(found, is_two_way=allows_writes))
 
 
 def drop_link(keeper: Keeper, name: str) -> TableLinkName | None:

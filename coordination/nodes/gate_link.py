@@ -81,6 +81,8 @@ class GateLink:
     """At the source: the target has disabled the link, and takes nothing."""
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     """At the source: the largest ``replication_timeout`` that the link had."""
+    group: str = ""
+    """At the target: the transactional group of the link; "" for none."""
 
     @property
     def wants_sync(self) -> bool:
@@ -105,6 +107,7 @@ class GateLink:
             "state": (self.state.value, SyncState.DISABLED.value),
             "paused": (self.is_paused, False),
             "timeout": (self.timeout_seconds, DEFAULT_TIMEOUT_SECONDS),
+            "group": (self.group, ""),
         }
 
     @classmethod
@@ -115,6 +118,8 @@ class GateLink:
         peer_name, is_two_way = str(rest.pop("peer_name", "")), bool(rest.pop("two_way", False))
         mode, state = LinkMode(rest.pop("mode", "async")), SyncState(rest.pop("state", "disabled"))
         is_paused, timeout = bool(rest.pop("paused", False)), float(rest.pop("timeout", DEFAULT_TIMEOUT_SECONDS))
+        group = str(rest.pop("group", ""))
         return cls(
-            name, direction, uuid, peer, peer_name, is_two_way, tuple(rest.items()), mode, state, is_paused, timeout
-        )
+            name, direction, uuid, peer, peer_name, is_two_way, tuple(rest.items()),
+            mode, state, is_paused, timeout, group,
+        )  # fmt: skip

@@ -67,6 +67,8 @@ FEATURE_TOMBSTONES = "tombstones"
 """A merge of a whole partition removes tombstones up to a time (``LogEntry.stable_time``)."""
 FEATURE_TRANSACTION_VERSIONS = "transaction versions"
 """The rows of a transaction get their version when it is carried out (``LogEntry.origin``)."""
+FEATURE_LINK_GROUPS = "link groups"
+"""The replica shows the tables of a group of links at one cut (``LogEntry.extra``: ``cut``)."""
 FEATURE_SYNC_LINKS = "sync links"
 """The replica's INSERTs are staged at the targets of synchronous links (``GateLink.state``)."""
 FEATURES = (
@@ -87,6 +89,7 @@ FEATURES = (
     FEATURE_LINKS,
     FEATURE_TOMBSTONES,
     FEATURE_TRANSACTION_VERSIONS,
+    FEATURE_LINK_GROUPS,
     FEATURE_SYNC_LINKS,
 )
 """The features of this version that an older one may lack. Nothing is logged that a replica cannot carry out."""

@@ -24,6 +24,7 @@ from engine.interpreter.shared_steps import refuse_system_database
 from engine.interpreter.statement_kind import define_owner_statement
 from engine.links.databases.database_link_changes import change_database_link, create_database_link, drop_database_link
 from engine.links.databases.database_links import list_members
+from engine.links.groups.group_changes import refuse_drop, refuse_member_change
 from engine.links.link_changes import change_table_link
 from engine.links.link_creation import NewLink, create_table_link, drop_outgoing_link, drop_table_link
 from engine.links.link_wait import wait_for_link
@@ -105,6 +106,9 @@ def change_settings(link: LinkDefinition, changed: Mapping[str, object]) -> Link
                 f"Setting {name} is fixed when a link is made. DROP REPLICATION LINK {link.name}, and make it anew "
                 "with start_position = 'vector'",
             )
+    new_values = {name: value for name, value in {**link.settings, **changed}.items() if value is not None}
+    new_values.pop("enabled", None)
+    refuse_member_change(link.name, link.group, LinkSettings.parse(new_values))
     settings = {**link.settings, **{name: value for name, value in changed.items() if name != "enabled"}}
     new = {name: value for name, value in settings.items() if value is not None}
     LinkSettings.parse(new)
@@ -134,6 +138,9 @@ def drop_link(statement: DropLink, context: OwnerContext) -> QueryResult:
                 f"Link {name!r} belongs to the link {found.database_link!r} of a database, which would make it anew: "
                 f"ALTER REPLICATION LINK {name} DISABLE, or DROP REPLICATION LINK {found.database_link}",
             )
+        stored = find_link(keeper, name)
+        if isinstance(stored, StoredLink):
+            refuse_drop(name, stored.definition.group)
         drop_table_link(server, name)
     server.links.wake()
     return QueryResult()

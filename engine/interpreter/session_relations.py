@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.catalog.database_names import TEMPORARY_DATABASE, make_unknown_table_error
 from engine.catalog.databases import Databases
@@ -16,6 +16,7 @@ from engine.queries.server_links import LinkFreshness
 from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
 from engine.system_tables.zookeeper import ZooKeeperRelation
+from engine.tables.capabilities.group_view import GroupView
 from engine.tables.table import Table
 from parts.common.errors import ConflictError, UserError
 from parts.store.part_states import Snapshot
@@ -44,6 +45,8 @@ class TableRelation:
     table: Table
     description: TableDescription
     sequential_consistency: bool
+    view: GroupView | None = None
+    """The cut at which the statement reads all tables of a group of links."""
 
     @classmethod
     def of(cls, table: Table, sequential_consistency: bool) -> TableRelation:
@@ -56,7 +59,11 @@ class TableRelation:
         Raises 517 (CANNOT_ASSIGN_ALTER) if the table was altered since and has new parts, which the old description
         cannot read.
         """
-        found = self.table.snapshot(sequential_consistency=sequential_consistency or self.sequential_consistency)
+        is_sequential = sequential_consistency or self.sequential_consistency
+        if self.view is not None and not is_sequential:
+            found = self.view.snapshot(self.table)
+        else:
+            found = self.table.snapshot(sequential_consistency=is_sequential)
         if self.table.description is self.description:
             return found
         if any(part.metadata_version > self.description.metadata_version for part in found.parts):
@@ -126,6 +133,8 @@ class SessionRelations:
         relation = _make_relation(found, self.context.server.catalog, sequential)
         if isinstance(relation, TableRelation):  # the table itself, or that of a materialized view
             self._require_fresh(relation.table)
+            if relation.table.link_group:
+                return replace(relation, view=self.context.take_group_view(relation.table.link_group))
         return relation
 
     def _require_fresh(self, table: Table) -> None:
@@ -167,6 +176,22 @@ class _SessionPositions:
 
     def in_sync_clusters(self, name: str, position: str) -> Sequence[str]:
         return self.context.server.in_sync_clusters(*self._parse(name), position)
+
+    def last_cut(self, name: str) -> str:
+        return self.context.take_group_view(self._find_group(name)).cut
+
+    def _find_group(self, name: str) -> str:
+        """Returns the group of a table, or the group of this name."""
+        try:
+            table = self.context.server.catalog.table(*self._parse(name))
+        except UserError:
+            return name
+        if not table.link_group:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Table {table.definition.full_name} is in no transactional group of links on this server",
+            )
+        return table.link_group
 
     def _parse(self, name: str) -> tuple[str, str]:
         stream = TokenStream(name)

@@ -28,6 +28,7 @@ from engine.links.bootstrap.link_copy import copy_table
 from engine.links.exchange.cluster_client import ClusterClient, ClusterConfigs
 from engine.links.exchange.link_service import LinkService
 from engine.links.found_links import FoundLinks
+from engine.links.groups.grouped_runner import GroupedRunner
 from engine.links.link_beginning import BootstrapLink, CopyWaits
 from engine.links.link_freshness import measure_lags
 from engine.links.link_runner import LinkRunner
@@ -218,9 +219,10 @@ class LinkManager:
             lambda: self._copy if self.bootstrap is not None else None,
             self.run_views,
             self._follow_fork,
+            lambda: [runner for runner, _ in list(self._runners.values())],
         )
         task = BackgroundTask(f"link {definition.name}", lambda: runner.step())
-        runner = LinkRunner(definition, key[0], client, world, task.wake)
+        runner = GroupedRunner(definition, key[0], client, world, task.wake)
         pool = self._require_pool()
         self._runners[key] = runner, task
         pool.add(task)

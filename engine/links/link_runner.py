@@ -271,7 +271,8 @@ class LinkRunner:
             return min(_SMALL_MOVE_SECONDS, settings.replication_timeout)
         changes, vector, end = selection.changes, selection.vector, Position(origin, selection.end)
         views = partial(self._world.run_views, self.table) if settings.run_views and self._world.run_views else None
-        batch = IncomingBatch(self.definition, state, answer.source, changes, vector, end, upstream.fetch, views)
+        fetches = upstream.fetch, upstream.fetch_small
+        batch = IncomingBatch(self.definition, state, answer.source, changes, vector, end, *fetches, views)
         if not self.definition.is_enabled:  # since the source was asked
             return 0.0
         applied = self._target.apply_batch(batch, self._status)

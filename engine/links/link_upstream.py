@@ -5,7 +5,10 @@ Invariant: nothing is taken from a table that is not the one from which the link
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from coordination.links.link_definition import LinkDefinition
@@ -20,8 +23,18 @@ from coordination.nodes.gate import Gate
 from engine.interserver.transfer import Throttle
 from engine.links.bootstrap.held_source import RemoteSource
 from engine.links.exchange.cluster_client import ClusterClient
-from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
-from parts.common.errors import CancelledError, UserError
+from engine.links.exchange.file_transfer import receive_part
+from engine.tables.capabilities.table_links import (
+    ChangesAnswer,
+    ChangesRequest,
+    OutgoingLink,
+    SourceTable,
+    WriteBlock,
+)
+from parts.common.errors import CancelledError, PandoError, UserError
+from parts.common.part_name import PartName
+
+logger = logging.getLogger(__name__)
 
 SILENT_HEARTBEATS = 4
 """After so many without an answer another server is asked."""
@@ -67,7 +80,7 @@ class LinkUpstream:
 
     def describe(self) -> SourceTable:
         """Returns what the source is. Raises ``LinkStopped`` if it is another than before."""
-        return self._check(self._client.describe(*self._table), 0, VersionVector())
+        return self.check(self._client.describe(*self._table), 0, VersionVector())
 
     def register(self) -> SourceTable:
         """Makes the source keep its changes for the link. May be repeated.
@@ -102,8 +115,14 @@ class LinkUpstream:
                 f"The source refuses the link: {error.message}. SYSTEM BOOTSTRAP REPLICATION LINK {name} copies the "
                 f"source anew, DROP REPLICATION LINK {name} ends the link"
             ) from error
-        self._check(answer.source, answer.frontier, vector)
+        self.check(answer.source, answer.frontier, vector)
         return answer
+
+    def make_cut_request(self, vector: VersionVector) -> tuple[tuple[str, str], ChangesRequest]:
+        """Returns the source's table, and what is asked of it for a cut. It acknowledges nothing."""
+        settings = self._settings
+        limits = settings.link_max_batch_rows, settings.link_max_batch_bytes
+        return self._table, ChangesRequest(self.name, self._definition.uuid, vector, 0, *limits)
 
     def fetch(self, change: Change, block: Block, directory: Path) -> None:
         """Fetches the files of a block into an empty directory, checked and durable.
@@ -112,6 +131,17 @@ class LinkUpstream:
         """
         self._fetch(change, block, directory, may_ask=True)
 
+    def fetch_small(self, changes: Sequence[tuple[Change, Block]]) -> Mapping[PartName, WriteBlock]:
+        """Fetches small blocks together; those that are missing in the answer are fetched by themselves."""
+        asked = [block.part for _, block in changes]
+        try:
+            found = self._client.fetch_small_blocks(self._table, asked)
+        except PandoError as error:
+            logger.debug("link %s fetches its blocks one by one: %s", self.name, error)
+            return {}
+        self._count(sum(map(len, found.values())))
+        return {part: partial(_write_block, data, part) for part, data in found.items()}
+
     def refetch(self, change: Change, block: Block, directory: Path, *, may_ask: bool = True) -> None:
         """Fetches a block that the target has committed and lost, whatever its number at this source."""
         self._fetch(change, block, directory, content_hash=block.content_hash, may_ask=may_ask)
@@ -119,14 +149,21 @@ class LinkUpstream:
     def _fetch(
         self, change: Change, block: Block, directory: Path, *, content_hash: str = "", may_ask: bool = False
     ) -> None:
-        def count(size: int) -> None:
-            self._require_running()
-            for throttle in self._throttles:
-                throttle.spend(size, self._require_running)
-
         self._client.fetch_block(
-            self._table, change.position, block.part, directory, count, content_hash=content_hash, may_ask=may_ask
+            self._table,
+            change.position,
+            block.part,
+            directory,
+            self._count,
+            content_hash=content_hash,
+            may_ask=may_ask,
         )
+
+    def _count(self, size: int) -> None:
+        """Waits until so many bytes may have come."""
+        self._require_running()
+        for throttle in self._throttles:
+            throttle.spend(size, self._require_running)
 
     def open_held(self) -> RemoteSource:
         """Returns the source as one that is copied."""
@@ -138,7 +175,7 @@ class LinkUpstream:
         if self._is_cancelled():
             raise CancelledError("The link does not run here any more")
 
-    def _check(self, source: SourceTable, frontier: int, vector: VersionVector) -> SourceTable:
+    def check(self, source: SourceTable, frontier: int, vector: VersionVector) -> SourceTable:
         if self.known is not None:
             fork = find_own_fork(self.known, source.origin, source.lineage)
             if fork is not None:
@@ -159,3 +196,7 @@ class LinkUpstream:
                     f"SYSTEM BOOTSTRAP REPLICATION LINK {name}"
                 ) from error
         return source
+
+
+def _write_block(data: bytes, part: PartName, directory: Path) -> None:
+    receive_part(io.BytesIO(data), part, directory, lambda _: None, lambda _: None)

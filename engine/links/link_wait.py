@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
+from coordination.links.groups.link_group import find_group
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_nodes import StoredLink
 from coordination.links.positions import Position
 from engine.links.linkable_tables import require_linkable
 from engine.queries.context import OwnerServer
 from engine.tables.capabilities.link_status import LinkProgress
+from engine.tables.capabilities.table_links import LinkTarget
 from engine.tables.owned_table import OwnedTable
 from parts.common.errors import UnavailableError, UserError
 from parts.common.query_status import QueryStatus
@@ -46,7 +49,11 @@ def wait_for_link(
         server.services.wait(never, min(pause, left))
         pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
     try:
-        target.wait_until_visible(max(0.0, end - server.services.monotonic()), status)
+        for each in (target, *_find_others(server, definition)):
+            each.wait_until_visible(max(0.0, end - server.services.monotonic()), status)
+        group = server.services.shown_groups.find(definition.group) if definition.group else None
+        if group is not None and not group.wait_for(wanted.zxid, max(0.1, end - server.services.monotonic())):
+            raise UnavailableError("TIMEOUT_EXCEEDED", f"Group {definition.group} is not there: {group.explain()}")
     except (UserError, UnavailableError) as error:
         if error.name != "TIMEOUT_EXCEEDED":
             raise
@@ -55,6 +62,15 @@ def wait_for_link(
             f"Link {definition.name!r} has applied position {wanted}, but not every active replica shows it after "
             f"{timeout_seconds:g} seconds: {error.message}",
         ) from error
+
+
+def _find_others(server: OwnerServer, definition: LinkDefinition) -> Iterator[LinkTarget]:
+    """Yields the other tables of the link's group: it is shown when all of them have the cut."""
+    found = find_group(server.replication.require_keeper(), definition.group) if definition.group else None
+    for member in found[0].members if found is not None else ():
+        table = server.catalog.find(member.database, member.table)
+        if member.link != definition.name and table is not None:
+            yield require_linkable(table).target
 
 
 def find_target(server: OwnerServer, link: StoredLink) -> OwnedTable:

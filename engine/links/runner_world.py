@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from coordination.links.link_definition import LinkDefinition
@@ -32,3 +32,5 @@ class RunnerWorld:
     run_views: RunTargetViews | None = None
     follow_fork: Callable[[LinkDefinition, EpochFork], object] | None = None
     """Makes a link's target follow the table that was promoted; ``None`` while nothing can."""
+    list_runners: Callable[[], Iterable[object]] = tuple
+    """The links on this server."""

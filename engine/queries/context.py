@@ -21,6 +21,7 @@ from engine.remote.linked_clusters import LinkedClusters
 from engine.remote.remote_servers import RemoteServers
 from engine.remote.replica_delays import Delays
 from engine.server.config import Config
+from engine.tables.capabilities.group_view import GroupView
 from engine.tables.capabilities.link_status import LinkStatus
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
@@ -124,6 +125,12 @@ class Server(Protocol):
         Raises 36, 48, 60, 225, 999.
         """
 
+    def open_group_view(self, group: str, wanted: str, wait_seconds: float) -> GroupView:
+        """Returns the tables of a group at the cut that is shown, which is at or behind the ``wanted`` one.
+
+        Raises 36 for an unknown group, 159 if the cut is not shown in time, 369 if none is.
+        """
+
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         """Returns when a target of links is as fresh as demanded. Raises 36, 159, 369."""
 
@@ -154,6 +161,17 @@ class Context:
     parameters: Mapping[str, str] = field(default_factory=dict)
     statistics: QueryStatistics = field(default_factory=QueryStatistics)
     status: QueryStatus = field(default_factory=QueryStatus)
+    group_views: dict[str, GroupView] = field(default_factory=dict)
+    """By group of links, the cut at which the whole statement reads its tables."""
+
+    def take_group_view(self, group: str) -> GroupView:
+        """Returns the cut at which the statement reads the tables of a group. Raises 159, 369."""
+        found = self.group_views.get(group)
+        if found is None:
+            wanted, seconds = self.settings.link_read_cut, self.settings.link_wait_timeout_ms / 1000
+            with self.status.waiting():
+                found = self.group_views[group] = self.server.open_group_view(group, wanted, seconds)
+        return found
 
     def database(self, name: str | None) -> str:
         """Returns the named database, or the session's current one."""

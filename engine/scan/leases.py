@@ -326,6 +326,12 @@ class LeaseBook:
 
 
 def _require_blocks(table: OwnedTable) -> TableBlocks:
+    if table.link_group:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"Table {table.definition.full_name} is in the group {table.link_group} of links: it is read at cuts, not "
+            "as a stream. Read the stream at its source",
+        )
     assert table.blocks is not None, "only tables that keep block numbers are read as streams"
     return table.blocks
 

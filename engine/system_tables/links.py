@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from coordination.links.groups.link_group import list_groups
 from coordination.links.table_vector import read_origin_positions
+from coordination.nodes.gate_link import LinkDirection
 from engine.links.link_statuses import list_link_statuses, list_linked_tables
 from engine.queries.context import OwnerServer, Row
 from engine.system_tables.system_table import define_owner_table
@@ -86,7 +88,46 @@ def _outboxes(server: OwnerServer) -> Iterator[Row]:
             )
 
 
+def _groups(server: OwnerServer) -> Iterator[Row]:
+    keeper = server.replication.keeper
+    if keeper is None:
+        return
+    lags = {link.name: link.progress.lag for link in list_link_statuses(server) if link.direction is LinkDirection.IN}
+    for group in list_groups(keeper):
+        here = server.services.shown_groups.find(group.name)
+        shown = here.shown_place if here is not None else 0
+        late = max(0.0, (group.commit_ms - here.shown_ms) / 1000) if here is not None and here.shown_ms else 0.0
+        yield (
+            group.name,
+            group.source_cluster,
+            group.format_cut(shown),
+            group.format_cut(group.place),
+            max((lags.get(member.link, 0.0) for member in group.members), default=0.0) + late,
+            [member.link for member in group.members],
+            [f"{member.database}.{member.table}" for member in group.members],
+            group.leader,
+            here.explain() if here is not None and shown < group.place else "",
+            group.uuid,
+        )
+
+
 TABLES = (
+    define_owner_table(
+        "link_groups",
+        """
+        group String
+        peer String
+        cut String
+        committed_cut String
+        lag Float64
+        members Array(String)
+        tables Array(String)
+        leader String
+        message String
+        uuid String
+        """,
+        _groups,
+    ),
     define_owner_table(
         "replication_links",
         """

@@ -16,6 +16,7 @@ from engine.interserver.transfer import Throttle, Transfer
 from engine.server.background_pool import BackgroundPool
 from engine.tables.disk_reservations import DiskReservations
 from engine.tables.part_log import PartLog
+from engine.tables.shown_groups.shown_group import GroupRegistry
 from parts.common.part_name import PartName
 from parts.merge import MergeProgress
 from sql.grammar.statements.statement import CreateTable
@@ -194,6 +195,8 @@ class TableServices:
 
     They are counted by the table's data directory.
     """
+    shown_groups: GroupRegistry = field(default_factory=GroupRegistry)
+    """The cuts that this server shows of groups of links."""
     part_log: PartLog = field(default_factory=PartLog)
     running_fetches: list[RunningFetch] = field(default_factory=list)
     disk: DiskReservations = field(default_factory=DiskReservations)

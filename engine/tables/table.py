@@ -31,6 +31,11 @@ class Table(ABC):
         self._former: dict[int, TableDescription] = {}
 
     @property
+    def link_group(self) -> str:
+        """The transactional group of links that the table is in; "" for none."""
+        return ""
+
+    @property
     def description(self) -> TableDescription:
         """The compiled definition."""
         return self.definition.description

@@ -156,6 +156,17 @@ class WorkerCalls:
     def _on_in_sync_clusters(self, _: Channel, database: str, table: str, position: str) -> list[str]:
         return self._shared.engine.in_sync_clusters(database, table, position)
 
+    def _on_group_view(
+        self, _: Channel, group: str, wanted: str, wait_seconds: float
+    ) -> tuple[int, str, int, dict[int, list[str]]]:
+        view = self._shared.engine.open_group_view(group, wanted, wait_seconds)
+        parts = {
+            uid: [str(part.name) for part in snapshot.parts]
+            for root, snapshot in view.snapshots.items()
+            if (uid := self._shared.publication.find_uid(root)) is not None
+        }
+        return self._hold_resource(view.release), view.cut, view.place, parts
+
     def _on_link_freshness(self, _: Channel, database: str, table: str, demand: LinkFreshness) -> None:
         self._shared.engine.require_link_freshness(database, table, demand)
 

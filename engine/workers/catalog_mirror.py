@@ -26,7 +26,7 @@ from engine.tables.table_definition import TableDefinition
 from engine.workers.catalog_publication import PublishedChanges, Record
 from engine.workers.replica_process_calls import PendingInsert, ReplicaProcessCalls
 from engine.workers.shared_page import NO_READER, SharedPage
-from parts.common.errors import CorruptionError, UserError
+from parts.common.errors import CorruptionError, UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part, open_part
 from parts.store.part_states import Snapshot
@@ -127,6 +127,15 @@ class WorkerTable(Table):
         """What came (``True``) and went since the parts were last looked at. Mirror's lock."""
         self._opening = threading.Lock()
         self._is_gone = False
+        self._link_group = ""
+
+    @property
+    def link_group(self) -> str:
+        return self._link_group
+
+    def set_link_group(self, group: str) -> None:
+        """Takes note of the group of links that the table is in."""
+        self._link_group = group
 
     def description_of(self, version: int) -> TableDescription:
         self._mirror.catch_up()
@@ -156,11 +165,18 @@ class WorkerTable(Table):
         require_whole(self.definition)
         if sequential_consistency and self.definition.is_replicated:
             return self._pin(None, sequential_consistency=True)
+        if self._link_group:  # it is read at its group's cut
+            return self._pin(None)
         with self._opening:
             with self._mirror.lock:
                 number = self._mirror.begin_reading()
                 news, self._news = self._news, {}
             try:
+                if self._link_group:
+                    name = self.definition.full_name
+                    raise UnavailableError(
+                        "ABORTED", f"Table {name} has just entered a group of links: repeat the query"
+                    )
                 if self._is_gone:
                     raise UserError("UNKNOWN_TABLE", f"Table {self.definition.full_name} was dropped or renamed")
                 self._take(news)
@@ -321,6 +337,8 @@ class WorkerCatalog(Databases[WorkerTable]):
                     definition = self.define(database, create)
                     table = WorkerTable(uid, definition, self._services, self.mirror, self._requests)
                     self._by_uid[uid] = self._databases[database][name] = table
+                case ("group", uid, group):
+                    self._by_uid[uid].set_link_group(group)
                 case ("altered", uid, create):
                     table = self._by_uid[uid]
                     table.set_definition(self.define(table.definition.database, create))

@@ -10,6 +10,7 @@ grow and say what to read.
 ``("database", name)``                      a database exists.
 ``("no database", name)``                   a database is gone.
 ``("table", uid, database, name, create)``  a table started; ``create`` is its definition as a statement.
+``("group", uid, group)``                    a table is in a transactional group of links, or ("") in none.
 ``("altered", uid, create)``                a table has another definition.
 ``("renamed", [(uid, …, create), …])``      tables have other names, all at once; as in ``table``.
 ``("no table", uid)``                       a table stopped.
@@ -78,6 +79,8 @@ class CatalogPublication(CatalogListener):
         self._uid_of: dict[int, int] = {}
         self._write([("anew",)])
         self._objects: dict[int, OwnedTable] = {}
+        self._groups: dict[int, str] = {}
+        """The groups of links that tables are in."""
 
     # -- changes --------------------------------------------------------------------------------------------------
 
@@ -101,6 +104,8 @@ class CatalogPublication(CatalogListener):
         with self._lock:
             self._uid_of[id(table)] = uid
             self._objects[uid] = table
+            if table.link_group:
+                self._groups[uid] = table.link_group
         if table.store is not None:
             table.store.set_listener(lambda active: self._add_table(uid, record, active))
         else:
@@ -141,6 +146,7 @@ class CatalogPublication(CatalogListener):
             if uid is None:
                 return
             del self._tables[uid], self._objects[uid]
+            self._groups.pop(uid, None)
             number = self._write([("no table", uid)])
         if table.store is not None:
             table.store.mark_all_hidden(number)
@@ -155,6 +161,25 @@ class CatalogPublication(CatalogListener):
                     (active.add if is_active else active.discard)(name)
                 self._write([("parts", uid, named)])
             return self._end
+
+    def publish_group(self, root: str, group: str) -> None:
+        """Publishes the group of links that the table of this root in ZooKeeper is in; "" for none."""
+        uid = self.find_uid(root)
+        with self._lock:
+            if uid is not None and uid in self._tables:
+                self._groups[uid] = group
+                self._write([("group", uid, group)])
+
+    def find_uid(self, root: str) -> int | None:
+        """Returns the number of the replicated table of this root in ZooKeeper."""
+        for uid, table in list(self._objects.items()):
+            if table.replication is not None and table.replication.paths.root == root:
+                return uid
+        return None
+
+    def _tell_group(self, uid: int) -> list[Record]:
+        group = self._groups.get(uid, "")
+        return [("group", uid, group)] if group else []
 
     def get_oldest_read_change(self) -> int:
         """Returns the oldest change that a running query may still read."""
@@ -174,7 +199,7 @@ class CatalogPublication(CatalogListener):
         names = {str(name) for name in active}
         with self._lock:
             self._tables[uid] = (record, names)
-            self._write([record, ("parts", uid, [(name, True) for name in sorted(names)])])
+            self._write([record, *self._tell_group(uid), ("parts", uid, [(name, True) for name in sorted(names)])])
         return _TableListener(self, uid)
 
     def _write(self, records: Sequence[Record]) -> int:
@@ -208,7 +233,7 @@ class CatalogPublication(CatalogListener):
         records: list[Record] = [("anew",), *(("database", name) for name in sorted(self._databases))]
         records += [("not loaded", name, failed) for name, failed in sorted(self._databases.items()) if failed]
         for uid, (record, names) in self._tables.items():
-            records += [record, ("parts", uid, [(name, True) for name in sorted(names)])]
+            records += [record, *self._tell_group(uid), ("parts", uid, [(name, True) for name in sorted(names)])]
         return records
 
 

@@ -90,6 +90,15 @@ class ReplicaProcessClient:
         """Returns the clusters whose links have brought a table's changes up to a position."""
         return list(self._caller.call("in_sync_clusters", database, table, position))
 
+    def open_group_view(
+        self, group: str, wanted: str, wait_seconds: float
+    ) -> tuple[int, str, int, Mapping[int, Sequence[str]]]:
+        """Holds a group of links at its cut.
+
+        Returns a number for :meth:`unpin`, the cut, its place, and the parts by table.
+        """
+        return self._caller.call("group_view", group, wanted, wait_seconds)
+
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         """Returns when a target of links is as fresh as demanded."""
         self._caller.call("link_freshness", database, table, demand)

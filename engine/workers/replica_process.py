@@ -85,6 +85,7 @@ class ReplicaProcess:
         running.callback(merges.stop)
         services.run_in_merge_process = merges.run
         engine.catalog.listener = self._publication
+        services.shown_groups.on_change = self._publication.publish_group
         engine.list_other_processes = pool.processes
         engine.list_worker_rows = pool.rows
         start_engine(engine, running)

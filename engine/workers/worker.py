@@ -45,6 +45,7 @@ from engine.workers.link_calls import ReplicaProcessLinks, ReplicaProcessLinkSta
 from engine.workers.other_workers import OtherWorkers
 from engine.workers.replica_client import ReplicaProcessClient
 from engine.workers.shared_page import SharedPage
+from engine.workers.worker_group_view import WorkerGroupView
 from engine.workers.worker_leases import WorkerLeases
 from parts.common.errors import UnavailableError
 from parts.common.process_memory import configure_allocators, freeze_heap, get_bytes_below_data_limit, release_memory
@@ -152,6 +153,11 @@ class WorkerServer(StatementRunner):
 
     def in_sync_clusters(self, database: str, table: str, position: str) -> list[str]:
         return self.replica.in_sync_clusters(database, table, position)
+
+    def open_group_view(self, group: str, wanted: str, wait_seconds: float) -> WorkerGroupView:
+        view = WorkerGroupView(self.replica, *self.replica.open_group_view(group, wanted, wait_seconds))
+        self.mirror.mirror.catch_up()
+        return view
 
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         self.replica.require_link_freshness(database, table, demand)

@@ -14,7 +14,7 @@ CHANGING = frozenset(
     serverUUID rowNumberInBlock rowNumberInAllBlocks blockNumber blockSize runningDifference runningAccumulate neighbor
     currentUser user queryID query_id initialQueryID connectionId timezone serverTimezone isConstant getSetting
     getServerSetting filesystemAvailable filesystemCapacity currentDatabase database currentPosition
-    inSyncClusters""".lower().split()
+    inSyncClusters lastCut""".lower().split()
 )
 """Functions whose value depends on time, server, session or chance, in lower case."""
 

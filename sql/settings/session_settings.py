@@ -21,9 +21,7 @@ from sql.settings.supported_settings import SUPPORTED_SETTINGS, Settings
 Kind = Literal["honoured", "harmless", "binding"]
 
 
-_NOT_YET = {
-    "link_read_cut": "there are no groups of links yet. link_min_position makes a query wait for a position",
-}
+_NOT_YET: dict[str, str] = {}
 """Settings that are planned, and what helps today."""
 
 

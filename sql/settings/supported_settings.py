@@ -50,6 +50,9 @@ class Settings:
     link_min_position: str = _setting(
         "String", "", "Pando's own: a target of a link is read when it has reached this position"
     )
+    link_read_cut: str = _setting(
+        "String", "", "Pando's own: tables of a group of links are read at this cut (lastCut) or a later one"
+    )
     link_wait_timeout_ms: int = _setting("Milliseconds", 10_000, "Pando's own: the longest wait for it (159)")
     max_link_lag_seconds: int = _setting(
         "UInt64", 0, "Pando's own: a target that is farther behind its source is not read (369); 0: any"

@@ -90,6 +90,9 @@ class StreamSource:
         self.opened.append(part)
         return self.open_files(part)
 
+    def open_block_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
+        return self.open_files(part) if self.open_files is not None else None
+
     def find_block_holders(self, position: Position, part: PartName) -> Sequence[str]:
         return self.holders
 

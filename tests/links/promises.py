@@ -2,7 +2,7 @@
 
 A line is one promise, option, monitored field or listed limitation, in our words. ``PROMISES`` names the tests that
 show it, as ``file::test`` below ``tests/links``, or below ``tests`` if a folder is named. ``OPEN`` says why a line is
-not kept. ``LATER`` lists what needs synchronous links, groups of tables, or switching over, which are not there yet.
+not kept. ``LATER`` lists what needs synchronous links or switching over, which are not there yet.
 Lines that mean nothing here (tablets, sequences, snapshot timestamps, encryption at rest) are left out.
 """
 
@@ -79,6 +79,10 @@ PROMISES: Mapping[str, Lines] = {
         ),
         "a migration widens the copies first": (_REWRITTEN,),
         "what one transaction writes": (_ONE_TRANSACTION, "test_link_adversaries::test_a_transaction_is_one_change"),
+        "a transaction over tables is seen whole; a snapshot of several tables": (
+            "test_link_groups::test_every_select_is_a_prefix",
+            "test_link_group_statements::test_nothing_is_shown_before_all_tables_have_it",
+        ),
         "what was accepted is delivered": (_NO_LOSS, "engine/simulator/test_linked_clusters::test_promises_hold"),
         "what a copy cannot take gathers at the source": (
             "test_link_pauses::test_a_disabled_link_keeps_its_place",
@@ -170,6 +174,11 @@ PROMISES: Mapping[str, Lines] = {
         ),
     },
     "YugabyteDB": {
+        "transactional mode: reads at a safe time, a prefix over tables": (
+            "test_link_groups::test_every_select_is_a_prefix",
+            "test_link_group_statements::test_a_server_that_starts_shows_no_half_of_a_cut",
+        ),
+        "safe time of a group, and its lag": ("test_link_group_statements::test_groups_are_shown_and_end",),
         "compression": ("test_link_routes::test_long_answers_are_compressed_for_whoever_reads_that",),
         "triggers for replicated rows": (
             "test_link_views::test_views_see_what_a_link_brings",
@@ -492,13 +501,10 @@ LATER: tuple[str, ...] = (
     "YTsaurus: a commit is in all synchronous copies, or fails",
     "YTsaurus: writing without any synchronous copy",
     "YTsaurus: `require_sync_replica`",
-    "YTsaurus: a transaction over tables is seen whole; a snapshot of several tables",
     "YTsaurus: mode at creation, and changed later",
     "YTsaurus: deletes in synchronous mode",
     "YTsaurus: tracker, its bounds, and copies left out of it",
     "YTsaurus: collocations and preferred clusters",
-    "YugabyteDB: transactional mode: reads at a safe time, a prefix over tables",
-    "YugabyteDB: safe time of a database, and its lag",
     "YugabyteDB: provisional records at the target",
     "Tarantool: a write waits for so many nodes",
     "YTsaurus, YugabyteDB: commands on tables of several origins",

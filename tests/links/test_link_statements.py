@@ -284,11 +284,11 @@ def test_detach_keeps_a_link(east: LinkedServer) -> None:
     assert east.sql("SELECT table FROM system.replication_links WHERE name = 'l'") == [("lines",)]
 
 
-@pytest.mark.parametrize("text", ["SELECT lastCut()", "SET link_read_cut = 'x'"])
-def test_what_links_do_not_do_yet_is_refused_by_name(east: LinkedServer, text: str) -> None:
-    code, message = east.fails(text)
-    assert code == 48
-    assert any(name in message for name in ("lastCut", "link_read_cut"))
+def test_a_table_without_a_group_has_no_cut(east: LinkedServer) -> None:
+    code, message = east.fails("SELECT lastCut('orders')")
+    assert code == 36
+    assert "in no transactional group" in message
+    assert east.fails("SELECT lastCut('nothing')")[0] == 36
 
 
 def test_read_only_sessions_see_links_and_change_none(east: LinkedServer) -> None:

@@ -13,7 +13,7 @@ from coordination.keeper.request_limits import MAX_MULTI_BYTES, operation_bytes
 from coordination.links.batches.batch_ops import BatchCommit
 from coordination.links.batches.batch_plan import BatchLimits, BatchPlan
 from coordination.log.entry_list import describe_list
-from coordination.log.log_entry import LIST_KEY
+from coordination.log.log_entry import LINK_KEY, LIST_KEY
 
 MAX_PIECE_BYTES = MAX_MULTI_BYTES // 2
 
@@ -39,5 +39,6 @@ def make_list(plan: BatchPlan, name: str, piece_bytes: int = MAX_PIECE_BYTES) ->
     data = plan.entry.to_bytes()
     pieces = tuple(data[at : at + piece_bytes] for at in range(0, len(data), piece_bytes))
     told = (LIST_KEY, describe_list(name, data, len(pieces)))
-    entry = replace(plan.entry, drop_ranges=(), replace_parts=(), has_leftovers=bool(plan.drops), extra=(told,))
+    marks = [each for each in plan.entry.extra if each[0] != LINK_KEY]
+    entry = replace(plan.entry, drop_ranges=(), replace_parts=(), has_leftovers=bool(plan.drops), extra=(*marks, told))
     return BatchList(replace(plan, entry=entry), pieces)

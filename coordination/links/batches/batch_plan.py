@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from coordination.keeper.request_limits import MAX_MULTI_BYTES, MAX_REQUEST_BYTES
+from coordination.links.groups.cut_mark import CutMark
 from coordination.links.positions import Position
 from coordination.links.stream.carried_changes import carried_document
 from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
@@ -213,6 +214,12 @@ def plan_batch(
         net_block_ids(renumbered),
         drops,
     )
+
+
+def mark_cut(plan: BatchPlan, target: Target, mark: CutMark) -> BatchPlan:
+    """Returns the plan as one of a group's cut: it has a marked entry even if nothing changed."""
+    entry = plan.entry if plan.entry is not None else _make_entry((), {}, (), target)
+    return replace(plan, entry=mark.put_into(entry))
 
 
 def _assign_numbers(changes: Sequence[Change], firsts: Mapping[str, int]) -> dict[tuple[str, int], int]:

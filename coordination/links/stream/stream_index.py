@@ -120,6 +120,17 @@ class StreamIndex:
         at = bisect_left(self._cuts, last)
         return at < len(self._cuts) and self._cuts[at] == last
 
+    def last_cut(self, place: int) -> int:
+        """Returns the largest place at or below ``place`` at which a batch may end.
+
+        ``place`` is at most :attr:`end`. A batch may end right before a change, if it may behind the change before.
+        """
+        if self.is_cut(place):
+            return place
+        cuts = bisect_right(self._cuts, place)
+        following = bisect_right(self._places, self._cuts[cuts - 1]) if cuts else 0
+        return self._places[following] - 1
+
     def find_page(self, after: int, max_rows: int, max_bytes: int, max_changes: int) -> StreamPage:
         """Returns the page behind the place ``after``.
 

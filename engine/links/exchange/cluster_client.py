@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -50,6 +50,8 @@ from engine.links.exchange.protocol import (
     encode_shard,
 )
 from engine.links.exchange.server_ring import ServerRing
+from engine.links.exchange.small_blocks import LEAST_VERSION as BLOCKS_VERSION
+from engine.links.exchange.small_blocks import decode_blocks
 from engine.links.exchange.survey_messages import LEAST_VERSION as SURVEY_VERSION
 from engine.links.exchange.survey_messages import decode_survey, encode_survey_request
 from engine.remote.linked_cluster import LinkableTable
@@ -198,6 +200,15 @@ class ClusterClient:
         if may_ask:
             body["may_ask"] = True
         return self.fetch_files("block", body, part, directory, lambda _: None, count)
+
+    def fetch_small_blocks(self, table: tuple[str, str], parts: Sequence[PartName]) -> Mapping[PartName, bytes]:
+        """Returns the manifest and files of those blocks that are small and at the server that answers.
+
+        Raises 48 (NOT_IMPLEMENTED) if the cluster's servers do not know the request.
+        """
+        body = {"database": table[0], "table": table[1], "parts": list(map(str, parts))}
+        document = self._ask("blocks", body, least_version=BLOCKS_VERSION)
+        return _checked(lambda: decode_blocks(document, parts), "blocks")
 
     # -- requests in general ------------------------------------------------------------------------------------------
 

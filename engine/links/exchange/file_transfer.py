@@ -50,7 +50,11 @@ def _read_part(directory: Path) -> Iterator[bytes]:
 
 
 def receive_part(
-    answer: io.RawIOBase, part: PartName, directory: Path, begin: Callable[[int], object], count: Callable[[int], None]
+    answer: io.RawIOBase | io.BytesIO,
+    part: PartName,
+    directory: Path,
+    begin: Callable[[int], object],
+    count: Callable[[int], None],
 ) -> int:
     """Writes a part's files into an empty directory, checked and durable; returns their size in bytes.
 

@@ -40,6 +40,7 @@ from engine.links.exchange.protocol import (
     parse_part_name,
 )
 from engine.links.exchange.server_addresses import list_http_urls
+from engine.links.exchange.small_blocks import answer_blocks
 from engine.links.linkable_tables import describe_tables, never_had_rows, require_linkable
 from engine.remote.cluster_membership import ClusterMembership
 from engine.tables.capabilities.table_links import LinkSource
@@ -114,6 +115,7 @@ class LinkService:
         self.add("news", self._news)
         self.add("position", self._position)
         self.add("block", self._block)
+        self.add("blocks", self._blocks)
         self.add("register", self._register, changes=True)
         self.add("unregister", self._unregister, changes=True)
 
@@ -188,7 +190,7 @@ class LinkService:
 
     def _changes(self, document: Document, status: QueryStatus) -> dict[str, Any]:
         source, request = require_linkable(self._table(document)).source, decode_request(document)
-        with self._limit_waiting(request.wait_seconds) as seconds:
+        with self.limit_waiting(request.wait_seconds) as seconds:
             mark = self._make_mark(source)
             answer = source.read_changes(replace(request, wait_seconds=seconds), status)
             return encode_answer(replace(answer, mark=mark))
@@ -205,7 +207,7 @@ class LinkService:
         """Answers for many links with one thread, so that idle links cost little."""
         asked = [(self._find_source(each), self._parse_mark(each)) for each in get_objects(document, "links")]
         services, never = self._host.services, threading.Event()
-        with self._limit_waiting(get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS)) as seconds:
+        with self.limit_waiting(get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS)) as seconds:
             deadline = services.monotonic() + seconds
             while True:
                 news = [at for at, (source, seen) in enumerate(asked) if source is None or source.count_news() != seen]
@@ -223,8 +225,11 @@ class LinkService:
             return None
 
     @contextmanager
-    def _limit_waiting(self, seconds: float) -> Iterator[float]:
-        """Gives the time that a request may wait: none while too many others wait, each of which holds a thread."""
+    def limit_waiting(self, seconds: float) -> Iterator[float]:
+        """Gives the time that a request may wait: none while too many others wait.
+
+        Each of them holds a thread.
+        """
         if not seconds:
             yield 0.0
         elif self._waiting.acquire(blocking=False):
@@ -234,6 +239,9 @@ class LinkService:
                 self._waiting.release()
         else:
             yield 0.0
+
+    def _blocks(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        return dict(answer_blocks(require_linkable(self._table(document)).source, document))
 
     def _block(self, document: Document, _: QueryStatus) -> OpenedFiles | ElsewhereFiles:
         table = self._table(document)

@@ -58,7 +58,7 @@ from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
 
-VERSION = 2
+VERSION = 3
 """1: without ``origin``."""
 LEAST_VERSION = 1
 """The oldest version of the other side that this one can speak with."""

@@ -47,6 +47,12 @@ def require_promotable(link: StoredLink, gate: Gate, verb: str) -> None:
     """Raises 36 (BAD_ARGUMENTS) or 48 (NOT_IMPLEMENTED) for a link that cannot be turned."""
     definition = link.definition
     name, settings = definition.name, LinkSettings.parse(definition.settings)
+    if definition.group:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"{verb} of link {name!r} is not supported: it is in group {definition.group!r}, and groups are not switched "
+            f"over yet. ALTER REPLICATION LINK GROUP {definition.group} REMOVE {name} takes it out",
+        )
     if definition.database_link:
         raise UserError(
             "NOT_IMPLEMENTED",

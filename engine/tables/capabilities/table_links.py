@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from coordination.keeper.interface import MultiFailed, Op
+from coordination.links.groups.cut_mark import CutMark
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Block, Change
@@ -171,6 +172,9 @@ class LinkSource(Protocol):
         brought. Raises 232 (NO_SUCH_DATA_PART).
         """
 
+    def open_block_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
+        """Returns the files of a block if this replica has it, without asking others."""
+
     def find_block_holders(self, position: Position, part: PartName) -> Sequence[str]:
         """Returns the HTTP addresses of other replicas that may have the block."""
 
@@ -215,6 +219,10 @@ class StagedViews(Protocol):
         """Drops what is staged, unless it is committed."""
 
 
+WriteBlock = Callable[[Path], object]
+"""Writes the files of a fetched block into an empty directory, checked and durable."""
+FetchSmallBlocks = Callable[[Sequence[tuple[Change, Block]]], Mapping[PartName, WriteBlock]]
+"""Fetches small blocks together. Some may be missing in the answer: they are fetched by themselves."""
 RunViews = Callable[[Iterable[pa.Table], QueryStatus], StagedViews]
 """Runs the views of a target over blocks of its rows, and stages what they make."""
 
@@ -233,6 +241,7 @@ class IncomingBatch:
     end: Position
     """Where the batch ends in the source's stream: of the source's own origin."""
     fetch: FetchBlock
+    fetch_small: FetchSmallBlocks = lambda changes: {}
     run_views: RunViews | None = None
     """How the target's views are run; ``None`` if the link does not run them."""
 
@@ -272,6 +281,39 @@ class RefetchBlock(Protocol):
         """
 
 
+class CutSource(Protocol):
+    """A table of which a group of links takes all changes up to a place."""
+
+    def read_frontier(self, floor: int) -> int:
+        """Returns the last place at which a batch may end; at least ``floor`` if nothing below is undecided.
+
+        ``floor``: the zxid of something in this ZooKeeper that was written before the call.
+        """
+
+    def last_cut(self, place: int) -> int:
+        """Returns the last place at or below ``place`` at which a batch may end; not above the frontier."""
+
+    def find_page_end(self, after: int, max_rows: int, max_bytes: int) -> int:
+        """Returns the last place at which a batch behind ``after`` ends within the limits, at least the first."""
+
+    def read_until(self, request: ChangesRequest, place: int) -> ChangesAnswer:
+        """Returns all changes up to a cut at or below the frontier. Raises as ``LinkSource.read_changes``."""
+
+    def count_news(self) -> int:
+        """Returns how often something came: see ``LinkSource.count_news``."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCut:
+    """The cut of a group, as the server that runs it commits it."""
+
+    mark: CutMark
+    along: tuple[Op, ...]
+    """What the multi has besides the batches: the group's node moves."""
+    joining: frozenset[str]
+    """The links whose tables enter the group with it."""
+
+
 class LinkTarget(Protocol):
     """A table that links bring changes to."""
 
@@ -288,6 +330,18 @@ class LinkTarget(Protocol):
         """Stages the blocks and commits the batch, at once or not at all. May be repeated after any error.
 
         Raises :class:`UncoveredSchema`, and whatever staging and ZooKeeper raise.
+        """
+
+    def apply_cut(
+        self,
+        batch: IncomingBatch,
+        others: Sequence[tuple[LinkTarget, IncomingBatch]],
+        cut: GroupCut,
+        status: QueryStatus,
+    ) -> AppliedBatch:
+        """Applies the batches of all tables of a group, its own and the others', in one multi or not at all.
+
+        May be repeated after any error; raises as :meth:`apply_batch`.
         """
 
     def set_refetch(self, link: str, refetch: RefetchBlock | None) -> None:
@@ -326,6 +380,10 @@ class TableLinks(Protocol):
     @property
     def source(self) -> LinkSource:
         """Gives changes to the links that go out."""
+
+    @property
+    def cuts(self) -> CutSource:
+        """Gives changes to groups of links."""
 
     @property
     def target(self) -> LinkTarget:

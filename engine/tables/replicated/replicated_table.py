@@ -31,6 +31,8 @@ from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.life.gate_control import GateControl
 from engine.tables.replicated.life.log_cleanup import LogCleanup
 from engine.tables.replicated.life.replica_session import ReplicaSession
+from engine.tables.replicated.links.groups.group_member import GroupMember
+from engine.tables.replicated.links.groups.held_view import HeldView
 from engine.tables.replicated.links.replica_links import ReplicaLinks
 from engine.tables.replicated.repair.failed_quorums import FailedQuorums
 from engine.tables.replicated.repair.lost_parts import LostParts
@@ -46,6 +48,7 @@ from engine.tables.replicated.write.missing_block_views import ReplicatedBlockVi
 from engine.tables.replicated.write.replicated_insert import ReplicatedInsert
 from engine.tables.replicated.write.replicated_transactions import ReplicatedTransactions
 from engine.tables.services import TableServices
+from engine.tables.shown_groups.shown_group import ShownGroup
 from engine.tables.statement_options import InsertOptions, OptimizeOptions
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import CorruptionError, PandoError, UserError
@@ -103,7 +106,9 @@ class ReplicatedTable(PartsTable):
             lambda change: self.home.change_definition(self, change), self.wake_execution, self.log_pull.sync,
         )  # fmt: skip
         self.definitions.keep_for_links = keeping.read_definitions
-        self.gate_control = GateControl(state, keeping.follow_gate)
+        self.group = GroupMember(state, services.shown_groups, self.log_pull.pull, self.wake_execution)
+        exchanges.cuts = self.group
+        self.gate_control = GateControl(state, keeping.follow_gate, self.group.follow_gate)
         pull, last_blocks = self.log_pull.pull, self.log_pull.last_blocks
         self.transactions = ReplicatedTransactions(state, pull, last_blocks, self.wake_execution)
         self.join_transaction = self.transactions.join
@@ -165,6 +170,7 @@ class ReplicatedTable(PartsTable):
         super().stop()
         self.session.leave()
         self.links.keeping.close()
+        self.group.leave()
 
     def check_can_drop(self) -> None:
         self.replication.require_keeper()
@@ -257,7 +263,25 @@ class ReplicatedTable(PartsTable):
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
         self._tell_of_refusal()
+        if self.group.group is not None:
+            return self._take_cut(self.group.group, sequential_consistency=sequential_consistency)
         return take_sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
+
+    def _take_cut(self, group: ShownGroup, *, sequential_consistency: bool) -> Snapshot:
+        """Returns the table as its group of links shows it."""
+        if sequential_consistency:
+            raise UserError(
+                "NOT_IMPLEMENTED",
+                f"Table {self.definition.full_name} is in the group {group.name} of links and is read at its last cut: "
+                "select_sequential_consistency is not possible. link_read_cut waits for a cut",
+            )
+        with HeldView(group, group.take(self.definition.full_name)) as view:
+            return view.snapshot(self)
+
+    @property
+    def link_group(self) -> str:
+        """The transactional group of links that the table is in; "" for none."""
+        return self.group.group.name if self.group.group is not None else ""
 
     def _tell_of_refusal(self) -> None:
         """Once, by the first SELECT."""

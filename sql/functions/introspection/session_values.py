@@ -78,6 +78,12 @@ def _current_position(call: Call) -> Typed:
     return literal(call.environment.positions.current_position(call.constant_text(0)))
 
 
+@function("lastCut", 1, nulls=False)
+def _last_cut(call: Call) -> Typed:
+    """Compiles ``lastCut('db.t')``, a function of Pando's own: the cut of a group of links that is read."""
+    return literal(call.environment.positions.last_cut(call.constant_text(0)))
+
+
 @function("inSyncClusters", 2, nulls=False)
 def _in_sync_clusters(call: Call) -> Typed:
     """Compiles ``inSyncClusters('db.t', position)``, a function of Pando's own: names of clusters, sorted."""

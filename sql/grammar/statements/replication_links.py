@@ -28,6 +28,17 @@ from sql.grammar.common_clauses import (
     parse_settings_clause,
     parse_table_name,
 )
+from sql.grammar.statements.link_group_statements import (
+    AlterLinkGroup,
+    CreateLinkGroup,
+    DropLinkGroup,
+    ShowCreateLinkGroup,
+    accept_group,
+    parse_alter_group,
+    parse_create_group,
+    parse_drop_group,
+    parse_show_create_group,
+)
 from sql.grammar.statements.link_statements import (
     AlterLink,
     BootstrapLink,
@@ -54,9 +65,11 @@ def at_link(stream: TokenStream) -> bool:
     return stream.at("REPLICATION", "LINK")
 
 
-def parse_create_link(stream: TokenStream) -> CreateLink:
+def parse_create_link(stream: TokenStream) -> CreateLink | CreateLinkGroup:
     """Parses CREATE REPLICATION LINK behind its verb."""
-    _expect_link(stream, "CREATE")
+    stream.expect("REPLICATION", "LINK")
+    if accept_group(stream):
+        return parse_create_group(stream)
     if_not_exists = accept_if_not_exists(stream)
     name = _parse_name(stream)
     stream.expect("ON")
@@ -78,9 +91,11 @@ def parse_create_link(stream: TokenStream) -> CreateLink:
     return CreateLink(name, cluster, target, source, database, source_database, if_not_exists, settings)
 
 
-def parse_alter_link(stream: TokenStream) -> AlterLink:
+def parse_alter_link(stream: TokenStream) -> AlterLink | AlterLinkGroup:
     """Parses ALTER REPLICATION LINK behind its verb."""
-    _expect_link(stream, "ALTER")
+    stream.expect("REPLICATION", "LINK")
+    if accept_group(stream):
+        return parse_alter_group(stream)
     name = _parse_name(stream)
     if stream.accept("ENABLE"):
         return AlterLink(name, {"enabled": True})
@@ -93,9 +108,11 @@ def parse_alter_link(stream: TokenStream) -> AlterLink:
     return stream.fail("ENABLE", "DISABLE", "MODE", "MODIFY SETTING")
 
 
-def parse_drop_link(stream: TokenStream) -> DropLink:
+def parse_drop_link(stream: TokenStream) -> DropLink | DropLinkGroup:
     """Parses DROP REPLICATION LINK behind its verb."""
-    _expect_link(stream, "DROP")
+    stream.expect("REPLICATION", "LINK")
+    if accept_group(stream):
+        return parse_drop_group(stream)
     if_exists = accept_if_exists(stream)
     return DropLink(_parse_name(stream), if_exists)
 
@@ -105,9 +122,11 @@ def build_show_links(condition: str) -> str:
     return f"SELECT {_SHOWN} FROM system.replication_links WHERE {condition} ORDER BY direction, name"
 
 
-def parse_show_create_link(stream: TokenStream) -> ShowCreateLink:
+def parse_show_create_link(stream: TokenStream) -> ShowCreateLink | ShowCreateLinkGroup:
     """Parses SHOW CREATE REPLICATION LINK behind CREATE."""
-    _expect_link(stream, "SHOW CREATE")
+    stream.expect("REPLICATION", "LINK")
+    if accept_group(stream):
+        return parse_show_create_group(stream)
     return ShowCreateLink(_parse_name(stream))
 
 

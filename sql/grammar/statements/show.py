@@ -7,6 +7,7 @@ from itertools import product
 from sql.grammar.common_clauses import parse_table_name
 from sql.grammar.statements.create_index import build_show_index_query
 from sql.grammar.statements.drop_table import refuse_other_objects
+from sql.grammar.statements.link_group_statements import build_show_groups
 from sql.grammar.statements.replication_links import at_link, build_show_links, parse_show_create_link
 from sql.grammar.statements.statement import (
     SelectQuery,
@@ -61,6 +62,8 @@ def parse_show(stream: TokenStream) -> Statement:
     for kind in ("CURRENT", "ENABLED"):
         if stream.accept(kind, "ROLES"):
             return SelectQuery(f"SELECT * FROM system.{kind.lower()}_roles ORDER BY role_name")
+    if stream.accept("REPLICATION", "LINK", "GROUPS"):
+        return SelectQuery(build_show_groups(_parse_condition(stream)))
     if stream.accept("REPLICATION", "LINKS"):
         return SelectQuery(build_show_links(_parse_condition(stream)))
     if stream.accept("MERGES"):

@@ -19,6 +19,7 @@ from sql.grammar.clause_types import (
     TableRef,
 )
 from sql.grammar.statements.alter_commands import AlterCommand, UpdateRows
+from sql.grammar.statements.link_group_statements import LinkGroupStatement
 from sql.grammar.statements.link_statements import LinkStatement
 
 
@@ -367,6 +368,7 @@ Statement = (
     | ExchangeTables
     | MutateTable | KillMutation
     | LinkStatement
+    | LinkGroupStatement
 )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ def test_honoured_settings_have_clickhouses_types_and_defaults() -> None:
         "insert_transaction",  # Pando's own, and so is the next
         "insert_transaction_attempt",
         "link_min_position",
+        "link_read_cut",
         "link_wait_timeout_ms",
         "max_link_lag_seconds",
     }

@@ -51,7 +51,7 @@ _REASONS = {
     "of the server and the session": (
         "version currentDatabase hostName FQDN currentUser queryID timezone serverTimezone displayName buildId tcpPort "
         "serverUUID currentRoles revision currentProfiles connectionId getSetting initialQueryID "
-        "currentPosition inSyncClusters"
+        "currentPosition inSyncClusters lastCut"
     ),
     "of blocks of rows": "blockSize rowNumberInBlock",
     "always refused": "untuple",

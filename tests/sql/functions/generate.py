@@ -24,6 +24,7 @@ _UNKNOWN = r"Code: (46|63)\b"
 _OWN = {
     "currentPosition": "currentPosition('db.table')",
     "inSyncClusters": "inSyncClusters('db.table', position)",
+    "lastCut": "lastCut('db.table')",
 }
 """Functions of Pando's own, with their syntax."""
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -46,6 +47,7 @@ from engine.tables.replicated.replica_state import (
     ReplicaState,
     make_part_record,
 )
+from engine.tables.shown_groups.cut_order import NO_CUTS
 from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
 from parts.common.part_name import PartName
@@ -67,6 +69,7 @@ class ReplaceRangeExecutor:
         self._fetcher = fetcher
         self._lost = lost
         self.refetch: RefetchPart | None = None
+        self.cuts = NO_CUTS
 
     def execute(self, keeper: Keeper, action: Action) -> None:
         """Executes an entry; may be repeated after a failure."""
@@ -78,12 +81,8 @@ class ReplaceRangeExecutor:
                 self._state.queue.postpone(other.name, f"It was begun together with {action.name}", pause_seconds=0.0)
 
     def _execute(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
-        """Executes the entry.
-
-        ``group`` collects the entries that run in one step with it; those are listed and removed on their own.
-        """
-        state, entry = self._state, action.entry
-        losses: dict[str, LostTransactionParts] = {}
+        """Executes the entry; ``group`` collects those that run in one step with it."""
+        state, entry, losses = self._state, action.entry, dict[str, LostTransactionParts]()
         state.store.settle()  # a failed exchange may have to return its parts to staged/
         try:
             arrivals = self._fetch_all(keeper, group)
@@ -103,6 +102,9 @@ class ReplaceRangeExecutor:
                     self._lost.record_loss(keeper, each.entry, losses[each.name])
         if arrivals is None:
             state.queue.postpone(action.name, "Another entry that is one step with it may not run", pause_seconds=0.1)
+            return
+        if not self.cuts.admit([each.entry for each in group]):
+            state.queue.postpone(action.name, "The cut before it is not shown yet", pause_seconds=0.05)
             return
         state.services.failpoint("exchange.before")
         gone = [dropped for each in group for dropped in each.entry.removed_ranges]
@@ -124,6 +126,7 @@ class ReplaceRangeExecutor:
         remove_entries(
             keeper, state.replica, state.queue, [*state.queue.list_covered_entries(action.name), action.name]
         )
+        self.cuts.note_done()
         state.store.staged.remove(entry.transaction)
         for part in losses[action.name].parts if action.name in losses else ():
             state.queue.remove_virtual(part)
@@ -392,7 +395,5 @@ def _create_missing(keeper: Keeper, creates: list[Create]) -> None:
         keeper.multi(creates)
     except (MultiFailed, KeeperConnectionLoss):
         for op in creates:
-            try:
+            with suppress(NodeExists):
                 keeper.create(op.path, op.data)
-            except NodeExists:
-                continue

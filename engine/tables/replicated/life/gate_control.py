@@ -28,8 +28,8 @@ _REFUSE_INSERTS = "setting refuse_inserts"
 class GateControl:
     """Follows the gate of one table, and moves it."""
 
-    def __init__(self, state: ReplicaState, on_gate: Callable[[Keeper], None]) -> None:
-        """``on_gate`` is called when the gate was read."""
+    def __init__(self, state: ReplicaState, *on_gate: Callable[[Keeper], None]) -> None:
+        """``on_gate`` are called when the gate was read."""
         self._state = state
         self._on_gate = on_gate
         self.task = state.make_task("follow the gate", self.step)
@@ -48,7 +48,8 @@ class GateControl:
             with state.hold_write_access() as (keeper, activation):
                 self._may_have_moved.clear()
                 state.gate.load(keeper, self._on_moved)
-                self._on_gate(keeper)
+                for tell in self._on_gate:
+                    tell(keeper)
                 self._watching_since = activation
         except (PandoError, OSError) as error:
             logger.info("the gate of %s is looked at later: %s", state.definition.full_name, error)

@@ -26,8 +26,16 @@ from coordination.inserts.quorum import forget_dropped_parts_ops
 from coordination.keeper.interface import BadVersion, Keeper, KeeperConnectionLoss, MultiFailed, NodeExists, NoNode, Op
 from coordination.links.batches.batch_list import must_be_list
 from coordination.links.batches.batch_ops import BatchCommit, TargetReads, make_batch_commit
-from coordination.links.batches.batch_plan import BatchLimits, BatchPlan, Target, count_numbers, plan_batch
+from coordination.links.batches.batch_plan import (
+    BatchLimits,
+    BatchPlan,
+    Target,
+    count_numbers,
+    mark_cut,
+    plan_batch,
+)
 from coordination.links.batches.batch_selection import select_batch
+from coordination.links.groups.cut_mark import CutMark
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import drop_range_name
@@ -95,7 +103,7 @@ class BatchCommitter:
             version = columns_version(keeper)
             if version is None or self.state.description.metadata_version != staged.metadata_version:
                 raise ConflictError("CANNOT_ASSIGN_ALTER", "The table's definition changed meanwhile; try again")
-            attempt = _Attempt(self, number, keeper, staged, version)
+            attempt = CommitAttempt(self, number, keeper, staged, version)
             plan = attempt.run()
             if attempt.has_vector_moved:
                 batch = _admit_anew(staged.batch, self.read_target(keeper))
@@ -142,7 +150,7 @@ def _has_link(gate: Gate | None, link: LinkDefinition) -> bool:
     return known is not None and known.uuid == link.uuid
 
 
-class _Attempt:
+class CommitAttempt:
     """One attempt to commit, and the locks that it holds."""
 
     def __init__(
@@ -175,22 +183,43 @@ class _Attempt:
         try:
             return self._commit()
         finally:
-            self._release()
+            self.release()
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Gives the numbers up."""
         for lock in self._locks:
             release_block_number_if_possible(self._keeper, lock)
         self._locks.clear()
         if self._views is not None:
             self._views.release()
 
+    def prepare(self, mark: CutMark | None = None, *, is_list: bool = False) -> tuple[BatchPlan, BatchCommit]:
+        """Takes the numbers and plans the multi. A plan that no request holds is written as a list.
+
+        ``mark``: the cut of a group that the batch is of. ``is_list``: whatever its size.
+        """
+        plan, reads = self._plan()
+        if mark is not None:
+            plan = mark_cut(plan, self._staged.target, mark)
+        along = self._additions(plan)
+        commit = make_batch_commit(plan, self._state.paths, reads, along=along, sets_ids=self._staged.sets_ids)
+        if is_list or must_be_list(commit, self._owner.limits):
+            commit = self._write_list(plan, reads, along)
+        return plan, commit
+
+    def give_up(self) -> None:
+        """Gives the numbers up, and the list, of a commit that certainly did not happen."""
+        if self._list:
+            self._owner.lists.abandon(self._keeper, self._list)
+        self.release()
+
+    def note_commit(self) -> None:
+        """The commit has deleted the locks."""
+        self._locks.clear()
+
     def _commit(self) -> BatchPlan | None:
         keeper, table, batch = self._keeper, self._state.paths, self._batch
-        plan, reads = self._plan()
-        along = self._additions(plan)
-        commit = make_batch_commit(plan, table, reads, along=along, sets_ids=self._staged.sets_ids)
-        if must_be_list(commit, self._owner.limits):
-            commit = self._write_list(plan, reads, along)
+        plan, commit = self.prepare()
         self._state.services.failpoint("link.before_commit")
         try:
             keeper.multi(commit.ops)
@@ -202,10 +231,10 @@ class _Attempt:
             if error.op.path == table.linked.vector:
                 self.has_vector_moved = True
             else:
-                self._judge(error)
+                self.judge(error)
             return None
         except KeeperConnectionLoss:
-            self._release()
+            self.release()
             self._state.services.failpoint("link.unknown_outcome")
             keeper.sync(table.linked.vector)
             if not VersionVector.parse(keeper.get(table.linked.vector)[0]).covers_vector(plan.vector):
@@ -226,7 +255,7 @@ class _Attempt:
         self._state.services.failpoint("link.after_list")
         return commit
 
-    def _judge(self, error: MultiFailed) -> None:
+    def judge(self, error: MultiFailed) -> None:
         """Raises if another attempt is of no use; else notes that there must be one."""
         if any(error.op.path == lock.path for lock in self._locks):
             raise UnavailableError(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from coordination.links.batches.batch_plan import surviving_blocks
 from coordination.links.positions import Position
 from coordination.links.stream.change import Block, Change
 from coordination.log.log_entry import StagedPart
-from engine.tables.capabilities.table_links import IncomingBatch
+from engine.tables.capabilities.table_links import IncomingBatch, WriteBlock
 from engine.tables.replicated.links.row_versions import keep_row_version, read_row_version
 from engine.tables.replicated.replica_state import LINK_STAGING_PREFIX, ReplicaState
 from parts.blocks.partition_ids import compute_partition_id
@@ -41,6 +41,10 @@ logger = logging.getLogger(__name__)
 
 _AT_A_TIME = 4
 """Blocks that are fetched at a time for one batch."""
+_ASKED_AT_ONCE = 128
+"""Blocks of which the small ones are fetched with one request; a multiple of ``_AT_A_TIME``."""
+_SMALL_BYTES = 16 * 1024
+"""The uncompressed data of a small block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +128,29 @@ class BatchStaging:
         with make_executor(_AT_A_TIME, "link") as executor:  # they wait for the network: INSERTs have other threads
             for start in range(0, len(blocks), _AT_A_TIME):
                 status.check()
+                if start % _ASKED_AT_ONCE == 0:
+                    small = self._fetch_small(batch, name, blocks[start : start + _ASKED_AT_ONCE])
                 run = blocks[start : start + _AT_A_TIME]
                 futures = [
-                    executor.submit(self._stage_block, batch, name, number, change, block, writer)
+                    executor.submit(
+                        self._stage_block, batch, name, number, change, block, writer, small.get(block.part)
+                    )
                     for number, (change, block) in run
                 ]
                 self._collect(run, futures, staged)
         return staged
+
+    def _fetch_small(
+        self, batch: IncomingBatch, name: str, blocks: Sequence[tuple[int, tuple[Change, Block]]]
+    ) -> Mapping[PartName, WriteBlock]:
+        """Fetches the small ones of these blocks that are not staged yet, with one request."""
+        wanted = [
+            (change, block)
+            for number, (change, block) in blocks
+            if 0 < block.size_bytes <= _SMALL_BYTES
+            and not self._state.store.staged.path(name, f"{number}-{block.part}").exists()
+        ]
+        return batch.fetch_small(wanted) if len(wanted) > 1 else {}
 
     def _collect(
         self,
@@ -146,14 +166,25 @@ class BatchStaging:
             staged[change.position, block.part] = future.result()
 
     def _stage_block(
-        self, batch: IncomingBatch, name: str, number: int, change: Change, block: Block, writer: BlockWriter
+        self,
+        batch: IncomingBatch,
+        name: str,
+        number: int,
+        change: Change,
+        block: Block,
+        writer: BlockWriter,
+        write: WriteBlock | None,
     ) -> list[StagedPart]:
+        """Stages one block; ``write`` writes its files if they were fetched with others."""
         store, place = self._state.store, f"{number}-{block.part}"
         if (found := self._find(name, place, block)) is not None:
             return [found]
         fetched = store.create_temporary("tmp_fetch_link_")
         try:
-            batch.fetch(change, block, fetched)
+            if write is not None:
+                write(fetched)
+            else:
+                batch.fetch(change, block, fetched)
             version = read_row_version(self._state, fetched)
             taken = writer.take(fetched, block)
             keep_row_version(self._state, version, change, [part.directory for part in taken])

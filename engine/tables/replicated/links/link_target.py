@@ -18,7 +18,8 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,14 +27,13 @@ from typing import Protocol
 
 from coordination.drops.drop_partition import LastBlocks
 from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFailed, NodeExists, NoNode, Op, SetData
-from coordination.links.batches.batch_plan import BatchPlan, Target
+from coordination.links.batches.batch_plan import Target
 from coordination.links.batches.repartition import find_command, is_aligned, repartition
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.carried_changes import read_carried_changes
 from coordination.links.stream.change import Block, Change
-from coordination.links.stream.definition_split import split_before_definitions
 from coordination.links.stream.stable_times import raise_marks
 from coordination.links.switching.lineage import Lineage
 from coordination.links.version_vector import VersionVector
@@ -43,18 +43,23 @@ from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.table_lists import missing_metadata_error
 from engine.tables.capabilities.table_links import (
     AppliedBatch,
+    GroupCut,
     IncomingBatch,
+    LinkTarget,
     RefetchBlock,
     SourceTable,
     TargetState,
 )
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
+from engine.tables.replicated.links.applied_batch import add_applied, describe_applied
 from engine.tables.replicated.links.batch_commit import NO_VECTOR, BatchCommitter, StagedBatch, check_link
 from engine.tables.replicated.links.batch_progress import BatchProgress, BatchVisibility
 from engine.tables.replicated.links.batch_schema import choose_block_writer, explain_uncovered, refuse_command
+from engine.tables.replicated.links.batch_split import split_batch
 from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlocks
 from engine.tables.replicated.links.batch_views import stage_views
 from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
+from engine.tables.replicated.links.groups.cut_commit import CutTable, apply_cut
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.source_definition import SourceDefinition
@@ -179,12 +184,12 @@ class ReplicaLinkTarget:
             if batch.state.vector_version == NO_VECTOR:
                 return AppliedBatch(is_applied=False)  # the link was never begun, or the vector is gone
             done = AppliedBatch(is_applied=True)
-            for part in _split(batch):
+            for part in split_batch(batch):
                 self._carried_definitions.follow(part, status)
                 applied = self._state.pass_gate(CommitKind.LINK, partial(self._apply, part, status), status)
                 if not applied.is_applied:
                     return applied
-                done = _add(done, applied)
+                done = add_applied(done, applied)
             return done
 
     def _apply(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
@@ -210,7 +215,50 @@ class ReplicaLinkTarget:
                 if views is not None:
                     views.carry_out()
         self._wake_execution()
-        return _describe(plan)
+        return describe_applied([plan])
+
+    def apply_cut(
+        self,
+        batch: IncomingBatch,
+        others: Sequence[tuple[LinkTarget, IncomingBatch]],
+        cut: GroupCut,
+        status: QueryStatus,
+    ) -> AppliedBatch:
+        """Applies the batches of all tables of a group in one multi, or none. May be repeated after any error."""
+        tables: list[tuple[CutTable, IncomingBatch]] = [(self, batch)]
+        for target, other in others:
+            assert isinstance(target, ReplicaLinkTarget)
+            tables.append((target, other))
+        return apply_cut(tables, cut, status)
+
+    @property
+    def state(self) -> ReplicaState:
+        """The replica's state."""
+        return self._state
+
+    @contextmanager
+    def stage_cut(self, batch: IncomingBatch, status: QueryStatus) -> Iterator[StagedBatch]:
+        """Stages the batch of a group's cut; it stays staged while the block runs."""
+        state, version = self._state, self._state.description.metadata_version
+        with self._applying:
+            writer = choose_block_writer(state, batch)
+            self._sources[batch.link.name] = batch.source
+            with self._staging.open(batch) as name:
+                pieces = self._staging.stage(batch, name, writer, status)
+                self._spread(batch, name, pieces)
+                ready = self._make_ready(batch, name, pieces, version)
+                self._staging.forget(name)
+                yield ready
+
+    def read_columns_version(self, keeper: Keeper) -> int | None:
+        """Returns the version of the node of columns; ``None`` if this replica has other ones."""
+        return self._definitions().columns_version(keeper)
+
+    def follow_cut(self, keeper: Keeper) -> None:
+        """Takes what was committed into the queue."""
+        keeper.sync(self._state.paths.log)
+        self._log.pull(keeper)
+        self._wake_execution()
 
     def _spread(self, batch: IncomingBatch, name: str, pieces: StagedBlocks) -> None:
         """Makes siblings stage the parts too, so that ``link_quorum`` replicas have them before the commit."""
@@ -351,38 +399,6 @@ class ReplicaLinkTarget:
         return open_part(directory, name=part, table_schema=schema).content_hash == staged.content_hash
 
 
-def _split(batch: IncomingBatch) -> Iterator[IncomingBatch]:
-    """Yields the batch, in parts if an ALTER that is carried out comes behind a mutation."""
-    if not batch.link.settings.get("replicate_ddl", False):
-        yield batch
-        return
-    state, after = batch.state, batch.state.vector.applied(batch.end.origin)
-    for changes, place in split_before_definitions(batch.changes, after, batch.end.zxid):
-        vector = state.vector
-        for change in changes:
-            vector = vector.apply(change.position)
-        end = Position(batch.end.origin, place)
-        yield replace(batch, state=state, changes=changes, vector=vector, end=end)
-        state = replace(state, vector=vector.advance(end), vector_version=state.vector_version + 1)
-
-
 def _empty(directory: Path) -> None:
     for leftover in directory.iterdir():
         leftover.unlink()
-
-
-def _add(former: AppliedBatch, applied: AppliedBatch) -> AppliedBatch:
-    return AppliedBatch(
-        True,
-        former.rows + applied.rows,
-        former.size_bytes + applied.size_bytes,
-        former.blocks + applied.blocks,
-        former.lost_rows + applied.lost_rows,
-    )
-
-
-def _describe(plan: BatchPlan) -> AppliedBatch:
-    entry = plan.entry
-    if entry is None:
-        return AppliedBatch(is_applied=True)
-    return AppliedBatch(True, entry.rows, entry.size_bytes, len(entry.replace_parts), plan.lost_rows)

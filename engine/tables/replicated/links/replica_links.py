@@ -57,6 +57,11 @@ class ReplicaLinks:
         self.marks = TombstoneMarks(state)
         self.source.count_marks = lambda: self.marks.news
 
+    @property
+    def cuts(self) -> ReplicaLinkSource:
+        """Gives changes to groups of links."""
+        return self.source
+
     def _find_blocks(self, position: Position) -> Sequence[Block]:
         with self._state.hold_write_access() as (keeper, _):
             source = SourceDescription(self._state).describe(keeper)

@@ -225,6 +225,27 @@ class ReplicaLinkSource:
                 if answer.waits or self._keeping.appended != seen:
                     break
 
+    def read_frontier(self, floor: int) -> int:
+        """Returns the last place at which a batch may end; at least ``floor`` if nothing below is undecided."""
+        with self._state.hold_write_access() as (keeper, _):
+            return self._reading.read_frontier(keeper, floor)
+
+    def last_cut(self, place: int) -> int:
+        """Returns the last place at or below ``place`` at which a batch may end."""
+        return self._reading.last_cut(place)
+
+    def find_page_end(self, after: int, max_rows: int, max_bytes: int) -> int:
+        """Returns the last place at which a batch behind ``after`` ends within the limits, at least the first."""
+        return self._reading.find_page_end(after, max_rows, max_bytes)
+
+    def read_until(self, request: ChangesRequest, place: int) -> ChangesAnswer:
+        """Returns all changes up to a cut, which a group of links takes at once."""
+        with self._state.hold_write_access() as (keeper, _):
+            self._require_registered(keeper, request)
+            answer = self._reading.read_until(keeper, request, place)
+            self._progress.note(keeper, request, answer.source.origin)
+            return replace(answer, clock_ms=self._progress.read_clock_ms())
+
     def count_news(self) -> int:
         """Returns how often the journal has grown or marks have moved: there may be something new for links."""
         return self._keeping.appended + self.count_marks()
@@ -254,6 +275,10 @@ class ReplicaLinkSource:
     ) -> tuple[Snapshot, Path]:
         """Returns the files of a block, held by the snapshot; see ``LinkSource``."""
         return self._blocks.open(position, part, content_hash, may_ask=may_ask)
+
+    def open_block_here(self, part: PartName) -> tuple[Snapshot, Path] | None:
+        """Returns the files of a block if this replica has it, without asking others."""
+        return self._blocks.open_here(part)
 
     def find_block_holders(self, position: Position, part: PartName) -> Sequence[str]:
         """Returns the HTTP addresses of other replicas that may have the block."""

@@ -105,6 +105,41 @@ class StreamReading:
             keeper.sync(self._state.paths.root)
             return self._advance(keeper, floor)[0].end
 
+    def last_cut(self, place: int) -> int:
+        """Returns the last place at or below ``place`` at which a batch may end.
+
+        The frontier is there already.
+        """
+        with self._lock:
+            assert self._index is not None, "the frontier was read before"
+            return self._index.last_cut(min(place, self._index.end))
+
+    def find_page_end(self, after: int, max_rows: int, max_bytes: int) -> int:
+        """Returns the last place at which a batch behind ``after`` ends within the limits, at least the first."""
+        with self._lock:
+            assert self._index is not None, "the frontier was read before"
+            return self._index.find_page(after, max_rows, max_bytes, MAX_PAGE_CHANGES).end
+
+    def read_until(self, keeper: Keeper, request: ChangesRequest, place: int) -> ChangesAnswer:
+        """Returns all changes behind the request's vector up to a cut at or below the frontier.
+
+        Raises as :meth:`read`.
+        """
+        with self._lock:
+            journal = self._keeping.require_journal()
+            source = self._description.describe_at(keeper, place)
+            index, after = self._find_index(journal, _own_origins(source)), request.vector.applied(source.origin)
+            if after < journal.first_position:
+                raise PositionTrimmedError(after, journal.first_position)
+            if not index.is_cut(after) or not index.is_cut(place) or place > index.end:
+                raise UserError("BAD_ARGUMENTS", f"No batch of table {source.table} is from zxid {after} to {place}")
+            changes = self._read_page(journal, index, _own_origins(source), after, place)
+            behind, waits = index.find_page(after, 1, 1, 1), self._waits
+        given_up = source.lineage.has_given_up
+        wanted = [c for c in changes if not (request.vector.covers(c.position) or given_up(c.position))]
+        blocks = tuple(self._blocks.mark_lost(keeper, wanted))
+        return ChangesAnswer(source, blocks, (place,), place, waits, 0, behind.rows_behind, behind.bytes_behind)
+
     def read(self, keeper: Keeper, request: ChangesRequest) -> ChangesAnswer:
         """Returns the next page behind the request's vector. The caller has synchronized with ZooKeeper.
 

@@ -1,0 +1,1 @@
+"""Transactional groups of links between servers: statements, and both ends of a cut."""

@@ -1,0 +1,92 @@
+"""The source of a group of links at one server: the next cut of several tables.
+
+The reads, in this order, are the proof that the cut is one of all tables: the frontier of each table; their largest
+place is a zxid that exists now, so it is the floor of each table's second reading; what all of these reach is the bound
+for :func:`coordination.links.groups.group_frontier.find_group_cut`. What lies below a table's frontier never changes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from coordination.links.groups.group_frontier import find_group_cut
+from engine.catalog.databases import Databases
+from engine.links.exchange.fields import Document
+from engine.links.exchange.link_service import AnswerRequest, LinkService
+from engine.links.groups.cut_messages import CutAnswer, CutRequest, decode_cut_request, encode_cut_answer
+from engine.links.linkable_tables import require_linkable
+from engine.tables.capabilities.table_links import ChangesRequest, CutSource
+from engine.tables.owned_table import OwnedTable
+from engine.tables.services import TableServices
+from parts.common.query_status import QueryStatus
+
+_NEWS_SECONDS = 0.02
+_HELD_BACK_SECONDS = 0.1
+"""The pause between two readings while something undecided holds a table back: no watch tells of its end."""
+
+
+def make_cut_answer(service: LinkService, catalog: Databases[OwnedTable], services: TableServices) -> AnswerRequest:
+    """Returns the function that answers ``/links/cut``."""
+
+    def answer(document: Document, status: QueryStatus) -> dict[str, Any]:
+        request = decode_cut_request(document)
+        tables = [(require_linkable(catalog.table(*name)), each) for name, each in request.tables]
+        asked = [(ends.cuts, each, each.vector.applied(ends.source.describe().origin)) for ends, each in tables]
+        with service.limit_waiting(request.wait_seconds) as seconds:
+            return encode_cut_answer(wait_for_cut(asked, request, services, status, seconds))
+
+    return answer
+
+
+def wait_for_cut(
+    tables: Sequence[tuple[CutSource, ChangesRequest, int]],
+    request: CutRequest,
+    services: TableServices,
+    status: QueryStatus,
+    wait_seconds: float,
+) -> CutAnswer:
+    """Returns the next cut; waits for it at most ``wait_seconds``.
+
+    A table comes with the zxid up to which the request's vector has its changes.
+    """
+    deadline, never = services.monotonic() + wait_seconds, threading.Event()
+    while True:
+        seen = [source.count_news() for source, _, _ in tables]
+        answer = find_cut(tables, request.max_rows, request.max_bytes, joins=request.joins)
+        again = services.monotonic() + (_HELD_BACK_SECONDS if answer.is_held else wait_seconds)
+        while not answer.answers and [source.count_news() for source, _, _ in tables] == seen:
+            left = min(deadline, again) - services.monotonic()
+            if left <= 0:
+                break
+            status.check()
+            services.wait(never, min(left, _NEWS_SECONDS))
+        if answer.answers or services.monotonic() >= deadline:
+            return answer
+
+
+def find_cut(
+    tables: Sequence[tuple[CutSource, ChangesRequest, int]], max_rows: int, max_bytes: int, *, joins: bool = False
+) -> CutAnswer:
+    """Returns the next cut behind what the requests have, within the limits if it can be.
+
+    ``joins``: a table enters the group, which needs a cut even if nothing changed.
+    """
+    sources, begins = [source for source, _, _ in tables], [after for _, _, after in tables]
+    floor = max([*(source.read_frontier(0) for source in sources), *begins])
+    bound = min(source.read_frontier(floor) for source in sources)
+    frontier = find_group_cut(sources, bound)
+    place = frontier
+    if frontier > max(begins):
+        pages = [source.find_page_end(after, max_rows, max_bytes) for source, _, after in tables]
+        within = find_group_cut(sources, min(frontier, *pages))
+        place = within if within > max(begins) else frontier
+    nothing = CutAnswer(max(begins), max(frontier, max(begins)), (), is_held=bound < floor)
+    if place < max(begins) or (place == min(begins) and not joins):
+        return nothing
+    answers = [source.read_until(request, place) for source, request, _ in tables]
+    if not joins and min(begins) == max(begins) and not any(each.changes for each in answers):
+        return nothing
+    return CutAnswer(place, frontier, [replace(each, frontier=max(frontier, place)) for each in answers])

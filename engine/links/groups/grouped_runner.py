@@ -1,0 +1,162 @@
+"""Runs a link that may be in a transactional group.
+
+The link with the least name leads its group: the server that runs it asks the source for the next cut of all tables,
+and commits it for all. The other links of the group bring nothing; they tell their source how far they are, and report.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from coordination.keeper.interface import SetData
+from coordination.links.batches.batch_plan import BatchLimits
+from coordination.links.batches.batch_selection import Selection, select_batch
+from coordination.links.groups.cut_mark import CutMark
+from coordination.links.groups.link_group import LinkGroup, find_group, group_path
+from coordination.links.link_failures import LinkPaused, LinkStopped
+from coordination.links.positions import Position
+from coordination.links.stream.gap_check import Gap
+from engine.links.groups.cut_messages import CutAnswer, CutRequest, decode_cut_answer, encode_cut_request
+from engine.links.link_messages import advise_copy
+from engine.links.link_runner import LinkRunner
+from engine.links.link_upstream import SILENT_HEARTBEATS, LinkUpstream
+from engine.tables.capabilities.table_links import ChangesAnswer, GroupCut, IncomingBatch, SourceTable, TargetState
+from parts.common.errors import UnavailableError, UserError
+
+_TELL_SECONDS = 1.0
+_IDLE_SECONDS = 0.1
+_NO_LIMITS = BatchLimits(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _MemberLink:
+    """One link of the group, as this server applies it."""
+
+    runner: GroupedRunner
+    upstream: LinkUpstream
+    state: TargetState
+
+
+class GroupedRunner(LinkRunner):
+    """One link on one server, in a group or not."""
+
+    _told_at = -math.inf
+
+    def _follow(self, upstream: LinkUpstream, state: TargetState, source: SourceTable) -> float:
+        name = upstream.definition.group
+        if not name:
+            return super()._follow(upstream, state, source)
+        self._state = None  # another link moves the vector
+        found = find_group(self._replica.require_keeper(), name)
+        if found is None or found[0].find_member(upstream.definition.name) is None:
+            return _TELL_SECONDS  # the link is about to be told that it left the group
+        group, version = found
+        now = self._services.monotonic()
+        if now - self._told_at >= _TELL_SECONDS:
+            self._tell_source(upstream, state, source)
+            self._told_at = now
+        if group.leader != upstream.definition.name:
+            self._failure = None
+            return _TELL_SECONDS
+        return self._make_cut(group, version)
+
+    def _tell_source(self, upstream: LinkUpstream, state: TargetState, source: SourceTable) -> None:
+        """Tells the source how far the table is, and notes how far it is behind."""
+        self._find_trim(source, state, upstream.settings)
+        answer = upstream.read_changes(state.vector, self._trim, 0.0)
+        self._source = answer.source
+        self._note_answer(answer, state, Selection(vector=state.vector))
+
+    # -- cuts, on the server that leads the group ---------------------------------------------------------------------
+
+    def _make_cut(self, group: LinkGroup, version: int) -> float:
+        members = self._find_members(group)
+        settings = members[0].upstream.settings
+        wait = min(settings.replication_timeout, self._world.max_wait_seconds())
+        asked_at = self._services.monotonic()
+        answer = self._ask(group, members, wait)
+        if not answer.answers or answer.place <= group.place:
+            self._failure = None
+            if answer.answers or not wait:
+                return _IDLE_SECONDS
+            return max(0.0, min(_IDLE_SECONDS, wait - (self._services.monotonic() - asked_at)))
+        batches = [self._make_batch(member, each) for member, each in zip(members, answer.answers, strict=True)]
+        clock_ms = answer.answers[0].clock_ms
+        joining = frozenset(member.link for member in group.members if not member.joined)
+        moved = SetData(group_path(group.name), group.advance(answer.place, clock_ms).to_bytes(), version)
+        cut = GroupCut(CutMark(answer.place, group.place, group.uuid, commit_ms=clock_ms), (moved,), joining)
+        targets = [member.runner._target for member in members]
+        applied = targets[0].apply_cut(batches[0], list(zip(targets[1:], batches[1:], strict=True)), cut, self._status)
+        if applied.is_applied:
+            self._failure = None
+            self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
+            own = next(each for each in batches if each.link.name == self.definition.name)
+            self._report.change(applied_position=str(own.end))
+            self._told_at = -math.inf
+        return settings.link_batch_delay_ms / 1000
+
+    def _find_members(self, group: LinkGroup) -> list[_MemberLink]:
+        """Returns the links of the group. Raises ``LinkPaused`` if one cannot take a cut here."""
+        here = {each.definition.name: each for each in self._world.list_runners() if isinstance(each, GroupedRunner)}
+        members = []
+        for member in sorted(group.members, key=lambda each: each.link):
+            runner = here.get(member.link)
+            if runner is None or runner.definition.uuid != member.link_uuid:
+                raise LinkPaused(
+                    f"Group {group.name} waits: table {member.database}.{member.table} of link {member.link} is not on "
+                    "the server that leads the group. The tables of a group must be on the same servers"
+                )
+            definition = runner.definition
+            if not definition.is_begun or definition.wants_copy:
+                raise UnavailableError("ABORTED", f"Group {group.name} waits until link {member.link} has begun")
+            if not definition.is_enabled:
+                raise LinkPaused(
+                    f"Group {group.name} waits: link {member.link} is disabled. ALTER REPLICATION LINK {member.link} "
+                    "ENABLE goes on"
+                )
+            members.append(_MemberLink(runner, runner._make_upstream(definition), runner._target.read_target()))
+        return members
+
+    def _ask(self, group: LinkGroup, members: list[_MemberLink], wait: float) -> CutAnswer:
+        settings = members[0].upstream.settings
+        request = CutRequest(
+            [member.upstream.make_cut_request(member.state.vector) for member in members],
+            settings.link_max_batch_rows,
+            settings.link_max_batch_bytes,
+            wait,
+            any(not member.joined for member in group.members),
+        )
+        silence = max(SILENT_HEARTBEATS * settings.replication_timeout, wait + 1.0)
+        try:
+            document = self._client.ask("cut", encode_cut_request(request), read_seconds=silence)
+            answer = decode_cut_answer(document)
+        except UserError as error:
+            if error.name != "BAD_ARGUMENTS":
+                raise
+            raise LinkPaused(f"The source gives group {group.name} no cut: {error.message}") from error
+        if len(answer.answers) not in (0, len(members)):
+            raise UnavailableError("NETWORK_ERROR", "The source answers for other tables than the group's")
+        return answer
+
+    def _make_batch(self, member: _MemberLink, answer: ChangesAnswer) -> IncomingBatch:
+        """Returns the batch of one table. Raises ``LinkPaused`` for a change that a group cannot carry."""
+        source, state, definition = answer.source, member.state, member.runner.definition
+        (place,) = answer.cuts
+        member.upstream.check(source, answer.frontier, state.vector)
+        end = Position(source.origin, place)
+        found = select_batch(answer.changes, [place], state.vector, source.origin, state.own, state.forks, _NO_LIMITS)
+        if found.stop is not None:
+            raise LinkStopped(f"{found.stop}. {advise_copy(definition.name)}", is_late=isinstance(found.stop, Gap))
+        if any(change.mutations for change in found.changes):
+            rows = sum(change.rows for change in answer.changes)
+            raise LinkPaused(
+                f"Table {source.database}.{source.table} has a mutation, and a transactional group carries INSERTs and "
+                f"commands on partitions alone. ALTER REPLICATION LINK GROUP {definition.group} REMOVE "
+                f"{definition.name} takes the table out of the group, and the others go on",
+                rows,
+            )
+        vector = found.vector if found.end is not None else state.vector
+        upstream = member.upstream
+        fetches = upstream.fetch, upstream.fetch_small
+        return IncomingBatch(definition, state, source, found.changes, vector, end, *fetches)

@@ -1,0 +1,1 @@
+"""Transactional groups at one replica: how cuts are committed, and shown at one moment."""

@@ -1,0 +1,30 @@
+"""The order in which a replica's table carries out the cuts of its group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from coordination.log.log_entry import LogEntry
+
+
+class CutOrder(Protocol):
+    """A table's group, as the execution of its log entries asks it."""
+
+    def admit(self, entries: Sequence[LogEntry]) -> bool:
+        """Tells whether the entries may be carried out in one step now; they count as begun if so."""
+
+    def note_done(self) -> None:
+        """Takes note that an entry has left the queue."""
+
+
+class _NoCuts:
+    def admit(self, entries: Sequence[LogEntry]) -> bool:
+        return True
+
+    def note_done(self) -> None:
+        pass
+
+
+NO_CUTS: CutOrder = _NoCuts()
+"""The order of a table that no group has."""
