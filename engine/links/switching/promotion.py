@@ -50,8 +50,8 @@ def require_promotable(link: StoredLink, gate: Gate, verb: str) -> None:
     if definition.group:
         raise UserError(
             "NOT_IMPLEMENTED",
-            f"{verb} of link {name!r} is not supported: it is in group {definition.group!r}, and groups are not switched "
-            f"over yet. ALTER REPLICATION LINK GROUP {definition.group} REMOVE {name} takes it out",
+            f"{verb} of link {name!r} is not supported: it is in group {definition.group!r}, and groups are not "
+            f"switched over yet. ALTER REPLICATION LINK GROUP {definition.group} REMOVE {name} takes it out",
         )
     if definition.database_link:
         raise UserError(

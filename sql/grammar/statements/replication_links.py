@@ -171,7 +171,7 @@ def _accept_group(stream: TokenStream) -> bool:
     """Returns whether a group is named; a link may be called ``group``, too."""
     following = stream.peek(1)
     is_name = following.is_identifier or following.kind == "string"
-    is_word = following.is_identifier and following.upper in ("FORCE", "CANCEL", "FROM")
+    is_word = following.is_identifier and following.upper in ("FORCE", "CANCEL", "FROM", "FORMAT", "INTO", "SETTINGS")
     return is_name and not is_word and stream.accept("GROUP")
 
 
