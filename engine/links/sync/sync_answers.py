@@ -50,8 +50,8 @@ class SyncAnswers:
             raise UnavailableError("TABLE_IS_READ_ONLY", f"the target's replica is read-only: {problem}")
         return {}
 
+    def visible(self, document: Document, status: QueryStatus) -> dict[str, Any]:
         """Waits until the target's active replicas show everything up to a position; says what is missing."""
-        """Waits until the target's active replicas show everything up to a position; says what is missing then."""
         request = decode_visible(document)
         link = self._require_link(request.link, request.uuid)
         services = self._server.services
