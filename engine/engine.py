@@ -31,6 +31,7 @@ from engine.links.link_manager import LinkManager
 from engine.links.link_start import LinkStart
 from engine.links.link_statuses import list_link_statuses
 from engine.links.origin_survey import OriginSurveys
+from engine.links.switching.answers import SwitchingAnswers
 from engine.links.sync.sync_answers import add_sync_answers
 from engine.links.tracker.link_tracker import LinkTracker
 from engine.queries.context import EmptyQueryTotals, OwnerContext, QueryTotals, Row
@@ -91,6 +92,7 @@ class Engine(StatementRunner):
         add_bootstrap_answers(self.link_answers, self.catalog)
         self.link_answers.add("origin", OriginSurveys(self).answer)
         add_sync_answers(self, self.link_answers)
+        SwitchingAnswers(self).add_to(self.link_answers)
         cut_answer = make_cut_answer(self.link_answers, self.catalog, self.services)
         self.link_answers.add("cut", cut_answer, changes=True)
         self.links: ServerLinks = UnlinkedServer()

@@ -181,7 +181,8 @@ def explain_missing(held: HeldTable, vector: VersionVector, own: Position | None
 
     ``vector``: this table's. ``own``: the place of this table's last own change that must be kept, if there is one.
     """
-    needed = [position for position in vector if not vector.entries[position.origin].is_forgotten]
+    entries = vector.entries
+    needed = [each for each in vector if not (entries[each.origin].is_forgotten or entries[each.origin].is_place)]
     missing = [position for position in [*needed, *([own] if own else [])] if not held.vector.covers(position)]
     return f"it lacks changes up to {missing[0]}" if missing else ""
 

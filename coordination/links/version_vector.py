@@ -5,7 +5,8 @@ applied. Tarantool keeps the same ("vclock"). The node's content is JSON::
 
     {"version":1,"origins":{"<origin>":{"applied":120,"begin":7}, "<origin>":{"applied":9,"forgotten":true}}}
 
-``begin`` is where the table's copy of the origin begins: a link that starts at a position has nothing before it.
+``begin`` is where the table's copy of the origin begins: a link that starts at a position has nothing before it. With
+``"place":true`` the entry only says how far a link has gone through a stream whose table made no changes itself.
 Unknown keys are kept and written back, those of an origin too. An unknown version is refused.
 
 Invariants: no entry goes back, and none is removed: a forgotten origin leaves a mark, which covers all its changes.
@@ -34,6 +35,8 @@ class VectorEntry:
     begin: int = 0
     is_forgotten: bool = False
     """The origin is gone for good: whatever still arrives of it is dropped."""
+    is_place: bool = False
+    """The entry is a place in a source's stream alone: no change of the origin was applied."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
 
     def join(self, other: VectorEntry) -> VectorEntry:
@@ -47,6 +50,7 @@ class VectorEntry:
             later,
             begin=later.begin if has_hole else min(later.begin, earlier.begin),
             is_forgotten=later.is_forgotten or earlier.is_forgotten,
+            is_place=later.is_place and earlier.is_place,
             extra=tuple({**dict(earlier.extra), **dict(later.extra)}.items()),
         )
 
@@ -57,6 +61,8 @@ class VectorEntry:
             document["begin"] = self.begin
         if self.is_forgotten:
             document["forgotten"] = True
+        if self.is_place:
+            document["place"] = True
         return {**document, **dict(self.extra)}
 
     @classmethod
@@ -64,12 +70,13 @@ class VectorEntry:
         """Parses the JSON object. Raises ``ValueError``, ``KeyError`` or ``TypeError``."""
         rest = dict(document)
         applied, begin, forgotten = rest.pop("applied"), rest.pop("begin", 0), rest.pop("forgotten", False)
+        place = rest.pop("place", False)
         for zxid in (applied, begin):
             if type(zxid) is not int or not 0 <= zxid <= MAX_ZXID:
                 raise ValueError(f"{zxid!r} is no zxid")
-        if type(forgotten) is not bool:
-            raise ValueError(f"forgotten is {forgotten!r}")
-        return cls(applied, begin, forgotten, tuple(rest.items()))
+        if type(forgotten) is not bool or type(place) is not bool:
+            raise ValueError(f"forgotten is {forgotten!r}, place is {place!r}")
+        return cls(applied, begin, forgotten, place, tuple(rest.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +150,26 @@ class VersionVector:
                 f"The vector would go back from {Position(position.origin, entry.applied)} to zxid {position.zxid}",
             )
         return self._with(position.origin, replace(entry, applied=position.zxid))
+
+    def apply(self, position: Position) -> VersionVector:
+        """Returns the vector with the change at the position applied. Raises as :meth:`advance`."""
+        found = self.advance(position)
+        entry = found.entries[position.origin]
+        return found._with(position.origin, replace(entry, is_place=False)) if entry.is_place else found
+
+    def go_on_at(self, place: Position) -> VersionVector:
+        """Returns the vector of a table that has a stream up to a place, from which a link goes on."""
+        if place.origin in self.entries:
+            return self if self.covers(place) else self.advance(place)
+        return self._with(place.origin, VectorEntry(place.zxid, begin=place.zxid, is_place=True))
+
+    def keep_forgotten(self) -> VersionVector:
+        """Returns the vector of which only the forgotten origins are left."""
+        return replace(self, entries={origin: entry for origin, entry in self.entries.items() if entry.is_forgotten})
+
+    def with_place(self, origin: Origin) -> VersionVector:
+        """Returns the vector in which the origin's entry is a place alone."""
+        return self._with(origin, replace(self.entries[origin], is_place=True))
 
     def join(self, other: VersionVector) -> VersionVector:
         """Returns the vector of a table that has the changes of both."""

@@ -22,6 +22,7 @@ from engine.interpreter import (
     transaction_statements,
 )
 from engine.interpreter.statement_kind import StatementKind
+from engine.interpreter.switching import switching_statements
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from parts.common.errors import UserError
@@ -29,7 +30,7 @@ from sql.grammar.statements.statement import ParsedStatement
 
 _MODULES = (
     alter, check_table, data_definition, insert_statement, link_group_statements, link_statements,
-    mutation_statements, optimize, select, show, system_statements, transaction_statements,
+    mutation_statements, optimize, select, show, switching_statements, system_statements, transaction_statements,
 )  # fmt: skip
 STATEMENTS: Mapping[type, StatementKind] = MappingProxyType(
     {kind.statement: kind for module in _MODULES for kind in module.STATEMENTS}

@@ -19,6 +19,8 @@ from typing import Protocol
 
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_failures import LinkStopped
+from coordination.links.switching.lineage import EpochFork
 from engine.catalog.catalog import Catalog
 from engine.environment import ServerEnvironment
 from engine.interserver.replication import Replication
@@ -29,13 +31,18 @@ from engine.links.found_links import FoundLinks
 from engine.links.groups.grouped_runner import GroupedRunner
 from engine.links.link_beginning import BootstrapLink, CopyWaits
 from engine.links.link_freshness import measure_lags
-from engine.links.link_runner import LinkRunner, RunnerWorld
+from engine.links.link_runner import LinkRunner
 from engine.links.link_upstream import LinkUpstream
 from engine.links.own_cluster import OwnCluster, OwnTransport
 from engine.links.resting_links import RestingLink, RestingLinks
+from engine.links.runner_world import RunnerWorld
+from engine.links.switching.following import follow_fork
+from engine.links.switching.local_tables import find_link_here
+from engine.links.switching.telling import has_to_tell, tell_again
 from engine.links.sync.mode_keeper import ModeKeeper, is_changing
 from engine.links.sync.target_client import TargetClient
 from engine.links.target_views import RunTargetViews
+from engine.queries.server_links import ServerLinks
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
 from engine.server.background_pool import BackgroundPool, BackgroundTask
@@ -43,7 +50,7 @@ from engine.server.config import Config
 from engine.tables.capabilities.link_status import LinkProgress
 from engine.tables.owned_table import OwnedTable
 from engine.tables.services import TableServices
-from parts.common.errors import PandoError
+from parts.common.errors import PandoError, UserError
 from parts.common.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
@@ -52,6 +59,11 @@ _LOOK_SECONDS = 2.0
 """What is in memory is looked at so often; watches tell what changes in ZooKeeper."""
 _MOST_COPIES = 8
 """Each holds a thread of links for as long as it takes; the other threads bring changes meanwhile."""
+
+
+def _is_another(former: LinkDefinition, definition: LinkDefinition) -> bool:
+    """Tells whether a link was made anew, or has another cluster to ask."""
+    return (former.uuid, former.source_cluster) != (definition.uuid, definition.source_cluster)
 
 
 class LinkingServer(Protocol):
@@ -64,6 +76,7 @@ class LinkingServer(Protocol):
     cluster_membership: ClusterMembership
     linked_clusters: LinkedClusters
     link_answers: LinkService
+    links: ServerLinks
     config: Config
     uuid: str
 
@@ -92,6 +105,8 @@ class LinkManager:
         services.sync_peers = TargetClient(
             self.connect, services.monotonic, lambda seconds: services.wait(never, seconds)
         )
+        self._telling = BackgroundTask("tell forks", self._tell_forks)
+        self._is_telling = False
         self._is_stopping = False
 
     def start(self) -> None:
@@ -107,6 +122,8 @@ class LinkManager:
         for resting in self._resting.values():
             assert self._pool is not None
             self._pool.remove(resting.task)
+        if self._is_telling:
+            self._require_pool().remove(self._telling)
         for key in list(self._runners):
             self._end(key)
         for table in list(self._modes):
@@ -179,11 +196,14 @@ class LinkManager:
         if self._is_stopping:
             return _LOOK_SECONDS
         links = self._found.look()
+        if not self._is_telling and has_to_tell(self._server):
+            self._is_telling = True
+            self._require_pool().add(self._telling)
         for key in self._runners.keys() - links.keys():
             self._end(key)
         for key, definition in links.items():
             found = self._runners.get(key)
-            if found is not None and found[0].definition.uuid != definition.uuid:
+            if found is not None and _is_another(found[0].definition, definition):
                 self._end(key)
                 found = None
             try:
@@ -243,15 +263,20 @@ class LinkManager:
             partial(self._rest, client),
             lambda: self._copy if self.bootstrap is not None else None,
             self.run_views,
+            self._follow_fork,
             lambda: [runner for runner, _ in list(self._runners.values())],
         )
         task = BackgroundTask(f"link {definition.name}", lambda: runner.step())
         runner = GroupedRunner(definition, key[0], client, world, task.wake)
+        pool = self._require_pool()
+        self._runners[key] = runner, task
+        pool.add(task)
+        logger.info("link %s from cluster %s is found", definition.name, definition.source_cluster)
+
+    def _require_pool(self) -> BackgroundPool:
         if self._pool is None:
             self._pool = self._server.world.make_link_pool()
-        self._runners[key] = runner, task
-        self._pool.add(task)
-        logger.info("link %s from cluster %s is found", definition.name, definition.source_cluster)
+        return self._pool
 
     def _end(self, key: tuple[OwnedTable, str]) -> None:
         runner, task = self._runners.pop(key)
@@ -279,6 +304,19 @@ class LinkManager:
             self.bootstrap(definition, table, upstream, status, tell)
         finally:
             self._copies.release()
+
+    def _follow_fork(self, definition: LinkDefinition, fork: EpochFork) -> None:
+        """Makes a link follow the table that was promoted."""
+        found = find_link_here(self._server, definition.name, definition.uuid)
+        if found is None:
+            return
+        try:
+            follow_fork(self._server, *found, fork)
+        except UserError as error:
+            raise LinkStopped(error.message) from error
+
+    def _tell_forks(self) -> float:
+        return tell_again(self._server)
 
     def _count_running(self) -> int:
         return sum(runner.is_leader for runner, _ in list(self._runners.values()))

@@ -18,8 +18,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from coordination.keeper.interface import Keeper
@@ -42,14 +41,15 @@ from coordination.links.stream.gap_check import Gap
 from coordination.nodes.gate_link import SyncState
 from engine.interserver.transfer import Throttle
 from engine.links.exchange.cluster_client import ClusterClient
-from engine.links.link_beginning import BootstrapLink, CopyWaits, begin_link
+from engine.links.link_beginning import CopyWaits, begin_link
 from engine.links.link_leader import LinkLeader
 from engine.links.link_messages import advise_copy, explain_failure, explain_waits
 from engine.links.link_report import LinkReport
-from engine.links.link_upstream import LinkUpstream
+from engine.links.link_upstream import LinkUpstream, SourceForked, require_same_epoch
 from engine.links.resting_links import RestingLink
+from engine.links.runner_world import RunnerWorld
+from engine.links.switching.siblings import name_siblings
 from engine.links.sync.link_registration import take_over_mode
-from engine.links.target_views import RunTargetViews
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import (
     ChangesAnswer,
@@ -59,7 +59,6 @@ from engine.tables.capabilities.table_links import (
     TargetState,
 )
 from engine.tables.owned_table import OwnedTable
-from engine.tables.services import TableServices
 from parts.common.errors import CancelledError, PandoError, convert_resource_error
 from parts.common.query_status import QueryStatus
 
@@ -77,27 +76,6 @@ _RESIGNED_SECONDS = 3.0
 _HELD_BACK_SECONDS = 0.1
 _ACTIVE_SECONDS = 1.0
 """A link that brought something asks by itself for so long."""
-
-
-@dataclass(frozen=True)
-class RunnerWorld:
-    """The part of a server that a link's runner needs."""
-
-    services: TableServices
-    server: str
-    """This server's name, for people."""
-    own_cluster: tuple[str, str]
-    """Name and UUID."""
-    count_running: Callable[[], int]
-    max_wait_seconds: Callable[[], float]
-    """How long a request may wait at the source for something new."""
-    rest: Callable[[str, RestingLink], None]
-    """Wakes a link that found nothing, and may not wait by itself, when there is something new."""
-    bootstrap: Callable[[], BootstrapLink | None]
-    """Copies a table to a link's target; ``None`` while nothing can."""
-    run_views: RunTargetViews | None = None
-    list_runners: Callable[[], Iterable[LinkRunner]] = tuple
-    """The links on this server."""
 
 
 class LinkRunner:
@@ -120,7 +98,7 @@ class LinkRunner:
         self.table = table
         self._replica = table.replication
         self._target: LinkTarget = table.links.target
-        self._bootstrap = table.links.bootstrap
+        self._bootstrap, self._switching = table.links.bootstrap, table.links.switching
         self._client = client
         self._world = world
         self._wake = wake
@@ -215,6 +193,17 @@ class LinkRunner:
         if not definition.is_enabled:
             self._pause_disabled()
             return _DISABLED_SECONDS
+        try:
+            require_same_epoch(self._switching.read_known_gate(), definition)
+            return self._bring(definition)
+        except SourceForked as error:
+            if self._world.follow_fork is None:
+                raise
+            self._world.follow_fork(definition, error.fork)
+            self._disconnect()
+            return 0.0
+
+    def _bring(self, definition: LinkDefinition) -> float:
         upstream = self._connect(definition)
         state = self._state = self._state or self._target.read_target()
         if self._source is None:
@@ -344,6 +333,7 @@ class LinkRunner:
             source_position=str(Position(origin, answer.frontier)),
             rows_behind=answer.rows_behind,
             bytes_behind=answer.bytes_behind,
+            siblings=name_siblings(answer.source, self.definition.uuid),
         )
 
     def _pause_disabled(self) -> None:

@@ -17,7 +17,9 @@ from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Origin
 from coordination.links.stream.change import Block, Change
 from coordination.links.stream.gap_check import require_same_source
+from coordination.links.switching.lineage import EpochFork, find_heard_fork, find_own_fork
 from coordination.links.version_vector import VersionVector
+from coordination.nodes.gate import Gate
 from engine.interserver.transfer import Throttle
 from engine.links.bootstrap.held_source import RemoteSource
 from engine.links.exchange.cluster_client import ClusterClient
@@ -31,6 +33,20 @@ logger = logging.getLogger(__name__)
 
 SILENT_HEARTBEATS = 4
 """After so many without an answer another server is asked."""
+
+
+class SourceForked(LinkStopped):
+    """The epoch that the link follows has ended: it goes on with the table that began the next one."""
+
+    def __init__(self, fork: EpochFork) -> None:
+        super().__init__(f"The source's epoch ended at the fork {fork.describe()}")
+        self.fork = fork
+
+
+def require_same_epoch(gate: Gate | None, definition: LinkDefinition) -> None:
+    """Raises ``SourceForked`` if this cluster was told that the epoch of the link's source ended."""
+    if (fork := find_heard_fork(gate, definition.source_origin)) is not None:
+        raise SourceForked(fork)
 
 
 class LinkUpstream:
@@ -154,6 +170,9 @@ class LinkUpstream:
 
     def check(self, source: SourceTable, frontier: int, vector: VersionVector) -> SourceTable:
         if self.known is not None:
+            fork = find_own_fork(self.known, source.origin, source.lineage)
+            if fork is not None:
+                raise SourceForked(fork)
             try:
                 require_same_source(
                     self._definition.source_cluster,

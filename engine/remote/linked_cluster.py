@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.origin_survey import OriginSurvey, SurveyRequest
@@ -46,6 +46,9 @@ class LinkedCluster(Protocol):
 
     def list_tables(self, database: str) -> Sequence[LinkableTable]:
         """Lists the tables of a database. Raises 81 (UNKNOWN_DATABASE)."""
+
+    def ask(self, name: str, document: Mapping[str, Any], *, read_seconds: float = 30.0) -> Mapping[str, Any]:
+        """Sends the request ``/links/<name>`` and returns the answer."""
 
     def survey_origin(self, request: SurveyRequest) -> OriginSurvey:
         """Asks a table of the cluster what it has of an origin, and those that links join to it."""

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 TOUR = (
     "README.md", "docs/getting-started.md", "docs/tables.md", "docs/clients.md", "docs/replication.md",
     "docs/shards.md", "docs/spark.md", "docs/operations.md", "docs/recovery.md", "docs/links.md",
+    "docs/disaster-recovery.md",
 )  # fmt: skip
 """The documents whose blocks are run, in this order: each goes on with the cluster of those before."""
 _RECORDINGS = Path(__file__).with_name("recorded")

@@ -117,6 +117,10 @@ PROMISES: Mapping[str, Lines] = {
         ),
         "a reader can tell an asynchronous copy's age": (_FRESHNESS,),
         "copies are read directly": (_ARRIVES,),
+        "a data centre is lost, and reads and writes go on": (
+            "test_switching::test_a_forced_promotion_and_the_old_source_back",
+            "test_switching::test_a_sibling_that_is_further_ahead_gives_its_tail",
+        ),
         "copies keep the source's times": (
             _VERSIONS,
             "test_batch_plans::test_the_changes_of_a_batch_are_read_back_as_what_they_were",
@@ -373,6 +377,15 @@ PROMISES: Mapping[str, Lines] = {
         "`update_min_cdc_indices_interval_secs`": (
             "test_link_routes::test_changes_wait_for_something_new_only_as_long_as_they_are_let",
         ),
+        "promotion": (
+            "test_switching::test_a_planned_switch_and_back",
+            "test_switching::test_a_forced_promotion_and_the_old_source_back",
+            "engine/simulator/test_switched_clusters::test_promises_hold",
+        ),
+        "what was not replicated when a source is lost is reported": (
+            "test_switching::test_a_forced_promotion_and_the_old_source_back",
+            "engine/simulator/test_switched_clusters::test_promises_hold",
+        ),
         "DDL that cannot be followed pauses (future there)": (
             "test_target_schema::test_an_alter_that_the_target_cannot_follow",
         ),
@@ -519,10 +532,7 @@ PROMISES: Mapping[str, Lines] = {
 OPEN: Mapping[str, str] = {}
 
 LATER: tuple[str, ...] = (
-    "YTsaurus: a data centre is lost, and reads and writes go on",
-    "YugabyteDB: what was not replicated when a source is lost is reported",
     "YugabyteDB: provisional records at the target",
-    "YugabyteDB: promotion",
     "Tarantool: a write waits for so many nodes",
     "YTsaurus, YugabyteDB: commands on tables of several origins",
 )

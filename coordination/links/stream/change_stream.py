@@ -21,6 +21,7 @@ from itertools import chain, groupby
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.carried_changes import is_batch, read_carried_changes
 from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
+from coordination.links.stream.own_origins import OwnOrigins
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry
 from parts.common.errors import UserError
@@ -90,7 +91,7 @@ class Reading:
 
 def build_changes(
     records: Iterable[Record],
-    own: Origin,
+    own: Origin | OwnOrigins,
     *,
     after: int = 0,
     previous: int = 0,
@@ -99,22 +100,24 @@ def build_changes(
 ) -> list[Change]:
     """Returns the changes behind the place ``after``, in the order of their places.
 
-    ``own``: the origin of the table's own changes; ``previous``: the zxid of the last of them that was sent up to
-    ``after``. ``failed``: parts whose quorum failed. ``lost``: blocks of which no rows are left anywhere; some may be
-    left of a merged part that was given up.
+    ``own``: the origin of the table's own changes, or the origins of its epochs; ``previous``: the zxid of the last
+    of them that was sent up to ``after``. ``failed``: parts whose quorum failed. ``lost``: blocks of which no rows are
+    left anywhere; some may be left of a merged part that was given up.
 
     Raises ``UserError`` 48 for a command that has no place in the order of blocks.
     """
     ordered = sorted((record for record in records if record.zxid > after), key=lambda record: record.zxid)
     changes: list[Change] = []
-    refused, gone = frozenset(failed), frozenset(lost)
+    refused, gone, origins = frozenset(failed), frozenset(lost), OwnOrigins.of(own)
     for zxid, together in groupby(ordered, key=lambda record: record.zxid):
         group = list(together)
         batches = [r.entry for r in group if isinstance(r, LogRecord) and is_batch(r.entry)]
         if batches:  # its mutations and definitions have the same zxid, and are in the entry
             changes += chain.from_iterable(read_carried_changes(entry, zxid) for entry in batches)
             continue
-        change = _own_change(Position(own, zxid), group, previous, refused, gone)
+        origin = origins.find(zxid)
+        before = previous if previous and origins.find(previous) == origin else 0  # each epoch is a stream of its own
+        change = _own_change(Position(origin, zxid), group, before, refused, gone)
         if change is not None:
             changes.append(change)
             previous = zxid

@@ -29,6 +29,7 @@ from coordination.links.positions import Origin
 from coordination.links.stream.change import Change
 from coordination.links.stream.change_stream import Reading, build_changes
 from coordination.links.stream.cuts import StreamNumbers
+from coordination.links.stream.own_origins import OwnOrigins
 from parts.common.part_name import PartName
 
 
@@ -91,7 +92,12 @@ class Frontier:
 
 
 def find_frontier(
-    observation: Observation, own: Origin, *, after: int = 0, previous: int = 0, is_ordered: bool = False
+    observation: Observation,
+    own: Origin | OwnOrigins,
+    *,
+    after: int = 0,
+    previous: int = 0,
+    is_ordered: bool = False,
 ) -> Frontier:
     """Returns the frontier and the changes behind ``after``, which is a cut.
 

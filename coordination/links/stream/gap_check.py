@@ -87,7 +87,7 @@ def admit_changes(
         stop = _find_gap(vector, change) or _find_fork(ends, change)
         if stop is not None:
             return Admission(tuple(admitted), vector, stop)
-        vector = vector.advance(change.position)
+        vector = vector.apply(change.position)
         admitted.append(change)
     return Admission(tuple(admitted), vector)
 

@@ -19,6 +19,7 @@ from itertools import islice
 
 from coordination.links.positions import Origin
 from coordination.links.stream.change import Change
+from coordination.links.stream.own_origins import OwnOrigins
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class StreamPage:
 class ChangeFigures:
     """Places, rows and bytes of changes, and which are the table's own: 25 bytes for each."""
 
-    def __init__(self, own: Origin) -> None:
-        self._own = own
+    def __init__(self, own: Origin | OwnOrigins) -> None:
+        self._own = OwnOrigins.of(own)
         self.places, self.rows, self.sizes = array("q"), array("q"), array("q")
         self.are_own = bytearray()
 
@@ -48,7 +49,8 @@ class ChangeFigures:
             self.places.append(change.place)
             self.rows.append(change.rows)
             self.sizes.append(change.size_bytes)
-            self.are_own.append(change.position.origin == self._own)
+            origin, is_here = change.position.origin, change.position.zxid == change.place
+            self.are_own.append(origin == self._own.present or (is_here and self._own.has(origin)))
 
 
 class StreamIndex:
@@ -67,7 +69,7 @@ class StreamIndex:
     def __len__(self) -> int:
         return len(self._places)
 
-    def extend(self, own: Origin, changes: Iterable[Change], cuts: Iterable[int], end: int) -> None:
+    def extend(self, own: Origin | OwnOrigins, changes: Iterable[Change], cuts: Iterable[int], end: int) -> None:
         """Adds the changes up to the frontier ``end``, in the order of their places, and the cuts among them."""
         figures = ChangeFigures(own)
         figures.add(changes)

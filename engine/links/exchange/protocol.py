@@ -37,6 +37,7 @@ from coordination.links.positions import Origin, Position
 from coordination.links.shard_place import MAX_SHARDS, ShardPlace
 from coordination.links.stream.change import Block, Change, Definition, Drop, Mutation
 from coordination.links.stream.gap_check import Fork
+from coordination.links.switching.lineage import Lineage
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import DEFAULT_TIMEOUT_SECONDS, LinkMode, SyncState
 from engine.links.exchange.fields import (
@@ -105,6 +106,9 @@ def encode_source(source: SourceTable) -> dict[str, Any]:
         "columns": source.columns,
         "vector": json.loads(source.vector.to_bytes()),
         "is_empty": source.is_empty,
+        "lineage": source.lineage.to_json(),
+        "siblings": [encode_outgoing(link) for link in source.siblings],
+        "is_target": source.is_target,
     }
 
 
@@ -122,6 +126,9 @@ def decode_source(document: Document) -> SourceTable:
         get_text(document, "columns", ""),
         decode_vector(get_object(document, "vector")) if "vector" in document else VersionVector(),
         get_flag(document, "is_empty"),
+        Lineage.of(get_object(document, "lineage")) if "lineage" in document else Lineage(),
+        tuple(map(decode_outgoing, get_objects(document, "siblings"))) if "siblings" in document else (),
+        get_flag(document, "is_target"),
     )
 
 

@@ -76,6 +76,8 @@ class LinkProgress:
     """The state of the link's mode, as the source last told."""
     leader: str = ""
     """The server that runs the link; empty if none does."""
+    siblings: str = ""
+    """The other targets of the source, as it last told: JSON (``engine.links.switching.siblings``)."""
 
     def __post_init__(self) -> None:
         for name in ("message", "last_exception"):

@@ -20,11 +20,13 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Block, Change
 from coordination.links.stream.gap_check import Fork
+from coordination.links.switching.lineage import Lineage
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import DEFAULT_TIMEOUT_SECONDS, GateLink, LinkMode
 from engine.tables.capabilities.link_status import OutboxStatus
 from engine.tables.capabilities.sync_answer import NO_SYNC, SyncAnswer
 from engine.tables.capabilities.table_bootstrap import TableBootstrap
+from engine.tables.capabilities.table_switching import TableSwitching
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
@@ -55,6 +57,12 @@ class SourceTable:
     """In the answer of ``register``: what the table has of other origins at ``newest``, which is a cut."""
     is_empty: bool = False
     """In the answer of ``register``: at ``newest`` no row had ever come."""
+    lineage: Lineage = field(default_factory=Lineage)
+    """The forks that the table follows or has met, and its former epochs."""
+    siblings: tuple[OutgoingLink, ...] = ()
+    """In the answer to a target: the other links of the table."""
+    is_target: bool = False
+    """Whether links bring changes to the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +370,9 @@ class LinkTarget(Protocol):
     def take_marks(self, times: Mapping[Origin, int]) -> None:
         """Notes that the table has every row of these origins up to these commit times."""
 
+    def finish_lists(self, link_uuid: str) -> None:
+        """Finishes what the last large batch of a link left to be done after its commit."""
+
     def find_trim_position(self, source: Origin, copies: int) -> int:
         """Returns the zxid of the source up to which ``copies`` replicas have everything active.
 
@@ -398,3 +409,7 @@ class TableLinks(Protocol):
     @property
     def bootstrap(self) -> TableBootstrap:
         """Gives the table away as a whole, and takes one."""
+
+    @property
+    def switching(self) -> TableSwitching:
+        """The table's own changes and blocks, as switching over needs them."""

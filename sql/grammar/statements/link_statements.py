@@ -71,7 +71,50 @@ class ForgetLinkOrigin:
     force: bool = False
 
 
-LinkStatement = CreateLink | AlterLink | DropLink | ShowCreateLink | WaitLink | BootstrapLink | ForgetLinkOrigin
+@dataclass(frozen=True, slots=True)
+class PromoteLink:
+    """``SYSTEM PROMOTE REPLICATION LINK``: the target becomes the source."""
+
+    name: str
+    is_group: bool = False
+    force: bool = False
+    cancel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchLink:
+    """``SYSTEM SWITCH REPLICATION LINK``: source and target change places."""
+
+    name: str
+    is_group: bool = False
+    cancel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RejoinLink:
+    """``SYSTEM REJOIN REPLICATION LINK``: the old source follows the new one.
+
+    Without ``detach`` it shows its tail.
+    """
+
+    name: str
+    cluster: str
+    is_group: bool = False
+    detach: bool = False
+
+
+LinkStatement = (
+    CreateLink
+    | AlterLink
+    | DropLink
+    | ShowCreateLink
+    | WaitLink
+    | BootstrapLink
+    | ForgetLinkOrigin
+    | PromoteLink
+    | SwitchLink
+    | RejoinLink
+)
 
 
 def render_create_link(statement: CreateLink) -> str:

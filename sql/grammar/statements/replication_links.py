@@ -9,13 +9,17 @@ Pando adds them. ::
     SHOW REPLICATION LINKS [[NOT] LIKE | ILIKE 'pattern'];    SHOW CREATE REPLICATION LINK name;
     SYSTEM WAIT REPLICATION LINK name [POSITION '…'] [TIMEOUT seconds];
     SYSTEM BOOTSTRAP REPLICATION LINK name;
-    SYSTEM FORGET LINK ORIGIN '…' ON [TABLE] t [FORCE]
+    SYSTEM FORGET LINK ORIGIN '…' ON [TABLE] t [FORCE];
+    SYSTEM PROMOTE REPLICATION LINK [GROUP] name [FORCE | CANCEL];
+    SYSTEM SWITCH REPLICATION LINK [GROUP] name [CANCEL];
+    SYSTEM REJOIN REPLICATION LINK [GROUP] name FROM CLUSTER c [DETACH TAIL]
 
 A name may be a string, so that the source's name of a link can be given: ``'west/orders'``.
 """
 
 from __future__ import annotations
 
+from parts.common.errors import UserError
 from sql.grammar.clause_types import TableRef
 from sql.grammar.common_clauses import (
     accept_if_exists,
@@ -42,7 +46,10 @@ from sql.grammar.statements.link_statements import (
     DropLink,
     ForgetLinkOrigin,
     LinkStatement,
+    PromoteLink,
+    RejoinLink,
     ShowCreateLink,
+    SwitchLink,
     WaitLink,
 )
 from sql.grammar.tokens import TokenStream, not_implemented
@@ -131,11 +138,41 @@ def parse_system_link(stream: TokenStream) -> LinkStatement | None:
         stream.next()
         _expect_link(stream, "SYSTEM BOOTSTRAP")
         return BootstrapLink(_parse_name(stream))
+    if stream.accept("PROMOTE", "REPLICATION", "LINK"):
+        is_group, name = _accept_group(stream), _parse_name(stream)
+        force = stream.accept("FORCE")
+        return PromoteLink(name, is_group, force, not force and stream.accept("CANCEL"))
+    if stream.accept("SWITCH", "REPLICATION", "LINK"):
+        is_group, name = _accept_group(stream), _parse_name(stream)
+        return SwitchLink(name, is_group, stream.accept("CANCEL"))
+    if stream.accept("REJOIN", "REPLICATION", "LINK"):
+        return _parse_rejoin(stream)
     if stream.accept("FORGET", "LINK", "ORIGIN"):
         origin = stream.string("origin")
         stream.expect("ON")
         return ForgetLinkOrigin(origin, _parse_table(stream), stream.accept("FORCE"))
     return None
+
+
+def _parse_rejoin(stream: TokenStream) -> RejoinLink:
+    is_group, name = _accept_group(stream), _parse_name(stream)
+    stream.expect("FROM", "CLUSTER")
+    cluster = _parse_name(stream, "cluster name")
+    if stream.at("SEND", "TAIL"):
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            "There is no SEND TAIL: it would bring back rows that the tail itself deleted, and double those that "
+            "clients sent again. DETACH TAIL keeps the blocks in detached/, and its answer says how to insert them",
+        )
+    return RejoinLink(name, cluster, is_group, stream.accept("DETACH", "TAIL"))
+
+
+def _accept_group(stream: TokenStream) -> bool:
+    """Returns whether a group is named; a link may be called ``group``, too."""
+    following = stream.peek(1)
+    is_name = following.is_identifier or following.kind == "string"
+    is_word = following.is_identifier and following.upper in ("FORCE", "CANCEL", "FROM", "FORMAT", "INTO", "SETTINGS")
+    return is_name and not is_word and stream.accept("GROUP")
 
 
 def _parse_wait(stream: TokenStream) -> WaitLink:

@@ -19,7 +19,7 @@ def split_batch(batch: IncomingBatch) -> Iterator[IncomingBatch]:
     for changes, place in split_before_definitions(batch.changes, after, batch.end.zxid):
         vector = state.vector
         for change in changes:
-            vector = vector.advance(change.position)
+            vector = vector.apply(change.position)
         end = Position(batch.end.origin, place)
         yield replace(batch, state=state, changes=changes, vector=vector, end=end)
         state = replace(state, vector=vector.advance(end), vector_version=state.vector_version + 1)

@@ -35,6 +35,7 @@ from coordination.links.positions import Origin, Position
 from coordination.links.stream.carried_changes import read_carried_changes
 from coordination.links.stream.change import Block, Change
 from coordination.links.stream.stable_times import raise_marks
+from coordination.links.switching.lineage import Lineage
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.nodes.gate import CommitKind, Gate
@@ -128,11 +129,12 @@ class ReplicaLinkTarget:
                 f"Table {self._state.definition.full_name} cannot be linked yet: some replica runs a version that does "
                 "not know links",
             )
-        epoch = Gate.parse(gate[0]).epoch
-        own = Origin.parse(f"{self._state.replication.get_cluster_uuid()}.{root[1].created_zxid}.{epoch}")
+        found = Gate.parse(gate[0])
+        own = Origin.parse(f"{self._state.replication.get_cluster_uuid()}.{root[1].created_zxid}.{found.epoch}")
         if vector is None:
             return TargetState(VersionVector(), NO_VECTOR, own)
-        return TargetState(VersionVector.parse(vector[0]), vector[1].version, own)
+        forks = Lineage.read(found).list_ends()
+        return TargetState(VersionVector.parse(vector[0]), vector[1].version, own, forks)
 
     def begin_link(self, link: LinkDefinition, vector: VersionVector) -> bool:
         """Gives a link its place: the origins of ``vector`` that the table does not know begin where it says.
@@ -296,6 +298,11 @@ class ReplicaLinkTarget:
         if any(self._marks.get(origin, 0) < time for origin, time in times.items()):
             with self._state.hold_write_access() as (keeper, _):
                 self._marks = raise_marks(keeper, self._state.paths, times).times
+
+    def finish_lists(self, link_uuid: str) -> None:
+        """Finishes what the last large batch of a link left to be done after its commit."""
+        with self._state.hold_write_access() as (keeper, _):
+            self.committer.lists.settle(keeper, link_uuid)
 
     # -- progress ---------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from coordination.links.positions import Position
 from coordination.links.stream.change import Block
+from coordination.links.stream.own_origins import list_former
 from engine.tables.replicated.follow.log_pull import LogPull
 from engine.tables.replicated.follow.part_fetcher import PartFetcher
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
@@ -21,6 +22,7 @@ from engine.tables.replicated.links.source.outgoing_nodes import find_released_p
 from engine.tables.replicated.links.source.source_description import SourceDescription
 from engine.tables.replicated.links.source.stream_reading import StreamReading
 from engine.tables.replicated.links.staged_copies import StagedCopies
+from engine.tables.replicated.links.switching.replica_switching import ReplicaSwitching
 from engine.tables.replicated.links.tombstone_marks import TombstoneMarks
 from engine.tables.replicated.replica_state import ReplicaState
 
@@ -51,6 +53,7 @@ class ReplicaLinks:
         block_source.find_blocks = self._find_blocks
         block_source.ask_sources = self.target.ask_sources
         self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution, definitions)
+        self.switching = ReplicaSwitching(state, reading, block_source)
         self.marks = TombstoneMarks(state)
         self.source.count_marks = lambda: self.marks.news
 
@@ -61,8 +64,10 @@ class ReplicaLinks:
 
     def _find_blocks(self, position: Position) -> Sequence[Block]:
         with self._state.hold_write_access() as (keeper, _):
-            own = SourceDescription(self._state).describe(keeper).origin
-        return find_blocks(self.keeping.require_journal(), own, position)
+            source = SourceDescription(self._state).describe(keeper)
+        own = list_former(source.origin, source.lineage.epochs)
+        epoch = own.find(position.zxid) if own.has(position.origin) else own.present
+        return find_blocks(self.keeping.require_journal(), epoch, position)
 
     def _find_released(self) -> int | None:
         with self._state.hold_write_access() as (keeper, _):

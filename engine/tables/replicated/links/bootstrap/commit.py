@@ -43,6 +43,7 @@ from coordination.links.bootstrap_plan import (
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.carried_changes import carried_document
+from coordination.links.switching.lineage import REJOIN_KEY, Lineage
 from coordination.links.table_fingerprint import make_table_fingerprint
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import LINK_KEY, EntryType, LogEntry, StagedPart, drop_range_name
@@ -172,6 +173,11 @@ class BootstrapCommit:
             is_shared = is_two_way or bool(gate.links_of(LinkDirection.OUT))
             parts = state.queue.copy_virtual_parts()
             zxid = find_last_own_change(keeper, table, parts, is_written=is_two_way) if is_shared else 0
+            lineage = Lineage.read(gate)
+            if any(zxid <= end.zxid for end in lineage.epochs):  # of a former epoch, which is in the vector
+                zxid = 0
+            if dict(definition.extra).get(REJOIN_KEY, "") in lineage.settled:  # what the source lacks was taken out
+                vector = vector.keep_forgotten()
             return ClosedTable(
                 self._count_rows(),
                 vector,
@@ -263,7 +269,8 @@ class BootstrapCommit:
             came = dict(ready.held.block_ids) if ready.moves_ids else {}
             ids = {block_id: part for block_id, part in ids.items() if block_id in came}
         reads = TargetReads(closed.vector_version, tuple(chain.from_iterable(locks.values())), committing, guards, ids)
-        begun = replace(definition, is_begun=True, wants_copy=False, source_origin=str(ready.held.origin))
+        extra = tuple((key, value) for key, value in definition.extra if key != REJOIN_KEY)
+        begun = replace(definition, is_begun=True, wants_copy=False, source_origin=str(ready.held.origin), extra=extra)
         along = [
             SetData(table.gate, gate.without_bar(bar.owner).to_bytes(), closed.gate_version),
             SetData(table.linked.incoming_link(link.name), begun.to_bytes(), closed.definition_version),

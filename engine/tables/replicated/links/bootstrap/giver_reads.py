@@ -21,6 +21,7 @@ from coordination.log.log_entry import LogEntry
 from coordination.merges_mutations.mutation_nodes import parse_mutation_id
 from coordination.merges_mutations.mutation_set import MutationEntry
 from coordination.nodes.gate import Gate
+from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.paths import TablePaths, parse_sequence_number
 from coordination.nodes.table_lists import missing_metadata_error
 from coordination.replicas.log_pull import read_log_pointer
@@ -46,10 +47,13 @@ class GiverReading:
     """The columns with their history, as ZooKeeper has them."""
     snapshot: Snapshot
     """The active parts."""
+    is_target: bool = False
+    """Links alone bring rows to the table: its own origin has no changes."""
 
     def vector_with_own(self, place: int) -> VersionVector:
         """Returns the vector with the table's own changes up to the place."""
-        return self.vector.advance(Position(self.origin, place))
+        vector = self.vector.advance(Position(self.origin, place))
+        return vector.with_place(self.origin) if self.is_target else vector
 
 
 class GiverReads:
@@ -137,6 +141,7 @@ class GiverReads:
             make_table_fingerprint(metadata[0].decode(), columns[0].decode()),
             columns[0].decode(),
             snapshot,
+            any(not link.is_two_way for link in Gate.parse(gate[0]).links_of(LinkDirection.IN)),
         )
 
     def _last_pulled(self, keeper: Keeper, index: int) -> int:

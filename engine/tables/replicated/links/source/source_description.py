@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from coordination.keeper.interface import Keeper
 from coordination.links.positions import Origin, Position
+from coordination.links.switching.lineage import Lineage
 from coordination.links.table_fingerprint import make_table_fingerprint
 from coordination.links.table_position import read_current_position
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
+from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.table_lists import missing_metadata_error
-from engine.tables.capabilities.table_links import SourceTable
+from engine.tables.capabilities.table_links import OutgoingLink, SourceTable
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UserError
 from sql.definitions.definition_text import render_create
@@ -38,18 +40,26 @@ class SourceDescription:
             raise missing_metadata_error(paths)
         if gate is None:
             raise UserError("NOT_IMPLEMENTED", f"Table {paths.root} has no gate: some replica does not know gates")
-        uuid, epoch = state.replication.get_cluster_uuid(), Gate.parse(gate[0]).epoch
+        found = Gate.parse(gate[0])
+        uuid, lineage = state.replication.get_cluster_uuid(), Lineage.read(found)
         columns_text = columns[0].decode()
         return SourceTable(
             state.definition.database,
             state.definition.name,
-            Origin.parse(f"{uuid}.{root[1].created_zxid}.{epoch}"),
+            Origin.parse(f"{uuid}.{root[1].created_zxid}.{found.epoch}"),
             newest,
             render_create(state.definition.create),
             state.description.metadata_version,
             make_table_fingerprint(metadata[0].decode(), columns_text),
-            columns=columns_text,
-            vector=vector or VersionVector(),
+            lineage.list_ends(),
+            columns_text,
+            vector or VersionVector(),
+            lineage=lineage,
+            siblings=tuple(
+                OutgoingLink(link.name, link.uuid, link.peer, link.peer_name, link.is_two_way)
+                for link in found.links_of(LinkDirection.OUT)
+            ),
+            is_target=bool(found.links_of(LinkDirection.IN)),
         )
 
     def read_vector(self, keeper: Keeper) -> tuple[VersionVector, int]:

@@ -13,18 +13,21 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from coordination.inserts.block_numbers import read_committing_numbers, read_lock_kinds
 from coordination.inserts.partition_nodes import read_partition_nodes
 from coordination.inserts.quorum import read_failed_parts, read_pending_quorums
 from coordination.keeper.interface import Keeper
-from coordination.links.positions import MAX_ZXID, Origin
+from coordination.links.positions import MAX_ZXID, Origin, Position
 from coordination.links.stream.change import Change
 from coordination.links.stream.change_stream import Reading, build_changes
 from coordination.links.stream.frontier import FrontierSearch, Lock, Observation, find_frontier, select_undecided
 from coordination.links.stream.kept_changes import read_kept_changes
+from coordination.links.stream.own_origins import OwnOrigins, list_former
 from coordination.links.stream.stable_times import Marks, read_marks
 from coordination.links.stream.stream_index import ChangeFigures, StreamIndex
+from coordination.links.version_vector import VersionVector
 from engine.link_store.journal import Journal, PositionTrimmedError
 from engine.link_store.journal_segment import JournalRecord
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable
@@ -44,6 +47,24 @@ _PLAIN = "Ordinary"
 """The merge mode that keeps all rows. In the others the order of blocks may decide which row stays."""
 
 
+@dataclass(frozen=True, slots=True)
+class StreamOfTable:
+    """The change stream that a journal has."""
+
+    origin: Origin
+    own: OwnOrigins
+    begin: int
+    """The journal has everything behind it."""
+    end: int
+    """The frontier."""
+    changes: tuple[Change, ...]
+    cuts: tuple[int, ...]
+    vector: VersionVector
+    """The table's."""
+    waits: tuple[str, ...]
+    """What holds the frontier back."""
+
+
 class StreamReading:
     """The change stream of one replica."""
 
@@ -61,7 +82,7 @@ class StreamReading:
         self._description = SourceDescription(state)
         self._lock = threading.Lock()
         self._index: StreamIndex | None = None
-        self._index_of: tuple[int, Origin] | None = None
+        self._index_of: tuple[int, OwnOrigins] | None = None
         """The period of links and the origin that the index is of."""
         self._failed: set[PartName] = set()
         """All parts of the journal whose quorum failed."""
@@ -113,14 +134,15 @@ class StreamReading:
         with self._lock:
             journal = self._keeping.require_journal()
             source = self._description.describe_at(keeper, place)
-            index, after = self._find_index(journal, source.origin), request.vector.applied(source.origin)
+            index, after = self._find_index(journal, _own_origins(source)), request.vector.applied(source.origin)
             if after < journal.first_position:
                 raise PositionTrimmedError(after, journal.first_position)
             if not index.is_cut(after) or not index.is_cut(place) or place > index.end:
                 raise UserError("BAD_ARGUMENTS", f"No batch of table {source.table} is from zxid {after} to {place}")
-            changes = self._read_page(journal, index, source.origin, after, place)
+            changes = self._read_page(journal, index, _own_origins(source), after, place)
             behind, waits = index.find_page(after, 1, 1, 1), self._waits
-        wanted = [change for change in changes if not request.vector.covers(change.position)]
+        given_up = source.lineage.has_given_up
+        wanted = [c for c in changes if not (request.vector.covers(c.position) or given_up(c.position))]
         blocks = tuple(self._blocks.mark_lost(keeper, wanted))
         return ChangesAnswer(source, blocks, (place,), place, waits, 0, behind.rows_behind, behind.bytes_behind)
 
@@ -146,9 +168,14 @@ class StreamReading:
                     "before it: no batch ends there, and no link begins",
                 )
             page = index.find_page(after, request.max_rows, request.max_bytes, MAX_PAGE_CHANGES)
-            changes = self._read_page(journal, index, source.origin, after, page.end)
+            changes = self._read_page(journal, index, _own_origins(source), after, page.end)
             waits, newest = self._waits, index.end
-        wanted = [change for change in changes if not request.vector.covers(change.position)]
+        lineage = source.lineage
+        wanted = [
+            change
+            for change in changes
+            if not (request.vector.covers(change.position) or lineage.has_given_up(change.position))
+        ]
         return ChangesAnswer(
             source,
             tuple(self._blocks.mark_lost(keeper, wanted)),
@@ -172,6 +199,30 @@ class StreamReading:
         kept = read_kept_changes(keeper, paths, keeper.children(paths.replicas)).values()
         return max(registered, self._description.read_vector(keeper)[1], *(each.since for each in kept))
 
+    # -- for switching over -----------------------------------------------------------------------------------------
+
+    def find_last_own(self, keeper: Keeper) -> Position | None:
+        """Returns the last change of the table's present epoch; ``None`` if the journal knows of none."""
+        with self._lock:
+            keeper.sync(self._state.paths.root)
+            index, source = self._advance(keeper)
+            zxid = index.find_previous_own(index.end)
+            is_present = bool(zxid) and _own_origins(source).find(zxid) == source.origin
+            return Position(source.origin, zxid) if is_present else None
+
+    def read_stream(self, keeper: Keeper) -> StreamOfTable:
+        """Returns the whole stream of this replica's journal up to the frontier."""
+        with self._lock:
+            keeper.sync(self._state.paths.root)
+            index, source = self._advance(keeper, self._find_beginnings(keeper))
+            journal, own = self._keeping.require_journal(), _own_origins(source)
+            begin = journal.first_position
+            found = self._read_page(journal, index, own, begin, index.end)
+            changes = [change for change in found if not source.lineage.has_given_up(change.position)]
+            cuts = [change.place for change in changes if index.is_cut(change.place)]
+            vector = self._description.read_vector(keeper)[0]
+            return StreamOfTable(source.origin, own, begin, index.end, tuple(changes), tuple(cuts), vector, self._waits)
+
     # -- the frontier ---------------------------------------------------------------------------------------------
 
     def _advance(self, keeper: Keeper, floor: int = 0) -> tuple[StreamIndex, SourceTable]:
@@ -183,35 +234,36 @@ class StreamReading:
         floor = max(floor, journal.get_statistics().last_position)
         if self._state.pull_rest.is_resting:  # a bootstrap looks at the parts as of a place: later
             source = self._description.describe_at(keeper, floor)
-            return self._find_index(journal, source.origin), source
+            return self._find_index(journal, _own_origins(source)), source
         self._read_news(keeper)
         newest = max(floor, journal.get_statistics().last_position)
         source = self._description.describe_at(keeper, newest)
-        index = self._find_index(journal, source.origin)
+        own = _own_origins(source)
+        index = self._find_index(journal, own)
         if newest == self._seen and not self._waits and index.end >= newest:
             return index, source
         page = journal.read(index.end, self.scan_bytes)
         if not page.is_last:
-            self._go_through(keeper, journal, index, source.origin, floor)
+            self._go_through(keeper, journal, index, own, floor)
             return index, source
         first = parse_records(page.records)
         bound = first.reading.newest
         if not bound:
-            index.extend(source.origin, (), (), max(index.end, floor))
+            index.extend(own, (), (), max(index.end, floor))
             return index, source
         frontier = find_frontier(
             self._observe(keeper, journal, index, first),
-            source.origin,
+            own,
             after=index.end,
             previous=index.find_previous_own(index.end),
             is_ordered=self._state.description.merge_mode.name != _PLAIN,
         )
         end = max(frontier.end, floor) if frontier.end >= bound else frontier.end
-        index.extend(source.origin, frontier.changes, frontier.cuts, end)
+        index.extend(own, frontier.changes, frontier.cuts, end)
         self._waits, self._seen = frontier.waits, newest
         return index, source
 
-    def _go_through(self, keeper: Keeper, journal: Journal, index: StreamIndex, own: Origin, floor: int) -> None:
+    def _go_through(self, keeper: Keeper, journal: Journal, index: StreamIndex, own: OwnOrigins, floor: int) -> None:
         """Moves the index to the frontier over more records than shall be in memory at once."""
         bound, empty = journal.get_statistics().last_position, Reading()
         locks, pending = self._read_undecided(keeper, sorted(read_partition_nodes(keeper, self._state.paths)))
@@ -234,7 +286,7 @@ class StreamReading:
         self._state.mutations.load(keeper)
         self._keeping.read_definitions(keeper)
 
-    def _find_index(self, journal: Journal, own: Origin) -> StreamIndex:
+    def _find_index(self, journal: Journal, own: OwnOrigins) -> StreamIndex:
         """Returns the index of the journal as it is now; another one after the journal began anew."""
         of = (self._keeping.since, own)
         if self._index is None or self._index_of != of:
@@ -265,7 +317,7 @@ class StreamReading:
 
     # -- pages ----------------------------------------------------------------------------------------------------
 
-    def _read_page(self, journal: Journal, index: StreamIndex, own: Origin, after: int, end: int) -> list[Change]:
+    def _read_page(self, journal: Journal, index: StreamIndex, own: OwnOrigins, after: int, end: int) -> list[Change]:
         if end <= after:
             return []
         pages = _read_pages(journal, after, end)
@@ -274,6 +326,10 @@ class StreamReading:
         return build_changes(
             found.reading, own, after=after, previous=index.find_previous_own(after), failed=self._failed
         )
+
+
+def _own_origins(source: SourceTable) -> OwnOrigins:
+    return list_former(source.origin, source.lineage.epochs)
 
 
 def _read_pages(

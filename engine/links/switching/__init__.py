@@ -1,0 +1,1 @@
+"""Switching over: PROMOTE, SWITCH and REJOIN, and how clusters tell each other."""

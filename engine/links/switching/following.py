@@ -1,0 +1,163 @@
+"""Makes a link's target follow a fork: its source is the table that was promoted from now on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from coordination.keeper.interface import (
+    BadVersion,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    SetData,
+)
+from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_names import TableLinkName, name_path, parse_link_name
+from coordination.links.link_nodes import StoredLink
+from coordination.links.positions import Position
+from coordination.links.switching.fork_commit import TableNow
+from coordination.links.switching.lineage import EpochFork, Lineage, find_surplus
+from coordination.links.switching.switching_gate import end_promise, meet_fork
+from coordination.links.version_vector import VersionVector
+from coordination.nodes.gate import Gate
+from coordination.nodes.gate_link import GateLink, LinkDirection
+from engine.links.exchange.fields import Document, get_object, get_objects, get_text
+from engine.links.exchange.protocol import decode_vector
+from engine.links.switching.local_tables import LocalTable, SwitchingServer
+from engine.links.switching.requests import encode_vector
+from engine.tables.capabilities.table_links import OutgoingLink
+from parts.common.errors import ConflictError, PandoError, UnavailableError, UserError
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 10
+
+
+def follow_fork(server: SwitchingServer, link: StoredLink, local: LocalTable, fork: EpochFork) -> None:
+    """Makes a link's target follow a fork, in a multi that sets its vector. May be repeated.
+
+    Raises 36 (BAD_ARGUMENTS) for a table that follows another fork of the same epoch, or that has more than the fork;
+    then it takes nothing until it is told what to do.
+    """
+    for _ in range(_ATTEMPTS):
+        if _follow_once(server, link.definition.name, link.definition.uuid, local, fork):
+            return
+    raise ConflictError("KEEPER_EXCEPTION", f"Others keep changing table {local.name}; it follows later")
+
+
+def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTable, fork: EpochFork) -> bool:
+    keeper, paths = local.keeper, local.paths
+    now = local.read_now()
+    lineage = Lineage.read(now.gate)
+    if (data := keeper.get_many([paths.linked.incoming_link(name)])[0]) is None:
+        raise UserError("BAD_ARGUMENTS", f"Link {name!r} is gone")
+    definition = LinkDefinition.parse(data[0])
+    if definition.uuid != uuid:
+        raise UserError("BAD_ARGUMENTS", f"Link {name!r} was made anew")
+    if lineage.find(fork.name) is not None and definition.source_origin == str(fork.by):
+        return True
+    if conflict := lineage.explain_conflict(fork):
+        raise UserError("BAD_ARGUMENTS", f"Table {local.name} cannot follow the fork {fork.describe()}: {conflict}")
+    own = server.cluster_membership.get_identity(keeper)
+    source = server.links.connect(fork.cluster)
+    peer = source.get_identity()
+    outgoing = OutgoingLink(definition.at_source(own.name), uuid, own.uuid, own.name)
+    source.register(fork.database, fork.table, outgoing)
+    place, present, forks = ask_place(server, fork, now)
+    surplus = find_surplus(now.vector, (fork.vector, present), fork.by)
+    if surplus:
+        _refuse(local, name, fork, surplus, present)
+    server.services.failpoint("follow.before_commit")
+    former = definition.source_cluster, definition.source_database, definition.source_table
+    definition = replace(
+        definition,
+        source_cluster=fork.cluster,
+        source_database=fork.database,
+        source_table=fork.table,
+        source_origin=str(place.origin if place is not None else fork.by),
+        is_begun=place is not None,
+        beginning="",
+    )
+    vector = now.vector if place is None else now.vector.go_on_at(place)
+    seen = now.gate_version
+
+    def change(gate: Gate) -> Gate:
+        known = gate.find_link(name)
+        assert known is not None
+        turned = GateLink(name, LinkDirection.IN, uuid, peer.uuid, fork.cluster, known.is_two_way, known.extra)
+        lineage = Lineage.read(gate)
+        for each in (*forks, fork):
+            lineage = lineage.follow(each)
+        return lineage.write(end_promise(gate).without_bar("fork").with_link(turned))
+
+    named = keeper.get(name_path(name))
+    title = parse_link_name(name, named[0])
+    assert isinstance(title, TableLinkName)
+    title = replace(title, source_cluster=fork.cluster, source_database=fork.database, source_table=fork.table)
+    ops: Sequence[Op] = [
+        SetData(paths.gate, change(now.gate).to_bytes(), seen),
+        SetData(paths.linked.vector, vector.to_bytes(), now.vector_version if now.vector_version is not None else -1),
+        SetData(paths.linked.incoming_link(name), definition.to_bytes(), data[1].version),
+        SetData(name_path(name), title.to_bytes(), named[1].version),
+    ]
+    if not commit_at_once(local, ops):
+        return False
+    logger.warning("link %s follows the fork %s", name, fork.describe())
+    server.links.wake()
+    if former[0] != fork.cluster:
+        with suppress(PandoError):  # the former source is perhaps gone; it is told again when it rejoins
+            server.links.connect(former[0]).unregister(former[1], former[2], outgoing.name, uuid)
+    return True
+
+
+def commit_at_once(local: LocalTable, ops: Sequence[Op]) -> bool:
+    """Sends one multi. Returns whether it was carried out; not if something that it expects has changed."""
+    try:
+        local.keeper.multi(ops)
+    except KeeperConnectionLoss as error:
+        raise UnavailableError("KEEPER_EXCEPTION", "ZooKeeper went away; repeat the statement") from error
+    except MultiFailed as error:
+        if not isinstance(error.cause, BadVersion | NoNode | NodeExists | NotEmpty):
+            raise error.cause from error
+        return False
+    return True
+
+
+def _refuse(local: LocalTable, name: str, fork: EpochFork, surplus: Sequence[Position], present: VersionVector) -> None:
+    """Closes a table that has more than the fork, and says how much."""
+    local.move_gate(lambda gate: meet_fork(gate, Lineage.read(gate), fork, name))
+    tail = local.links.switching.read_tail(fork.vector.join(present))
+    rows = sum(change.rows for change in tail.changes)
+    raise UserError(
+        "BAD_ARGUMENTS",
+        f"Table {local.name} has {rows} rows ({surplus[0]}) behind the fork {fork.describe()}, so it cannot follow it. "
+        f"SYSTEM REJOIN REPLICATION LINK {name} FROM CLUSTER {fork.cluster} shows them, and with DETACH TAIL takes "
+        "them out and goes on",
+    )
+
+
+def ask_place(
+    server: SwitchingServer, fork: EpochFork, now: TableNow
+) -> tuple[Position | None, VersionVector, list[EpochFork]]:
+    """Asks a source for the place at which a table follows it, for its vector, and for its forks.
+
+    The place is ``None`` if the source does not keep what the table lacks.
+    """
+    client = server.links.connect(fork.cluster)
+    answer = client.ask(
+        "switching/place",
+        {"database": fork.database, "table": fork.table, "vector": encode_vector(now.vector), "own": str(now.own)},
+    )
+    return *read_place(answer), list(map(EpochFork.of, get_objects(answer, "forks")))
+
+
+def read_place(answer: Document) -> tuple[Position | None, VersionVector]:
+    """Parses the answer to ``switching/place``."""
+    text = get_text(answer, "place")
+    return Position.parse(text) if text else None, decode_vector(get_object(answer, "vector"))

@@ -1,0 +1,26 @@
+"""The requests with which clusters switch over, and their fields.
+
+======================  ================================================================================================
+``switching/place``     {database, table, vector, own} → {place, vector}: where such a table follows this one
+``switching/forks``     {origins, followed} → {ended, forks, database, table, vector, outgoing}: who ended an epoch
+``switching/promise``   {link, uuid, origin, asker, asker_uuid} → {database, table, vector}: takes nothing more
+``switching/release``   {link, uuid, asker_uuid} → {}: the promise is over, without a fork
+``switching/fork``      {fork, link, uuid} or {fork, database, table, link} → {message}: empty if it is heeded
+``switching/close``     {database, table, link, uuid, ticket, cluster, seconds} → {position}: bars the source
+``switching/open``      {database, table, ticket} → {}: the ticket is void
+``switching/turn``      {database, table, ticket, fork, place, link, uuid, settings} → {}: the source becomes a target
+======================  ================================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from coordination.links.version_vector import VersionVector
+
+
+def encode_vector(vector: VersionVector) -> dict[str, Any]:
+    """Returns a vector as JSON."""
+    document: dict[str, Any] = json.loads(vector.to_bytes())
+    return document

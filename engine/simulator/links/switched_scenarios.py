@@ -1,0 +1,44 @@
+"""Runs three clusters whose source is switched over, from one seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TextIO
+
+from engine.simulator.links.linked_world import LinkedWorld
+from engine.simulator.links.switched_work import SwitchedWork
+from engine.simulator.scenario import TABLE_SETTINGS, ScenarioOutcome
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulation_directory import simulation_directory
+from engine.simulator.trace import Trace
+from parts.common.thread_pool import run_jobs_inline
+
+NAMES = ("east", "west", "north")
+
+
+def simulate_switches(
+    seed: int, rounds: int = 2, steps: int = 120, file: TextIO | None = None, replicas: int = 1
+) -> ScenarioOutcome:
+    """Runs a seed in a temporary directory. ``file`` gets the trace.
+
+    Every second seed promotes by force, too.
+    """
+    trace, counts = Trace(file), Counter[str]()
+    disks: dict[Path, SimulatedDisk] = {}
+
+    def count(what: str) -> None:
+        counts[what] += 1
+
+    options: dict[str, object] = {"selects_merges": True, "queue_wait_seconds": 3.0, **TABLE_SETTINGS}
+    with simulation_directory() as directory, record_syncs(disks), run_jobs_inline():
+        world = LinkedWorld(directory, NAMES, replicas, seed, trace, disks, count, **options)
+        failure = ""
+        try:
+            SwitchedWork(world, counts, may_force=bool(seed % 2)).run(rounds, steps)
+        except AssertionError as error:
+            failure = str(error) or repr(error)
+        finally:
+            world.end()
+    requests = sum(cluster.ensemble.requests for cluster in world.clusters.values())
+    return ScenarioOutcome(seed, trace.digest, trace.count, requests, counts, failure, tuple(trace.last))

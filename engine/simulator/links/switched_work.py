@@ -1,0 +1,330 @@
+"""Random switches, promotions and rejoins of three clusters, and what they promise.
+
+One table, whose source moves from cluster to cluster. After each round a person finishes what is unfinished: there is
+one source again, and the others follow it. Then:
+
+- all clusters show the same rows, each once, and one takes writes;
+- in a round without FORCE no acknowledged row is lost; else each lost row was in the tail that a REJOIN told, and the
+  tails told as many rows as are lost;
+- no position moves back while the epoch stays (invariant 7).
+
+At every step of a round without FORCE at most one cluster takes writes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import cast
+
+from coordination.links.switching.lineage import Lineage
+from coordination.links.switching.switching_gate import ASKED, FORK_OWNER, PROMISE, PROMOTION, TICKET, read_fact
+from coordination.links.version_vector import VersionVector
+from coordination.nodes.gate import CommitKind, Gate
+from coordination.nodes.gate_link import LinkDirection
+from engine.simulator.links.linked_world import LinkedWorld
+from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_servers import SimulatedServer
+from engine.simulator.simulated_table import TABLE
+from engine.simulator.step_pool import Crash
+from parts.common.errors import CancelledError, PandoError, UnknownOutcomeError
+
+LINK = "l"
+_STEPS = ("promote.", "promise.", "switch.", "rejoin.", "follow.", "link.", "bootstrap.")
+_CRASH_RATE = 0.04
+_ATTEMPTS = 60
+_WEIGHTS = {
+    "insert": 8,
+    "step": 14,
+    "network": 1,
+    "crash": 0.5,
+    "switch": 1.5,
+    "cancel": 0.5,
+    "promote": 0.4,
+    "rejoin": 0.6,
+}
+_CREATE = (
+    f"CREATE REPLICATION LINK {LINK} ON t FROM CLUSTER {{}} SETTINGS start_position = 'now', replication_timeout = 5, "
+    "link_batch_delay_ms = 0"
+)
+
+
+class SwitchedWork:
+    """The work on the clusters of one run."""
+
+    def __init__(self, world: LinkedWorld, counts: Counter[str], *, may_force: bool) -> None:
+        self.world = world
+        self.counts = counts
+        self.random = world.random
+        self._may_force = may_force
+        self._names = list(world.clusters)
+        self._keys = itertools.count(1)
+        self._acknowledged: set[int] = set()
+        self._sent: set[int] = set()
+        self._is_forced = self._is_over = False
+        self._last_error = ""
+        self._tails: dict[int, tuple[set[int], int]] = {}
+        """By number of the REJOIN: the keys that the table had, and the rows of its tail."""
+        self._vectors: dict[str, tuple[str, VersionVector]] = {}
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    def run(self, rounds: int, steps: int) -> None:
+        """Links all clusters to the first, then runs rounds of random actions, healing and checks."""
+        self.world.calm()
+        first, *others = self._names
+        for name in others:
+            server = self._server(name)
+            self._insist(lambda server=server: server.sql(_CREATE.format(first)))  # type: ignore[misc]
+        for _ in range(rounds):
+            self._is_forced, self._tails = False, {}
+            for cluster in self.world.clusters.values():
+                cluster.on_failpoint = self._perhaps_crash
+            for _ in range(steps):
+                self._act()
+                self._check_step()
+            self._heal()
+            if self._is_over:  # a person would drop the table whose tail nobody can tell
+                self.counts["a tail was not known"] += 1
+                return
+            self._check()
+
+    def _server(self, name: str) -> SimulatedServer:
+        return cast(SimulatedServer, next(iter(self.world.clusters[name])))
+
+    def _gate(self, name: str) -> Gate:
+        return Gate.parse(self.world.clusters[name].ensemble.tree[TABLE.gate].data)
+
+    def _idle(self, name: str = "") -> SimulatedServer | None:
+        names = [name] if name else self._names
+        free = [
+            cast(SimulatedServer, node)
+            for each in names
+            for node in self.world.clusters[each]
+            if node.is_up and node not in self.world.timeline.stack
+        ]
+        return self.random.choice(free) if free else None
+
+    def _try(self, what: str, action: Callable[[], object]) -> str:
+        try:
+            action()
+            answer = "ok"
+        except Crash:
+            answer = "crashed"
+        except (UnknownOutcomeError, CancelledError):
+            answer = "unknown"
+        except PandoError as error:
+            answer = "failed"
+            self.counts[f"error {error.code} of {what}"] += 1
+            self._last_error = error.message
+            self.world.trace.add(f"{what}: {error.message}")
+        self.counts[f"{what} {answer}"] += 1
+        return answer
+
+    def _perhaps_crash(self, node: SimulatedNode, name: str) -> None:
+        if name.startswith(_STEPS) and self.random.random() < _CRASH_RATE:
+            self.counts[f"crash at {name}"] += 1
+            node.crash_here()
+
+    # -- actions -------------------------------------------------------------------------------------------------
+
+    def _act(self) -> None:
+        self.world.timeline.now += self.random.random()
+        (name,) = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
+        getattr(self, f"_do_{name}")()
+
+    def _do_step(self) -> None:
+        if (server := self._idle()) is not None:
+            for _ in range(4):
+                if server.is_up:
+                    server.step_random()
+
+    def _do_insert(self) -> None:
+        server = self._idle()
+        if server is None:
+            return
+        key = next(self._keys)
+        self._sent.add(key)
+        if self._try("insert", lambda: server.insert(key % 2, [key])) == "ok":
+            self._acknowledged.add(key)
+
+    def _do_network(self) -> None:
+        one, other = self.random.sample(self._names, 2)
+        if self.random.random() < 0.5:
+            self.world.network.mend()
+        else:
+            self.world.network.cut(one, other, is_one_way=self.random.random() < 0.3)
+
+    def _do_crash(self) -> None:
+        server = self._idle()
+        if server is not None:
+            self._try("restart", server.restart)
+        for name in self._names:
+            for node in self.world.clusters[name]:
+                if not node.is_up and node not in self.world.timeline.stack:
+                    self._try("start", node.start)
+
+    def _statement(self, what: str, text: str, name: str = "") -> str:
+        server = self._idle(name)
+        return self._try(what, lambda: server.sql(text, receive_timeout=20)) if server is not None else "none"
+
+    def _do_switch(self) -> None:
+        if self._is_forced:  # a person who forced a promotion waits until all follow it
+            return
+        self._statement("switch", f"SYSTEM SWITCH REPLICATION LINK {LINK}")
+
+    def _do_cancel(self) -> None:
+        verb = self.random.choice(["SWITCH", "SWITCH", "PROMOTE"])
+        self._statement(f"{verb.lower()} cancel", f"SYSTEM {verb} REPLICATION LINK {LINK} CANCEL")
+
+    def _do_promote(self) -> None:
+        if not self._may_force or self._is_forced:
+            return
+        name = self.random.choice(self._names)
+        self._is_forced = True
+        force = self.random.choice(["", " FORCE"])
+        self._statement(f"promote{force.lower()}", f"SYSTEM PROMOTE REPLICATION LINK {LINK}{force}", name)
+
+    def _do_rejoin(self) -> None:
+        """Shows the tail, which changes no rows."""
+        name, other = self.random.sample(self._names, 2)
+        self._statement("tail shown", f"SYSTEM REJOIN REPLICATION LINK {LINK} FROM CLUSTER {other}", name)
+
+    # -- healing -------------------------------------------------------------------------------------------------
+
+    def _insist(self, action: Callable[[], object]) -> None:
+        problem: Exception | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                action()
+                return
+            except PandoError as error:
+                problem = error
+            self.world.timeline.now += 1.0
+            self.world.step_others()
+        raise AssertionError(f"a statement fails again and again: {problem}; {self._explain()}")
+
+    def _heal(self) -> None:
+        self.world.calm()
+        for cluster in self.world.clusters.values():
+            cluster.on_failpoint = lambda node, name: None
+        self.world.settle(lambda: True, self._explain)
+        self._finish()
+        self.world.settle(self._is_equal, self._explain, help_on=self._finish)
+
+    def _do(self, what: str, name: str, statement: str) -> None:
+        server = self._server(name)
+        self._try(what, lambda: server.sql(statement))
+
+    def _open(self) -> list[str]:
+        return [name for name in self._names if self._gate(name).find_bar(CommitKind.ROWS) is None]
+
+    def _finish(self) -> None:
+        """Does what a person does: ends or finishes statements that died, and lets all follow one source."""
+        for name in self._names:
+            gate = self._gate(name)
+            if (asked := read_fact(gate, ASKED)) is not None:
+                cancel = " CANCEL" if asked.get("void") or self._is_forced else ""
+                self._do("finish switch", name, f"SYSTEM SWITCH REPLICATION LINK {LINK}{cancel}")
+            if read_fact(gate, PROMOTION) is not None or read_fact(gate, PROMISE) is not None:
+                self._do("finish promote", name, f"SYSTEM PROMOTE REPLICATION LINK {LINK} CANCEL")
+        self.world.step_others()
+        opened = self._open()
+        if not opened:
+            self._open_one()
+            opened = self._open()
+        if not opened:
+            return
+        source = max(opened, key=lambda name: self._newest_fork(name))
+        for name in self._names:
+            if name != source and self._must_rejoin(name):
+                self._rejoin(name, source)
+
+    def _open_one(self) -> None:
+        """Opens an old source whose switch nobody goes on with."""
+        for name in self._names:
+            bars = self._gate(name).bars
+            if any(bar.owner == TICKET for bar in bars) and not any(
+                read_fact(self._gate(n), ASKED) for n in self._names
+            ):
+                self._is_forced = True
+                self._do("open", name, f"SYSTEM PROMOTE REPLICATION LINK {LINK} FORCE")
+                return
+
+    def _newest_fork(self, name: str) -> int:
+        forks = Lineage.read(self._gate(name)).forks
+        return max((fork.made_ms for fork in forks if str(fork.by.epoch) == self._gate(name).epoch), default=0)
+
+    def _must_rejoin(self, name: str) -> bool:
+        gate = self._gate(name)
+        is_target = bool(gate.links_of(LinkDirection.IN))  # perhaps of another one that follows the source
+        return not is_target or any(bar.owner == FORK_OWNER for bar in gate.bars)
+
+    def _rejoin(self, name: str, source: str) -> None:
+        server = self._server(name)
+        had = set(server.keys())
+        rows: list[tuple[object, ...]] = []
+
+        def rejoin() -> None:
+            rows.extend(server.sql(f"SYSTEM REJOIN REPLICATION LINK {LINK} FROM CLUSTER {source} DETACH TAIL")[1])
+
+        answer = self._try("rejoin", rejoin)
+        self._is_over |= "journal begins later" in self._last_error
+        if answer == "ok":
+            self._tails[len(self._tails)] = had, sum(cast(int, row[3]) for row in rows)
+
+    # -- checks --------------------------------------------------------------------------------------------------
+
+    def _check_step(self) -> None:
+        if not self._is_forced:
+            opened = self._open()
+            assert len(opened) <= 1, f"{opened} take writes at the same moment"
+        for name in self._names:
+            node = self.world.clusters[name].ensemble.tree.get(TABLE.linked.vector)
+            now = VersionVector.parse(node.data) if node is not None else VersionVector()
+            epoch = self._gate(name).epoch
+            former = self._vectors.get(name)
+            if former is not None and former[0] == epoch:
+                back = now.missing_from(former[1])
+                is_copied = any("bootstrap" in bar.owner for bar in self._gate(name).bars) or bool(self._tails)
+                assert not back or is_copied, f"{name} went back to {now} from {back[0]}"
+            self._vectors[name] = epoch, now
+
+    def _is_equal(self) -> bool:
+        opened = self._open()
+        if self._is_over:
+            return True
+        if len(opened) != 1 or any(self._must_rejoin(name) for name in self._names if name != opened[0]):
+            return False
+        shown = [server.keys() for cluster in self.world.clusters.values() for server in cluster.servers]
+        return all(keys == shown[0] for keys in shown)
+
+    def _check(self) -> None:
+        keys = self._server(self._names[0]).keys()
+        twice = [key for key, times in Counter(keys).items() if times > 1]
+        assert not twice, f"keys {twice} are there twice"
+        assert set(keys) <= self._sent
+        lost = self._acknowledged - set(keys)
+        if not self._is_forced:
+            assert not lost, f"acknowledged keys {sorted(lost)} are lost, and nobody forced anything"
+        told: set[int] = set()
+        for had, rows in self._tails.values():
+            missing = had - set(keys)
+            assert len(missing) == rows, f"a REJOIN told of {rows} rows, and {sorted(missing)} are missing"
+            told |= missing
+        assert lost <= told, f"acknowledged keys {sorted(lost - told)} are lost, and no REJOIN told of them"
+        self._acknowledged -= lost
+        self.counts["a round was checked"] += 1
+        self.counts["a round with lost rows was checked"] += bool(lost)
+
+    def _explain(self) -> str:
+        shown = []
+        for name in self._names:
+            try:
+                server = self._server(name)
+                status = server.sql("SELECT name, direction, upstream_status, message FROM system.replication_links")[1]
+                shown.append((name, server.keys(), self._gate(name).bars, status))
+            except PandoError as error:
+                shown.append((name, str(error)))  # type: ignore[arg-type]
+        return str(shown)

@@ -1,0 +1,418 @@
+"""PROMOTE, SWITCH and REJOIN between real engines of one process."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordination.nodes.gate import Gate
+from engine.links.exchange.link_service import Answer
+from parts.common.errors import PandoError, UnavailableError
+from tests.links.linked_servers import LinkedServer, create_table, linked_servers
+from tests.links.test_links_in_one_process import wait
+from tests.portions import one_in
+
+_KEYS = itertools.count(1000)
+
+
+class Died(Exception):
+    """The server died at a step."""
+
+
+class Clusters:
+    """The first server of each cluster, with a client."""
+
+    def __init__(self, servers: dict[str, list[LinkedServer]]) -> None:
+        self.servers = servers
+        self.parted: set[str] = set()
+        for cluster, each in servers.items():
+            for server in each:
+                self._may_part(cluster, server)
+
+    def sql(self, cluster: str, text: str) -> list[list[object]]:
+        with self.servers[cluster][0].client() as client:
+            return client.rows(text)
+
+    def do(self, cluster: str, text: str) -> None:
+        with self.servers[cluster][0].client() as client:
+            client.execute(text)
+
+    def refused(self, cluster: str, text: str) -> str:
+        with pytest.raises(PandoError) as error:
+            self.do(cluster, text)
+        return f"{error.value.code} {error.value}"
+
+    def keys(self, cluster: str, table: str = "t") -> list[object]:
+        return [k for (k,) in self.sql(cluster, f"SELECT k FROM {table} ORDER BY k")]
+
+    def make(self, table: str, *clusters: str) -> None:
+        for cluster in clusters or self.servers:
+            create_table(self.servers[cluster], table)
+
+    def link(self, cluster: str, name: str, table: str, source: str) -> None:
+        self.do(cluster, f"CREATE REPLICATION LINK {name} ON {table} FROM CLUSTER {source}")
+
+    def part(self, *clusters: str) -> None:
+        """Nobody can ask these clusters any more."""
+        self.parted = set(clusters)
+
+    def join(self) -> None:
+        self.part()
+
+    def _may_part(self, cluster: str, server: LinkedServer) -> None:
+        answers = server.engine.link_answers
+        answer = answers.answer
+
+        def answer_unless_parted(*given: Any, **named: Any) -> Answer:
+            if cluster in self.parted:
+                raise UnavailableError("NETWORK_ERROR", f"{cluster} is not reached")
+            return answer(*given, **named)
+
+        answers.answer = answer_unless_parted  # type: ignore[method-assign]
+
+    @contextmanager
+    def dying_at(self, cluster: str, failpoint: str) -> Iterator[None]:
+        """The cluster's server breaks off the statement at this step, as if it died."""
+        services = self.servers[cluster][0].engine.services
+        former, passed = services.failpoint, list[str]()
+
+        def die(name: str) -> None:
+            if name == failpoint and not passed:
+                passed.append(name)
+                raise Died(name)
+            former(name)
+
+        services.failpoint = die
+        try:
+            yield
+        finally:
+            services.failpoint = former
+        assert passed, f"{failpoint} was never passed"
+
+    def facts(self, cluster: str, text: str) -> dict[str, list[str]]:
+        """The answer of PROMOTE and SWITCH."""
+        found: dict[str, list[str]] = {}
+        for fact, value in self.sql(cluster, text):
+            found.setdefault(str(fact), []).append(str(value))
+        return found
+
+    def is_shut(self, cluster: str, table: str) -> bool:
+        """Tells whether the table has met a fork."""
+        server = self.servers[cluster][0]
+        data = server.engine.replication.require_keeper().get(f"/tables/{table}/links/gate")[0]
+        return any(bar.owner == "fork" for bar in Gate.parse(data).bars)
+
+    def writable(self, table: str) -> list[str]:
+        """The clusters that take an INSERT now."""
+        found = []
+        for cluster in self.servers:
+            with suppress(PandoError):
+                self.do(cluster, f"INSERT INTO {table} VALUES ({next(_KEYS)}, '')")
+                found.append(cluster)
+        return found
+
+    def must_be_equal(self, table: str, *clusters: str) -> list[object]:
+        """Until the clusters show the same rows, each once; returns their keys."""
+        names = clusters or tuple(self.servers)
+        wait(
+            lambda: all(self.keys(name, table) == self.keys(names[0], table) for name in names),
+            f"equal rows: {[(name, self.keys(name, table)) for name in names]} {self.explain()}",
+        )
+        keys = self.keys(names[0], table)
+        assert len(set(keys)) == len(keys)
+        return keys
+
+    def explain(self) -> object:
+        return {
+            name: self.sql(name, "SELECT name, direction, upstream_status, message FROM system.replication_links")
+            for name in self.servers
+        }
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    world = {"max_poll_seconds": 0.2}
+    with linked_servers(tmp_path_factory.mktemp("three"), world, west=1, east=1, north=1) as servers:
+        yield Clusters(servers)
+
+
+def _linked(three: Clusters, table: str, *targets: str) -> None:
+    """A table of west with two rows, and links to these clusters under names of their own."""
+    three.join()
+    three.make(table)
+    for target in targets:
+        three.link(target, f"{table}_{target}", table, "west")
+    three.do("west", f"INSERT INTO {table} VALUES (1, 'x'), (2, 'y')")
+    for target in targets:
+        three.do(target, f"SYSTEM WAIT REPLICATION LINK {table}_{target} TIMEOUT 30")
+
+
+def test_a_planned_switch_and_back(three: Clusters) -> None:
+    _linked(three, "a", "east", "north")
+    assert "SWITCH" in three.refused("east", "SYSTEM PROMOTE REPLICATION LINK a_east")
+    assert "rows" not in three.refused("west", "SYSTEM REJOIN REPLICATION LINK a_east FROM CLUSTER east")
+    three.do("west", "INSERT INTO a VALUES (3, 'z')")
+    facts = three.facts("east", "SYSTEM SWITCH REPLICATION LINK a_east")
+    assert facts["behind the fork"] == ["0 rows, 0 bytes: the source was closed"]
+    assert three.keys("east", "a") == [1, 2, 3]
+    three.do("east", "INSERT INTO a VALUES (3, 'z')")  # the client's repeat, which got no answer at west
+    assert three.keys("east", "a") == [1, 2, 3]
+    three.do("east", "INSERT INTO a VALUES (4, 'e')")
+    assert three.refused("west", "INSERT INTO a VALUES (5, 'w')").startswith("242")
+    assert three.refused("north", "INSERT INTO a VALUES (5, 'w')").startswith("242")
+    wait(lambda: [k for k in three.must_be_equal("a") if k < 1000] == [1, 2, 3, 4], "all rows")
+    three.do("west", "SYSTEM SWITCH REPLICATION LINK a_east")
+    assert three.writable("a") == ["west"]
+    three.must_be_equal("a")
+
+
+def test_a_forced_promotion_and_the_old_source_back(three: Clusters) -> None:
+    _linked(three, "b", "east")
+    three.do("east", "ALTER REPLICATION LINK b_east DISABLE")
+    three.do("west", "INSERT INTO b VALUES (3, 'lost'), (4, 'lost')")
+    three.do("west", "ALTER TABLE b DELETE WHERE k = 1")
+    three.part("west")
+    facts = three.facts("east", "SYSTEM PROMOTE REPLICATION LINK b_east")
+    assert facts["not told yet"][0].startswith("cluster west")
+    assert "UTC" in facts["last heartbeat"][0]
+    three.do("east", "INSERT INTO b VALUES (5, 'new')")
+    three.do("west", "INSERT INTO b VALUES (6, 'nobody told west')")
+    three.join()
+    wait(lambda: three.is_shut("west", "b"), "west to hear of the fork")
+    assert three.writable("b") == ["east", "north"]  # north has a table of its own
+    behind = [k for k in three.keys("west", "b") if k not in (1, 2)]
+    tail = three.sql("west", "SYSTEM REJOIN REPLICATION LINK b_east FROM CLUSTER east")
+    assert sum(int(row[3]) for row in tail) == len(behind)
+    assert "mutation" in {row[0] for row in tail}
+    assert set(behind) <= set(three.keys("west", "b"))  # it only shows
+    assert three.refused("west", "SYSTEM REJOIN REPLICATION LINK b_east FROM CLUSTER east SEND TAIL").startswith("48")
+    detached = three.sql("west", "SYSTEM REJOIN REPLICATION LINK b_east FROM CLUSTER east DETACH TAIL")
+    blocks = [row for row in detached if row[0] == "block"]
+    assert sum(int(row[3]) for row in blocks) == len(behind)
+    assert all(Path(str(row[7])).is_dir() for row in blocks)
+    wait(lambda: not set(three.keys("west", "b")) & set(behind), f"the copy: {three.explain()}")
+    assert {1, 2, 5} <= set(three.must_be_equal("b", "west", "east"))
+    assert three.writable("b") == ["east", "north"]
+
+
+def test_from_one_to_the_other_and_back(three: Clusters) -> None:
+    """A to B to A, by force each time, with rows left behind each time."""
+    _linked(three, "c", "east")
+    sources = [("west", "east"), ("east", "west"), ("west", "east")]
+    for number, (old, new) in enumerate(sources):
+        three.part(old)
+        three.do(old, f"INSERT INTO c VALUES ({100 + number}, 'left behind')")
+        three.do(new, "SYSTEM PROMOTE REPLICATION LINK c_east FORCE")
+        three.do(new, f"INSERT INTO c VALUES ({200 + number}, 'new')")
+        three.join()
+        wait(lambda old=old: three.is_shut(old, "c"), "the old source to close")  # type: ignore[misc]
+        rows = three.sql(old, f"SYSTEM REJOIN REPLICATION LINK c_east FROM CLUSTER {new} DETACH TAIL")
+        assert sum(int(row[3]) for row in rows) == 1, rows
+        three.do(new, f"INSERT INTO c VALUES ({300 + number}, 'more')")
+        wait(lambda old=old, n=number: 300 + n in three.keys(old, "c"), f"the rejoin {three.explain()}")  # type: ignore[misc]
+        assert not set(three.must_be_equal("c", "west", "east")) & {100, 101, 102}
+    epochs = three.sql("west", "SELECT position FROM system.link_positions WHERE table = 'c'")
+    assert len({str(position).partition(":")[0] for (position,) in epochs}) == len(epochs)
+
+
+def test_a_sibling_that_is_further_ahead_gives_its_tail(three: Clusters) -> None:
+    _linked(three, "d", "east", "north")
+    three.do("east", "ALTER REPLICATION LINK d_east DISABLE")
+    three.do("west", "INSERT INTO d VALUES (3, 'north has it')")
+    three.do("west", "ALTER TABLE d DELETE WHERE k = 2")
+    three.do("north", "SYSTEM WAIT REPLICATION LINK d_north TIMEOUT 30")
+    three.part("west")
+    facts = three.facts("east", "SYSTEM PROMOTE REPLICATION LINK d_east")
+    assert "1 rows were taken" in facts["taken from a sibling"][0]
+    three.do("east", "INSERT INTO d VALUES (4, 'e')")
+    wait(lambda: three.must_be_equal("d", "east", "north") == [1, 3, 4], f"north follows {three.explain()}")
+    three.join()
+
+
+def test_without_every_promise_only_force_goes_on(three: Clusters) -> None:
+    _linked(three, "e", "east", "north")
+    three.do("east", "ALTER REPLICATION LINK e_east DISABLE")
+    three.do("west", "INSERT INTO e VALUES (3, 'too many')")
+    three.do("north", "SYSTEM WAIT REPLICATION LINK e_north TIMEOUT 30")
+    three.do("north", "ALTER REPLICATION LINK e_north DISABLE")
+    three.part("west", "north")
+    refused = three.refused("east", "SYSTEM PROMOTE REPLICATION LINK e_east")
+    assert "north" in refused
+    assert "FORCE" in refused
+    assert three.refused("east", "INSERT INTO e VALUES (9, '')").startswith("242")
+    facts = three.facts("east", "SYSTEM PROMOTE REPLICATION LINK e_east FORCE")
+    assert facts["not asked"][0].startswith("cluster north")
+    three.do("east", "INSERT INTO e VALUES (4, 'e')")
+    three.join()
+    three.do("north", "ALTER REPLICATION LINK e_north ENABLE")
+    shown = "SELECT message FROM system.replication_links WHERE name = 'e_north'"
+    wait(lambda: "1 rows" in str(three.sql("north", shown)), f"north to be refused {three.explain()}")
+    (row,) = three.sql("north", "SYSTEM REJOIN REPLICATION LINK e_north FROM CLUSTER east")
+    assert (row[0], row[3]) == ("blocks", 1)
+    three.do("north", "SYSTEM REJOIN REPLICATION LINK e_north FROM CLUSTER east DETACH TAIL")
+    wait(lambda: three.keys("north", "e") == [1, 2, 4], f"north rejoins {three.explain()}")
+
+
+def test_who_is_promoted_itself_promises_nothing(three: Clusters) -> None:
+    _linked(three, "f", "east", "north")
+    three.part("west")
+    with three.dying_at("north", "promote.after_promise"), pytest.raises(PandoError):
+        three.do("north", "SYSTEM PROMOTE REPLICATION LINK f_north")
+    refused = three.refused("east", "SYSTEM PROMOTE REPLICATION LINK f_east")
+    assert "has promised cluster north" in refused
+    three.do("east", "SYSTEM PROMOTE REPLICATION LINK f_east CANCEL")
+    refused = three.refused("east", "SYSTEM PROMOTE REPLICATION LINK f_east")
+    assert "is being promoted itself" in refused
+    assert "north" in refused
+    assert "nothing to cancel" in three.refused("east", "SYSTEM PROMOTE REPLICATION LINK f_east CANCEL")
+    three.do("north", "SYSTEM PROMOTE REPLICATION LINK f_north")
+    three.do("north", "INSERT INTO f VALUES (3, 'n')")
+    wait(lambda: three.keys("east", "f") == [1, 2, 3], f"east follows north {three.explain()}")
+    three.join()
+
+
+_PROMOTE_STEPS = (
+    "promote.after_promise", "promote.after_promises", "promote.after_close", "promote.before_fork",
+    "promote.after_fork", "promote.before_telling",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("step", one_in(3, _PROMOTE_STEPS))
+def test_a_promote_that_dies_is_repeated(three: Clusters, step: str) -> None:
+    table = f"g{_PROMOTE_STEPS.index(step)}"
+    _linked(three, table, "east", "north")
+    three.part("west")
+    with three.dying_at("east", step), pytest.raises(PandoError):
+        three.do("east", f"SYSTEM PROMOTE REPLICATION LINK {table}_east")
+    with suppress(PandoError):  # after its fork the link is gone, and whoever has not heard is told by itself
+        three.do("east", f"SYSTEM PROMOTE REPLICATION LINK {table}_east")
+    three.do("east", f"INSERT INTO {table} VALUES (3, 'e')")
+    wait(lambda: three.keys("north", table) == [1, 2, 3], f"north follows {three.explain()}")
+    three.join()
+
+
+_SWITCH_STEPS = (
+    ("east", "switch.after_asking"),
+    ("west", "switch.source_closed"),
+    ("east", "switch.after_closing"),
+    ("east", "switch.before_fork"),
+    ("east", "promote.after_close"),
+    ("east", "promote.after_fork"),
+    ("west", "switch.source_turned"),
+)
+
+
+@pytest.mark.parametrize(("cluster", "step"), one_in(3, _SWITCH_STEPS))
+def test_a_switch_that_dies_goes_on_from_its_ticket(three: Clusters, cluster: str, step: str) -> None:
+    table = f"h{_SWITCH_STEPS.index((cluster, step))}"
+    _linked(three, table, "east")
+    with three.dying_at(cluster, step), suppress(PandoError):
+        three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east")
+    writable = three.writable(table)
+    assert len(writable) <= 2, "north has a table of its own"
+    assert not {"west", "east"} <= set(writable)
+    with suppress(PandoError):  # it may have ended by itself
+        three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east")
+    wait(lambda: three.writable(table) == ["east", "north"], f"east to be the source {three.explain()}")
+    three.must_be_equal(table, "west", "east")
+
+
+@pytest.mark.parametrize(("cluster", "step"), one_in(2, _SWITCH_STEPS[2:4]))
+def test_a_switch_is_cancelled(three: Clusters, cluster: str, step: str) -> None:
+    table = f"i{_SWITCH_STEPS.index((cluster, step))}"
+    _linked(three, table, "east")
+    with three.dying_at(cluster, step), pytest.raises(PandoError):
+        three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east")
+    assert "SWITCH" in three.refused("west", f"INSERT INTO {table} VALUES (9, '')")
+    with three.dying_at("east", "switch.after_void"), pytest.raises(PandoError):
+        three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east CANCEL")
+    assert three.refused("west", f"INSERT INTO {table} VALUES (9, '')").startswith("242")
+    assert "was cancelled" in three.refused("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east")
+    three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east CANCEL")
+    assert three.writable(table) == ["west", "north"]
+    three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east")
+    assert three.writable(table) == ["east", "north"]
+    three.must_be_equal(table, "west", "east")
+
+
+def test_one_side_of_a_switch_is_gone_for_good(three: Clusters) -> None:
+    _linked(three, "j", "east")
+    with three.dying_at("east", "switch.after_closing"), pytest.raises(PandoError):
+        three.do("east", "SYSTEM SWITCH REPLICATION LINK j_east")
+    three.part("east")
+    assert "FORCE" in three.refused("west", "SYSTEM PROMOTE REPLICATION LINK j_east")
+    three.do("west", "SYSTEM PROMOTE REPLICATION LINK j_east FORCE")
+    three.do("west", "INSERT INTO j VALUES (3, 'w')")
+    assert three.keys("west", "j") == [1, 2, 3]
+    three.join()
+
+
+_REJOIN_STEPS = (
+    "rejoin.after_meeting", "rejoin.after_block", "rejoin.after_detaching", "rejoin.after_settling",
+    "rejoin.before_turn", "rejoin.after_turn",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("step", one_in(3, _REJOIN_STEPS))
+def test_a_rejoin_that_dies_is_repeated(three: Clusters, step: str) -> None:
+    table = f"k{_REJOIN_STEPS.index(step)}"
+    _linked(three, table, "east")
+    three.part("west")
+    three.do("west", f"INSERT INTO {table} VALUES (3, 'tail')")
+    three.do("west", f"INSERT INTO {table} VALUES (4, 'tail')")
+    three.do("east", f"SYSTEM PROMOTE REPLICATION LINK {table}_east")
+    three.do("east", f"INSERT INTO {table} VALUES (5, 'e')")
+    west, east = three.servers["west"][0], three.servers["east"][0]
+    west.know(
+        west=[west.url], east=[east.url], north=["http://127.0.0.1:9"]
+    )  # east does not reach west: it is not told
+    statement = f"SYSTEM REJOIN REPLICATION LINK {table}_east FROM CLUSTER east DETACH TAIL"
+    with three.dying_at("west", step), pytest.raises(PandoError):
+        three.do("west", statement)
+    three.do("west", statement)
+    wait(lambda: three.keys("west", table) == [1, 2, 5], f"west rejoins {three.explain()}")
+    folder = west.table(table).definition.data_path / "detached"
+    assert len([each for each in folder.iterdir() if each.name.startswith("tail-")]) == 2
+    three.join()
+
+
+def test_two_forks_of_one_epoch_refuse_each_other(three: Clusters) -> None:
+    _linked(three, "l", "east")
+    three.part("west")
+    three.do("west", "INSERT INTO l VALUES (3, 'w')")
+    three.do("east", "SYSTEM PROMOTE REPLICATION LINK l_east")
+    three.do("east", "INSERT INTO l VALUES (4, 'e')")
+    three.join()
+    wait(lambda: three.is_shut("west", "l"), "west to hear of the fork")
+    three.do("west", "SYSTEM PROMOTE REPLICATION LINK l_east FORCE")
+    three.do("west", "INSERT INTO l VALUES (5, 'w')")
+    assert three.keys("west", "l") == [1, 2, 3, 5]
+    assert three.keys("east", "l") == [1, 2, 4]
+    tail = three.sql("west", "SYSTEM REJOIN REPLICATION LINK l_east FROM CLUSTER east DETACH TAIL")
+    assert sum(int(row[3]) for row in tail) == 2
+    wait(lambda: three.keys("west", "l") == [1, 2, 4], f"west rejoins {three.explain()}")
+
+
+def test_what_is_refused_by_name(three: Clusters) -> None:
+    three.join()
+    three.make("m")
+    three.link("east", "m", "m", "west")
+    for verb in ("PROMOTE", "SWITCH"):
+        assert three.refused("east", f"SYSTEM {verb} REPLICATION LINK unknown").startswith("36")
+        assert three.refused("east", f"SYSTEM {verb} REPLICATION LINK GROUP g").startswith("48")
+    assert three.refused("west", "SYSTEM REJOIN REPLICATION LINK GROUP g FROM CLUSTER east").startswith("48")
+    zeros = "00000000-0000-0000-0000-000000000000"
+    three.do("east", f"ALTER REPLICATION LINK m MODIFY SETTING upstream_replica_id = '{zeros}'")
+    assert "several writers" in three.refused("east", "SYSTEM PROMOTE REPLICATION LINK m FORCE")
+    three.do("east", "ALTER REPLICATION LINK m MODIFY SETTING upstream_replica_id = ''")
+    three.link("north", "m2", "m", "east")
+    assert "itself the target" in three.refused("north", "SYSTEM SWITCH REPLICATION LINK m2")
+    assert three.refused("west", "SYSTEM PROMOTE REPLICATION LINK m").startswith("36")
+    with three.servers["east"][0].client("reader") as client, pytest.raises(PandoError) as error:
+        client.execute("SYSTEM PROMOTE REPLICATION LINK m FORCE")
+    assert error.value.code == 164
