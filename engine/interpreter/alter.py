@@ -8,13 +8,13 @@ from itertools import groupby
 from typing import Any
 
 from engine.catalog.view_targets import resolve_stored_table
+from engine.interpreter.links.tracker_settings import split_tracker_settings
 from engine.interpreter.materialized_views.view_inserts import refuse_drop_of_view_columns
 from engine.interpreter.mutation_statements import add_mutation
 from engine.interpreter.partition_commands import run_partition_commands
 from engine.interpreter.refuse_inserts import refuse_inserts, split_refuse_inserts
 from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
 from engine.interpreter.statement_kind import define_owner_statement
-from engine.interpreter.tracker_settings import split_tracker_settings
 from engine.interpreter.views import modify_view_query
 from engine.links.tracker.table_options import change_tracker_options
 from engine.queries.context import OwnerContext

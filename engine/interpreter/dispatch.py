@@ -12,8 +12,6 @@ from engine.interpreter import (
     check_table,
     data_definition,
     insert_statement,
-    link_group_statements,
-    link_statements,
     mutation_statements,
     optimize,
     select,
@@ -21,8 +19,8 @@ from engine.interpreter import (
     system_statements,
     transaction_statements,
 )
+from engine.interpreter.links import link_group_statements, link_statements, switching_statements
 from engine.interpreter.statement_kind import StatementKind
-from engine.interpreter.switching import switching_statements
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from parts.common.errors import UserError

@@ -26,7 +26,7 @@ TRACKER_SETTINGS = (
     "preferred_sync_clusters",
     "link_collocation",
 )
-"""Settings of Pando's own that only ALTER TABLE sets (``engine.interpreter.tracker_settings``)."""
+"""Settings of Pando's own that only ALTER TABLE sets (``engine.interpreter.links.tracker_settings``)."""
 
 
 @dataclass(frozen=True, slots=True)

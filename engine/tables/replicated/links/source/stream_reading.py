@@ -27,6 +27,7 @@ from coordination.links.stream.kept_changes import read_kept_changes
 from coordination.links.stream.own_origins import OwnOrigins, list_former
 from coordination.links.stream.stable_times import Marks, read_marks
 from coordination.links.stream.stream_index import ChangeFigures, StreamIndex
+from coordination.links.switching.lineage import Lineage
 from coordination.links.version_vector import VersionVector
 from engine.link_store.journal import Journal, PositionTrimmedError
 from engine.link_store.journal_segment import JournalRecord
@@ -63,6 +64,7 @@ class StreamOfTable:
     """The table's."""
     waits: tuple[str, ...]
     """What holds the frontier back."""
+    lineage: Lineage
 
 
 class StreamReading:
@@ -221,7 +223,9 @@ class StreamReading:
             changes = [change for change in found if not source.lineage.has_given_up(change.position)]
             cuts = [change.place for change in changes if index.is_cut(change.place)]
             vector = self._description.read_vector(keeper)[0]
-            return StreamOfTable(source.origin, own, begin, index.end, tuple(changes), tuple(cuts), vector, self._waits)
+            return StreamOfTable(
+                source.origin, own, begin, index.end, tuple(changes), tuple(cuts), vector, self._waits, source.lineage
+            )
 
     # -- the frontier ---------------------------------------------------------------------------------------------
 

@@ -111,7 +111,8 @@ def _reaches_back(found: StreamOfTable, vector: VersionVector) -> bool:
         return False
     start, needed = 0, list[tuple[Origin, int]]()
     for end in own.former:  # an epoch in which the table made changes is in its vector
-        if end.origin in known.entries and not known.entries[end.origin].is_place:
+        is_settled = found.lineage.find_end(end.origin) is not None
+        if end.origin in known.entries and not known.entries[end.origin].is_place and not is_settled:
             needed.append((end.origin, start))
         start = end.zxid
     if not len(known) or any(change.position.origin == own.present for change in found.changes):
