@@ -1,4 +1,4 @@
-"""Answers the questions about synchronous links: of the source at the target, and of the target at the source."""
+"""Answers the questions about synchronous links, at the target and at the source."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SyncAnswers:
         return {}
 
     def visible(self, document: Document, status: QueryStatus) -> dict[str, Any]:
-        """Waits until the target's active replicas show everything up to a position; says what is missing then."""
+        """Waits until all active replicas show everything up to a position; says what is missing then."""
         request = decode_visible(document)
         link = self._require_link(request.link, request.uuid)
         services = self._server.services

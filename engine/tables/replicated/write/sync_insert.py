@@ -1,4 +1,4 @@
-"""An INSERT's work at the targets of synchronous links: it stages its parts there, and waits until they are visible.
+"""An INSERT's work at the targets of synchronous links: it asks them first, and waits for them last.
 
 Invariants:
 
