@@ -19,7 +19,8 @@ from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 
 _PAUSE_SECONDS = 0.01
-_REFUSING = (UpstreamStatus.PAUSED, UpstreamStatus.STOPPED, UpstreamStatus.BOOTSTRAP)
+_REFUSING = (UpstreamStatus.PAUSED, UpstreamStatus.STOPPED)
+_REFUSING_LEADER = (*_REFUSING, UpstreamStatus.BOOTSTRAP)
 
 
 class SyncAnswers:
@@ -38,9 +39,11 @@ class SyncAnswers:
         if not link.definition.is_enabled:
             raise UnavailableError("TABLE_IS_READ_ONLY", f"link {request.link} is disabled at its target")
         progress = self._read_progress(link)
-        # A server that has not heard of the link yet calls it disconnected, and names no cause.
-        is_away = progress.upstream_status is UpstreamStatus.DISCONNECTED and bool(progress.message)
-        if is_away or progress.upstream_status in _REFUSING:
+        is_own = self._server.links.find_progress(request.link) is not None
+        # What another server runs was told a while ago: a link that has just begun may still look as before.
+        # One whose first question is not answered yet counts as disconnected, and names no cause.
+        is_away = is_own and progress.upstream_status is UpstreamStatus.DISCONNECTED and bool(progress.message)
+        if is_away or progress.upstream_status in (_REFUSING_LEADER if is_own else _REFUSING):
             raise UnavailableError(
                 "TABLE_IS_READ_ONLY",
                 f"link {request.link} is {progress.upstream_status.value} at its target: {progress.message}",
