@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ from coordination.links.link_nodes import create_link, drop_link, is_left_over, 
 from coordination.links.link_settings import START_NOW, START_VECTOR, LinkSettings
 from coordination.links.positions import Position
 from coordination.nodes.gate import Gate
-from coordination.nodes.gate_link import LinkMode, SyncState
+from coordination.nodes.gate_link import GateLink, LinkMode, SyncState
 from engine.links.link_beginning import begin_at_registration
 from engine.links.linkable_tables import require_linkable
 from engine.links.sync.link_modes import ModeRequest, request_modes
@@ -219,10 +219,15 @@ def drop_outgoing_link(server: OwnerServer, name: str) -> bool:
         if table.links is None or table.replication is None or table.replication.problem() is not None:
             continue
         if any(link.name == name for link in table.links.source.list_outgoing()):
-            _end_mode(server, table, name)
+            if any(link.name == name and link.state is not SyncState.DISABLED for link in _gate_links(table)):
+                _end_mode(server, table, name)
             table.links.source.unregister(name)
             was_there = True
     return was_there
+
+
+def _gate_links(table: OwnedTable) -> Sequence[GateLink]:
+    return table.links.source.list_gate_links() if table.links is not None else ()
 
 
 def _end_mode(server: OwnerServer, table: OwnedTable, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers about synchronous links: to the source at the target, and to the target at the source."""
+"""Answers the questions about synchronous links, at the target and at the source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 
 _PAUSE_SECONDS = 0.01
-_REFUSING = (UpstreamStatus.PAUSED, UpstreamStatus.STOPPED, UpstreamStatus.BOOTSTRAP)
+_REFUSING = (UpstreamStatus.PAUSED, UpstreamStatus.STOPPED)
+_REFUSING_LEADER = (*_REFUSING, UpstreamStatus.BOOTSTRAP)
 
 
 class SyncAnswers:
@@ -38,9 +39,11 @@ class SyncAnswers:
         if not link.definition.is_enabled:
             raise UnavailableError("TABLE_IS_READ_ONLY", f"link {request.link} is disabled at its target")
         progress = self._read_progress(link)
-        # A server that has not heard of the link yet calls it disconnected, and names no cause.
-        is_away = progress.upstream_status is UpstreamStatus.DISCONNECTED and bool(progress.message)
-        if is_away or progress.upstream_status in _REFUSING:
+        is_own = self._server.links.find_progress(request.link) is not None
+        # What another server runs was told a while ago: a link that has just begun may still look as before.
+        # One whose first question is not answered yet counts as disconnected, and names no cause.
+        is_away = is_own and progress.upstream_status is UpstreamStatus.DISCONNECTED and bool(progress.message)
+        if is_away or progress.upstream_status in (_REFUSING_LEADER if is_own else _REFUSING):
             raise UnavailableError(
                 "TABLE_IS_READ_ONLY",
                 f"link {request.link} is {progress.upstream_status.value} at its target: {progress.message}",
@@ -51,7 +54,7 @@ class SyncAnswers:
         return {}
 
     def visible(self, document: Document, status: QueryStatus) -> dict[str, Any]:
-        """Waits until the target's active replicas show everything up to a position; says what is missing."""
+        """Waits until all active replicas show everything up to a position; says what is missing then."""
         request = decode_visible(document)
         link = self._require_link(request.link, request.uuid)
         services = self._server.services

@@ -1,4 +1,4 @@
-"""An INSERT at the targets of synchronous links: it stages its parts there, and waits for them.
+"""An INSERT's work at the targets of synchronous links: it asks them first, and waits for them last.
 
 Invariants:
 
