@@ -25,7 +25,8 @@ from engine.links.bootstrap.held_source import RemoteSource
 from engine.links.exchange.cluster_client import ClusterClient
 from engine.links.exchange.file_transfer import receive_part
 from engine.links.sync.link_registration import make_registration
-from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable, WriteBlock
+from engine.tables.capabilities.incoming_blocks import WriteBlock
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, SourceTable
 from parts.common.errors import CancelledError, PandoError, UserError
 from parts.common.part_name import PartName
 

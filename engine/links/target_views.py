@@ -14,7 +14,7 @@ import pyarrow as pa
 from engine.catalog.catalog import Catalog
 from engine.catalog.view_targets import MOST_VIEW_LEVELS, make_too_deep_error, resolve_stored_table
 from engine.links.linkable_tables import explain_unlinkable
-from engine.tables.capabilities.table_links import StagedViews
+from engine.tables.capabilities.incoming_blocks import StagedViews
 from engine.tables.owned_table import OwnedTable
 from parts.common.errors import UserError
 from parts.common.query_status import QueryStatus

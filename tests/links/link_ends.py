@@ -12,13 +12,13 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Change
 from coordination.links.version_vector import VersionVector
+from engine.tables.capabilities.incoming_blocks import RefetchBlock
 from engine.tables.capabilities.table_links import (
     AppliedBatch,
     ChangesAnswer,
     ChangesRequest,
     IncomingBatch,
     OutgoingLink,
-    RefetchBlock,
     SourceTable,
     TargetState,
 )

@@ -94,11 +94,11 @@ def test_a_lost_part_comes_from_another_source_than_the_one_that_brought_it(
     run(north, f"INSERT INTO {table} VALUES (1, 'a')")
     run(west, f"SYSTEM WAIT REPLICATION LINK {table} TIMEOUT 30", f"ALTER REPLICATION LINK {table} DISABLE")
     run(east, f"SYSTEM WAIT REPLICATION LINK {table} TIMEOUT 30")
-    wait(lambda: not find_table(west, table).links.target._refetches)
+    wait(lambda: not find_table(west, table).links.target.lost._refetches)
     lose_blocks(west, table, 2)
     entry = list_batches(east, table)[-1]
     staged = entry.replace_parts[-1]
-    target = find_table(east, table).links.target
+    target = find_table(east, table).links.target.lost
     with pytest.raises(PandoError):
         target.refetch_part(entry, staged, tmp_path)
     run(east, f"CREATE REPLICATION LINK second ON {table} FROM CLUSTER north SETTINGS two_way = 1")

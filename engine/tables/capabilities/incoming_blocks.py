@@ -1,4 +1,4 @@
-"""How a target gets what a batch of a link brings: the files of its blocks, and what its views make of them."""
+"""How a target gets the files of a batch's blocks, and what its materialized views make of them."""
 
 from __future__ import annotations
 

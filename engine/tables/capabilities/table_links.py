@@ -7,22 +7,21 @@ runs a link does to its table. Both raise the errors of a replica that is read-o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
-
-from coordination.keeper.interface import MultiFailed, Op
+from coordination.keeper.interface import Op
 from coordination.links.groups.cut_mark import CutMark
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
-from coordination.links.stream.change import Block, Change
+from coordination.links.stream.change import Change
 from coordination.links.stream.gap_check import Fork
 from coordination.links.switching.lineage import Lineage
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import DEFAULT_TIMEOUT_SECONDS, GateLink, LinkMode
+from engine.tables.capabilities.incoming_blocks import FetchBlock, FetchSmallBlocks, RefetchBlock, RunViews
 from engine.tables.capabilities.link_status import OutboxStatus
 from engine.tables.capabilities.sync_answer import NO_SYNC, SyncAnswer
 from engine.tables.capabilities.table_bootstrap import TableBootstrap
@@ -207,43 +206,6 @@ class TargetState:
     forks: tuple[Fork, ...] = ()
 
 
-FetchBlock = Callable[[Change, Block, Path], None]
-"""Fetches the files of a change's block into an empty directory, checked and durable."""
-
-
-class StagedViews(Protocol):
-    """Staged rows that the materialized views of a target made of a batch.
-
-    The batch's multi commits them. Used by one thread at a time.
-    """
-
-    def plan(self) -> Sequence[Op]:
-        """Returns the operations of all tables that views fill, with new block numbers. Raises ``GateBarred``."""
-
-    def note_failure(self, error: MultiFailed) -> None:
-        """Learns from the multi's failure what the next plan must know."""
-
-    def release(self) -> None:
-        """Gives the numbers of the last plan up, so that its multi fails if it is still on its way."""
-
-    def note_commit(self) -> None:
-        """The multi was carried out."""
-
-    def carry_out(self) -> None:
-        """Lets this server show the committed rows soon."""
-
-    def abort(self) -> None:
-        """Drops what is staged, unless it is committed."""
-
-
-WriteBlock = Callable[[Path], object]
-"""Writes the files of a fetched block into an empty directory, checked and durable."""
-FetchSmallBlocks = Callable[[Sequence[tuple[Change, Block]]], Mapping[PartName, WriteBlock]]
-"""Fetches small blocks together. Some may be missing in the answer: they are fetched by themselves."""
-RunViews = Callable[[Iterable[pa.Table], QueryStatus], StagedViews]
-"""Runs the views of a target over blocks of its rows, and stages what they make."""
-
-
 @dataclass(frozen=True, slots=True)
 class IncomingBatch:
     """The changes that a link has admitted, up to a cut."""
@@ -285,17 +247,6 @@ class UncoveredSchema(UserError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (UncoveredSchema, (self.message, self.rows))
-
-
-class RefetchBlock(Protocol):
-    """Fetches a block that this table has committed, as ``FetchBlock`` does."""
-
-    def __call__(self, change: Change, block: Block, directory: Path, *, may_ask: bool = True) -> None:
-        """Fetches it. The change has its position alone.
-
-        The block has the part's name at the source that gave it, and the content hash by which other sources find it.
-        ``may_ask``: whether the source may ask its own sources.
-        """
 
 
 class CutSource(Protocol):

@@ -112,7 +112,7 @@ class ReplicatedTable(PartsTable):
         pull, last_blocks = self.log_pull.pull, self.log_pull.last_blocks
         self.transactions = ReplicatedTransactions(state, pull, last_blocks, self.wake_execution)
         self.join_transaction = self.transactions.join
-        exchanges.refetch = self.links.target.refetch_part
+        exchanges.refetch = self.links.target.lost.refetch_part
         self.housekeeping = LogCleanup(state, self._clean_staged, self.links.blocks.keep_before_deletion)
         self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
         state.queue.on_ready, state.queue.on_finish = self.wake_execution, self._note_finished

@@ -41,7 +41,8 @@ from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import drop_range_name
 from coordination.nodes.gate import CommitKind, Gate
 from coordination.reads.dropped_blocks import record_drop_ops
-from engine.tables.capabilities.table_links import IncomingBatch, StagedViews, TargetState
+from engine.tables.capabilities.incoming_blocks import StagedViews
+from engine.tables.capabilities.table_links import IncomingBatch, TargetState
 from engine.tables.replicated.links.large_batches import LargeBatches
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CancelledError, ConflictError, UnavailableError

@@ -27,7 +27,8 @@ from coordination.links.batches.batch_plan import surviving_blocks
 from coordination.links.positions import Position
 from coordination.links.stream.change import Block, Change
 from coordination.log.log_entry import StagedPart
-from engine.tables.capabilities.table_links import IncomingBatch, WriteBlock
+from engine.tables.capabilities.incoming_blocks import WriteBlock
+from engine.tables.capabilities.table_links import IncomingBatch
 from engine.tables.replicated.links.row_versions import keep_row_version, read_row_version
 from engine.tables.replicated.replica_state import LINK_STAGING_PREFIX, ReplicaState
 from parts.blocks.partition_ids import compute_partition_id

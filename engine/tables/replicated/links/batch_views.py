@@ -11,7 +11,8 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from engine.tables.capabilities.table_links import IncomingBatch, StagedViews
+from engine.tables.capabilities.incoming_blocks import StagedViews
+from engine.tables.capabilities.table_links import IncomingBatch
 from engine.tables.replicated.links.batch_staging import StagedBlocks
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.query_status import QueryStatus

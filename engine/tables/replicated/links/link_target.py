@@ -16,13 +16,11 @@ Invariants:
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from coordination.drops.drop_partition import LastBlocks
@@ -31,22 +29,19 @@ from coordination.links.batches.batch_plan import Target
 from coordination.links.batches.repartition import find_command, is_aligned, repartition
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_settings import LinkSettings
-from coordination.links.positions import Origin, Position
-from coordination.links.stream.carried_changes import read_carried_changes
-from coordination.links.stream.change import Block, Change
+from coordination.links.positions import Origin
 from coordination.links.stream.stable_times import raise_marks
 from coordination.links.switching.lineage import Lineage
 from coordination.links.version_vector import VersionVector
-from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.nodes.gate import CommitKind, Gate
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.table_lists import missing_metadata_error
+from engine.tables.capabilities.incoming_blocks import RefetchBlock
 from engine.tables.capabilities.table_links import (
     AppliedBatch,
     GroupCut,
     IncomingBatch,
     LinkTarget,
-    RefetchBlock,
     SourceTable,
     TargetState,
 )
@@ -60,15 +55,12 @@ from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlo
 from engine.tables.replicated.links.batch_views import stage_views
 from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.links.groups.cut_commit import CutTable, apply_cut
-from engine.tables.replicated.links.row_rewriting import RowRewriter
+from engine.tables.replicated.links.lost_batch_parts import LostBatchParts
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
-from engine.tables.replicated.links.source_definition import SourceDefinition
 from engine.tables.replicated.links.staged_copies import StagedCopies
 from engine.tables.replicated.replica_state import ReplicaState
-from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
-from parts.common.part_name import PartName
+from parts.common.errors import UserError
 from parts.common.query_status import QueryStatus
-from parts.read.part_reader import open_part
 
 logger = logging.getLogger(__name__)
 
@@ -105,10 +97,8 @@ class ReplicaLinkTarget:
         self._applying = threading.Lock()
         self._progress = BatchProgress(state.paths)
         self._looking = threading.Lock()
-        self._refetches: dict[str, RefetchBlock] = {}
+        self.lost = LostBatchParts(state)
         self._marks: Mapping[Origin, int] = {}
-        self._sources: dict[str, SourceTable] = {}
-        """By link, the source as the last batch named it."""
 
     # -- the vector -------------------------------------------------------------------------------------------------
 
@@ -195,7 +185,7 @@ class ReplicaLinkTarget:
     def _apply(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
         state, version = self._state, self._state.description.metadata_version
         writer = choose_block_writer(state, batch)
-        self._sources[batch.link.name] = batch.source
+        self.lost.note_source(batch.link.name, batch.source)
         with self._staging.open(batch) as name:
             pieces = self._staging.stage(batch, name, writer, status)
             state.services.failpoint("link.after_stage")
@@ -242,7 +232,7 @@ class ReplicaLinkTarget:
         state, version = self._state, self._state.description.metadata_version
         with self._applying:
             writer = choose_block_writer(state, batch)
-            self._sources[batch.link.name] = batch.source
+            self.lost.note_source(batch.link.name, batch.source)
             with self._staging.open(batch) as name:
                 pieces = self._staging.stage(batch, name, writer, status)
                 self._spread(batch, name, pieces)
@@ -328,77 +318,6 @@ class ReplicaLinkTarget:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""
         return explain_uncovered(self._state, source, settings)
 
-    # -- parts that are lost here -----------------------------------------------------------------------------------
-
     def set_refetch(self, link: str, refetch: RefetchBlock | None) -> None:
         """Sets how a part of this link's batches is asked for again; ``None`` takes it back."""
-        if refetch is None:
-            self._refetches.pop(link, None)
-        else:
-            self._refetches[link] = refetch
-
-    def refetch_part(self, entry: LogEntry, staged: StagedPart, directory: Path) -> None:
-        """Asks the sources of the links that run here for a part of a batch.
-
-        The part has the number that one of the sources gave it, which another source may have given to other rows.
-        Raises 234 (NO_REPLICA_HAS_PART) if no link runs here, and what the last one raises.
-        """
-        changes = (change for change in read_carried_changes(entry, 0) for block in change.blocks)
-        change = next((c for c in changes if any(block.part == staged.part for block in c.blocks)), None)
-        part = PartName.try_parse(staged.place.partition("-")[2])
-        failure: PandoError = UnavailableError(
-            "NO_REPLICA_HAS_PART", f"No replica has part {staged.part}, and no link that brought it runs here"
-        )
-        if change is None or part is None or "." in staged.place.partition("-")[0]:
-            raise failure
-        for link, refetch in list(self._refetches.items()):
-            _empty(directory)
-            try:
-                asked = Change(change.position, change.place, change.commit_ms, change.previous)
-                refetch(asked, Block(part, staged.content_hash, staged.rows), directory)
-                if self._rewrite(link, part, staged, directory):
-                    return
-                failure = CorruptionError(
-                    f"The source of link {link} has other rows than were committed", part=str(staged.part)
-                )
-            except PandoError as error:
-                failure = error
-        raise failure
-
-    def ask_sources(self, position: Position, block: Block, directory: Path) -> bool:
-        """Asks the sources of the links that run here for a block; tells whether one had it.
-
-        Another cluster asks for it, so they do not ask further: clusters in a ring would ask each other for ever.
-        """
-        change = Change(position, 0, 0, 0)
-        for refetch in list(self._refetches.values()):
-            _empty(directory)
-            try:
-                refetch(change, block, directory, may_ask=False)
-                part = open_part(directory, name=block.part, table_schema=self._state.description.schema)
-                if part.content_hash == block.content_hash:
-                    return True
-            except PandoError as error:
-                logger.info("block %s of %s: %s", block.part, self._state.definition.full_name, error)
-        return False
-
-    def _rewrite(self, link: str, part: PartName, staged: StagedPart, directory: Path) -> bool:
-        """Writes a block of other content than was committed anew, as it was when the batch came.
-
-        Tells whether the directory has the committed content.
-        """
-        source, schema = self._sources.get(link), self._state.description.schema
-        is_same = open_part(directory, name=part, table_schema=schema).content_hash == staged.content_hash
-        if is_same or source is None:
-            return is_same
-        rewriter = RowRewriter(self._state, source, SourceDefinition.of(source))
-        for written in rewriter.take(directory, Block(part)):
-            shutil.rmtree(directory)
-            written.directory.rename(directory)
-            self._state.store.drop_temporary(written.directory)
-        return open_part(directory, name=part, table_schema=schema).content_hash == staged.content_hash
-
-
-def _empty(directory: Path) -> None:
-    for leftover in directory.iterdir():
-        leftover.unlink()
+        self.lost.set_refetch(link, refetch)

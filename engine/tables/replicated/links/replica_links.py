@@ -51,7 +51,7 @@ class ReplicaLinks:
         self.copies = StagedCopies(state, fetcher)
         self.target = ReplicaLinkTarget(state, log, definitions, wake_execution, self.copies)
         block_source.find_blocks = self._find_blocks
-        block_source.ask_sources = self.target.ask_sources
+        block_source.ask_sources = self.target.lost.ask_sources
         self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution, definitions)
         self.switching = ReplicaSwitching(state, reading, block_source)
         self.marks = TombstoneMarks(state)
