@@ -154,8 +154,12 @@ class ReplicatedTransactions:
                         " yet; repeat the COMMIT to wait on",
                     )
                 state.sleep(_POLL_SECONDS)
-        if (decided := read_transaction(keeper, state.paths, name)) is not None:
-            sync.note_commit(decided.decided_zxid, frozenset(decided.sync_targets))
+        gate = state.gate.gate
+        if gate is None or gate.periods:  # others were decided with no targets, and cost no request
+            with report_as_unfinished(f"Transaction {request.transaction_id!r} is committed"):
+                decided = read_transaction(keeper, state.paths, name)
+            if decided is not None:
+                sync.note_commit(decided.decided_zxid, frozenset(decided.sync_targets))
         sync.wait()
         return outcome
 
