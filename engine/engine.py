@@ -210,7 +210,7 @@ class Engine(StatementRunner):
         return list_in_sync_clusters(self.catalog.table(database, table), Position.parse(position))
 
     def open_group_view(self, group: str, wanted: str, wait_seconds: float) -> HeldView:
-        return open_group_view(self.services.shown_groups, group, wanted, wait_seconds)
+        return open_group_view(self.services, group, wanted, wait_seconds)
 
     def require_link_freshness(self, database: str, table: str, demand: LinkFreshness) -> None:
         require_fresh(self, self.catalog.table(database, table), demand, QueryStatus())

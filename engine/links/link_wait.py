@@ -52,7 +52,8 @@ def wait_for_link(
         for each in (target, *_find_others(server, definition)):
             each.wait_until_visible(max(0.0, end - server.services.monotonic()), status)
         group = server.services.shown_groups.find(definition.group) if definition.group else None
-        if group is not None and not group.wait_for(wanted.zxid, max(0.1, end - server.services.monotonic())):
+        left = max(0.1, end - server.services.monotonic())
+        if group is not None and not group.wait_until_shown(wanted.zxid, left, server.services.wait_for):
             raise UnavailableError("TIMEOUT_EXCEEDED", f"Group {definition.group} is not there: {group.explain()}")
     except (UserError, UnavailableError) as error:
         if error.name != "TIMEOUT_EXCEEDED":

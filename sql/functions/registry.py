@@ -201,16 +201,8 @@ def list_functions() -> list[tuple[str, bool]]:
     return sorted([*((name, False) for name in _RULES), *((name, True) for name in _AGGREGATES)])
 
 
-_NOT_YET = {
-    "lastcut": "there are no groups of links yet",
-}
-"""Functions of links that are planned, and what helps today; by lower-case name."""
-
-
 def unknown_function_error(name: str) -> UserError:
-    """Returns error 46 for an unknown name, with similar names as a hint; 48 for one that is planned."""
-    if (reason := _NOT_YET.get(name.lower())) is not None:
-        return UserError("NOT_IMPLEMENTED", f"Function {name} is not supported: {reason}")
+    """Returns error 46 for an unknown name, with similar names as a hint."""
     close = difflib.get_close_matches(name, [*_RULES, *_AGGREGATES], n=2)
     hint = f". Maybe you meant: {close}" if close else ""
     return UserError("UNKNOWN_FUNCTION", f"Function with name `{name}` does not exist or is not supported{hint}")

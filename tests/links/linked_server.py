@@ -106,8 +106,8 @@ class ChosenTable:
     visible: PandoError | None = None
 
     def __getattr__(self, name: str) -> object:
-        if name == "bootstrap":
-            return self.real.bootstrap
+        if name in ("bootstrap", "switching"):
+            return getattr(self.real, name)
         return getattr(self.real.target if hasattr(self.real.target, name) else self.real.source, name)
 
     @property

@@ -171,7 +171,6 @@ def test_a_source_that_is_away_is_told_and_healed(east: LinkedServer) -> None:
         (CREATE.replace("west", "north"), 36, "'north' is not among linked_clusters"),
         (f"{CREATE} SETTINGS start_position = '11111111-1111-4111-8111-111111111111.7.1-0000000000000007:1'", 36,
          "is a position of one table"),
-        (f"{CREATE} SETTINGS mode = 'sync'", 48, "asynchronous"),
         (CREATE.replace("LINK d", "LINK `d/e`"), 36, "No link can be named"),
     ],
 )  # fmt: skip

@@ -182,3 +182,24 @@ def test_two_targets(servers: dict[str, list[LinkedServer]]) -> None:
         source.execute("INSERT INTO both VALUES (1000, 'x')")
         assert target.value("SELECT count() FROM both") == 101
         target.execute("DROP REPLICATION LINK both_e")
+
+
+def test_the_links_of_a_database_may_be_synchronous(servers: dict[str, list[LinkedServer]]) -> None:
+    west, north = servers["west"][0], servers["north"][0]
+    with west.client() as source, north.client() as target:
+        for client in (source, target):
+            client.execute("CREATE DATABASE d")
+        create_table([west, north], "d.t")
+        target.execute(
+            "CREATE REPLICATION LINK d ON DATABASE d FROM CLUSTER west DATABASE d SETTINGS mode = 'sync', "
+            "replication_timeout = 0.2"
+        )
+        names = "SELECT name FROM system.replication_links WHERE database = 'd'"
+        wait(lambda: source.rows(names), "the link's registration")
+        at_source = str(source.value(names))
+        wait(lambda: find_state(source, at_source) == ("sync", "enabled"), "the synchronous link")
+        source.execute("INSERT INTO d.t VALUES (1, 'a')")
+        assert target.value("SELECT count() FROM d.t") == 1
+        target.execute("ALTER REPLICATION LINK d MODE async")
+        wait(lambda: find_state(source, at_source) == ("async", "enabled"), "the asynchronous link")
+        target.execute("DROP REPLICATION LINK d")

@@ -21,6 +21,8 @@ from coordination.links.groups.shown_cut import TableProgress, find_showable, ma
 from parts.common.errors import UnavailableError
 from parts.store.part_states import Snapshot
 
+WaitFor = Callable[[threading.Condition, Callable[[], bool], float], bool]
+
 logger = logging.getLogger(__name__)
 
 
@@ -190,10 +192,13 @@ class ShownGroup:
             self._view.hold()
             return self._view
 
-    def wait_for(self, place: int, seconds: float) -> bool:
-        """Waits until a cut at or behind the place is shown; tells whether it is."""
+    def wait_until_shown(self, place: int, seconds: float, wait_for: WaitFor) -> bool:
+        """Waits until a cut at or behind the place is shown; tells whether it is.
+
+        ``wait_for`` is that of ``TableServices``.
+        """
         with self._lock:
-            return self._shown_changed.wait_for(lambda: self.shown_place >= place, seconds)
+            return wait_for(self._shown_changed, lambda: self.shown_place >= place, seconds)
 
     def explain(self) -> str:
         """Says why no cut is shown, or how far the tables are."""

@@ -59,6 +59,8 @@ def test_honoured_settings_have_clickhouses_types_and_defaults() -> None:
         "link_read_cut",
         "link_wait_timeout_ms",
         "max_link_lag_seconds",
+        "require_sync_replica",
+        "insert_timeout",
     }
     for name in SUPPORTED_SETTINGS.keys() - others:
         assert SUPPORTED_SETTINGS[name].type == TABLE.session[name].type, name

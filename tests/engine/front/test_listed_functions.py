@@ -16,7 +16,7 @@ Rows = dict[str, list[object]]
 _COLUMNS = "SELECT name, is_aggregate, alias_to, syntax, categories FROM system.functions"
 _UNLISTED = {
     "dateAdd", "dateSub", "date_add", "date_sub", "timestampAdd", "timestampSub", "timestamp_add", "timestamp_sub",
-    "untuple", "char_length", "character_length", "date_trunc", "currentPosition", "inSyncClusters",
+    "untuple", "char_length", "character_length", "date_trunc", "currentPosition", "inSyncClusters", "lastCut",
 }  # fmt: skip
 """ClickHouse's parser knows these, or its ``system.functions`` has them in upper case."""
 

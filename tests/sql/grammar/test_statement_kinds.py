@@ -24,6 +24,7 @@ def test_what_a_read_only_session_may_run_is_not_sent_to_the_owner_of_the_tables
     assert both == {
         "KillQuery",  # it looks for the query in all processes
         "ShowCreateLink",  # which is in ZooKeeper
+        "ShowCreateLinkGroup",
     }
 
 

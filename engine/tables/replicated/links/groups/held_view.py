@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.tables.owned_table import OwnedTable
-from engine.tables.shown_groups.shown_group import GroupRegistry, ShownGroup, ShownView, make_hidden_error
+from engine.tables.services import TableServices
+from engine.tables.shown_groups.shown_group import ShownGroup, ShownView, make_hidden_error
 from parts.common.errors import UnavailableError, UserError
 from parts.store.part_states import Snapshot
 
@@ -53,14 +54,14 @@ class HeldView:
         self.release()
 
 
-def open_group_view(registry: GroupRegistry, name: str, wanted: str, wait_seconds: float) -> HeldView:
+def open_group_view(services: TableServices, name: str, wanted: str, wait_seconds: float) -> HeldView:
     """Returns the tables of a group at the cut that is shown; see ``engine.queries.context.Server``."""
-    group = registry.find(name)
+    group = services.shown_groups.find(name)
     if group is None:
         raise UserError("BAD_ARGUMENTS", f"No table of this server is in a group of links named {name[:250]!r}")
     if wanted:
         place = _parse_cut(wanted, group)
-        if place is not None and not group.wait_for(place, wait_seconds):
+        if place is not None and not group.wait_until_shown(place, wait_seconds, services.wait_for):
             raise UnavailableError(
                 "TIMEOUT_EXCEEDED",
                 f"Group {name} does not show link_read_cut {wanted} after {wait_seconds:g} seconds: its cut here is "
