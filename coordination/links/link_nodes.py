@@ -76,6 +76,7 @@ def create_link(keeper: Keeper, table: TablePaths, definition: LinkDefinition, p
         peer_uuid,
         definition.source_cluster,
         settings.allows_writes,
+        is_collecting=settings.is_collecting,
     )
 
     def change(gate: Gate) -> Gate:
@@ -241,16 +242,18 @@ def request_copy(keeper: Keeper, name: str) -> LinkDefinition:
 def _change_gate(gate: Gate, new: LinkDefinition) -> Gate | None:
     """Returns the gate with what the link's settings say of writes; ``None`` if that is as it was."""
     found = gate.find_link(new.name)
-    allows_writes = LinkSettings.parse(new.settings).allows_writes
-    if found is None or found.is_two_way == allows_writes:
+    settings = LinkSettings.parse(new.settings)
+    if found is None or (found.is_two_way, found.is_collecting) == (settings.allows_writes, settings.is_collecting):
         return None
     others = [link for link in gate.links_of(LinkDirection.IN) if link.name != new.name]
-    if others and not allows_writes:
+    if others and not settings.allows_writes:
         raise UserError(
             "BAD_ARGUMENTS",
             f"The table is the target of link {others[0].name!r} too, so link {new.name!r} must let others write",
         )
-    return gate.with_link(replace(found, is_two_way=allows_writes))
+    return gate.with_link(
+        replace(found, is_two_way=settings.allows_writes, is_collecting=settings.is_collecting)
+    )
 
 
 def drop_link(keeper: Keeper, name: str) -> TableLinkName | None:

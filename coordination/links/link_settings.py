@@ -75,6 +75,9 @@ class LinkSettings:
     """The target's constraints are checked; a violation pauses the link."""
     enable_tracker: bool = True
     """The tracker of the source's table, where it is on, may make the link synchronous. With 0 it leaves it alone."""
+    apply_commands: bool = False
+    """A target that takes other writes too carries out the source's mutations and drops, on all rows that it has then.
+    With 0 they pause the link."""
     upstream_replica_id: str = ""
     """Protects the target: with the empty value only this link brings rows. The UUID that is all zeros lets other links
     and clients write."""
@@ -83,6 +86,11 @@ class LinkSettings:
     def allows_writes(self) -> bool:
         """Whether the target takes writes of clients, and other links."""
         return self.two_way or not self.preserve_timestamps or self.upstream_replica_id == ANY_UPSTREAM
+
+    @property
+    def is_collecting(self) -> bool:
+        """Whether the target takes other writes, none of which goes back."""
+        return self.allows_writes and not self.two_way
 
     @classmethod
     def parse(cls, values: Mapping[str, object]) -> Self:

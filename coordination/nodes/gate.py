@@ -122,8 +122,8 @@ class Gate:
 
     def _two_way_bars(self) -> Iterator[Bar]:
         """Bars against commands: they cover rows by number, and each cluster numbers the rows of others anew."""
-        for link in self.links_of(LinkDirection.OUT):
-            if link.is_two_way:
+        for link in self.links:
+            if link.is_two_way and not link.is_collecting:
                 yield Bar(
                     f"link {link.name}",
                     KeptOut.COMMITS,

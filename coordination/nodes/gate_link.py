@@ -72,6 +72,7 @@ class GateLink:
     peer_name: str = ""
     """The name of that cluster."""
     is_two_way: bool = False
+    """At the source: the target's rows come back by another link. At the target: it takes other writes than the link's."""
     extra: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     """Keys of a later version."""
     mode: LinkMode = LinkMode.ASYNC
@@ -86,6 +87,8 @@ class GateLink:
     """At the target: the transactional group of the link; "" for none."""
     is_tracked: bool = True
     """At the source: whether the tracker may change the mode."""
+    is_collecting: bool = False
+    """At the target: it takes other writes, and sends none of them back."""
 
     @property
     def wants_sync(self) -> bool:
@@ -112,6 +115,7 @@ class GateLink:
             "tracked": (self.is_tracked, True),
             "timeout": (self.timeout_seconds, DEFAULT_TIMEOUT_SECONDS),
             "group": (self.group, ""),
+            "collecting": (self.is_collecting, False),
         }
 
     @classmethod
@@ -123,7 +127,8 @@ class GateLink:
         mode, state = LinkMode(rest.pop("mode", "async")), SyncState(rest.pop("state", "disabled"))
         is_paused, timeout = bool(rest.pop("paused", False)), float(rest.pop("timeout", DEFAULT_TIMEOUT_SECONDS))
         group, is_tracked = str(rest.pop("group", "")), bool(rest.pop("tracked", True))
+        is_collecting = bool(rest.pop("collecting", False))
         return cls(
             name, direction, uuid, peer, peer_name, is_two_way, tuple(rest.items()),
-            mode, state, is_paused, timeout, group, is_tracked,
+            mode, state, is_paused, timeout, group, is_tracked, is_collecting,
         )  # fmt: skip

@@ -133,6 +133,21 @@ def test_another_partition_key_takes_inserts_alone(make: Make) -> None:
         tables.apply()
 
 
+def test_a_table_that_collects_takes_commands_if_it_is_told_to(make: Make) -> None:
+    tables = make(COLUMNS, preserve_timestamps=False)
+    tables.first.sql("INSERT INTO source VALUES (1, 1, 0)")
+    tables.apply()
+    tables.first.sql("INSERT INTO costs VALUES (1, 2, 0)")
+    tables.first.sql("ALTER TABLE source DROP PARTITION 1")
+    with pytest.raises(UncoveredSchema, match=r"a command that drops rows came .* LINK l MODIFY SETTING apply_commands"):
+        tables.apply()
+    assert len(tables.rows()) == 2
+    tables.link = replace(tables.link, settings={**tables.link.settings, "apply_commands": True})
+    tables.apply()
+    tables.table.settle()
+    assert tables.rows() == []
+
+
 def test_a_replacing_target_takes_files_of_a_plain_source(tmp_path: Path) -> None:
     with linked_tables(tmp_path) as tables:
         tables.first.sql(

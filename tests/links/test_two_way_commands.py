@@ -47,8 +47,16 @@ def test_what_brings_rows_and_alters_are_taken(table: CountedTable, name: str) -
 
 def test_other_links_let_commands_pass() -> None:
     """A one-way source, and a table that collects rows and sends none back."""
-    for direction, is_two_way in ((LinkDirection.OUT, False), (LinkDirection.IN, True)):
-        gate = link(direction, is_two_way=is_two_way)(Gate("1-0"))
+    source = GateLink("east/l", LinkDirection.OUT, "u", "p", "east")
+    collector = GateLink("l", LinkDirection.IN, "u", "p", "east", is_two_way=True, is_collecting=True)
+    for each in (source, collector):
+        gate = Gate("1-0").with_link(each)
+        assert Gate.parse(gate.to_bytes()) == gate
         assert gate.find_bar(CommitKind.OTHER) is None
-    gate = link(LinkDirection.OUT, is_two_way=True)(Gate("1-0"))
+
+
+@pytest.mark.parametrize("direction", LinkDirection)
+def test_one_link_of_two_ways_is_enough(direction: LinkDirection) -> None:
+    """The other one may be made later, or be gone: it can be made anew, and go on where it was."""
+    gate = link(direction, is_two_way=True)(Gate("1-0"))
     assert [kind for kind in CommitKind if gate.find_bar(kind) is not None] == [CommitKind.OTHER]

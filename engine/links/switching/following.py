@@ -90,7 +90,10 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
     def change(gate: Gate) -> Gate:
         known = gate.find_link(name)
         assert known is not None
-        turned = GateLink(name, LinkDirection.IN, uuid, peer.uuid, fork.cluster, known.is_two_way, known.extra)
+        turned = GateLink(
+            name, LinkDirection.IN, uuid, peer.uuid, fork.cluster, known.is_two_way, known.extra,
+            is_collecting=known.is_collecting,
+        )  # fmt: skip
         lineage = Lineage.read(gate)
         for each in (*forks, fork):
             lineage = lineage.follow(each)
