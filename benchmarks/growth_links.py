@@ -158,7 +158,8 @@ def _insert(source: _Site, counts: dict[str, int], first: int) -> float:
     jobs = [(table, first + number) for table, count in counts.items() for number in range(count)]
 
     def insert(job: tuple[str, int]) -> None:
-        source.run(f"INSERT INTO {job[0]} FORMAT TabSeparated", f"{job[1]}\n".encode())
+        statement, row = f"INSERT INTO {job[0]} FORMAT TabSeparated", f"{job[1]}\n".encode()
+        wait(lambda: source.run(statement, row) == "")  # the repeat of one that was stored is a duplicate
 
     began = time.monotonic()
     with ThreadPoolExecutor(_CLIENTS) as pool:
