@@ -47,7 +47,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | check-tools
 demo: check-tools $(VENV)/.demo ## Three replicas, real flights, a kill, merges, SQL and Spark; about two minutes
 	@$(BIN)/python -m demo
 
-demo-links: check-tools $(VENV)/.demo ## Three linked clusters take flights, one is killed and catches up; about a minute
+demo-links: check-tools $(VENV)/.demo ## Three linked clusters take flights, one is killed and catches up, one is lost and replaced; about a minute
 	@$(BIN)/python -m demo.links
 
 $(VENV)/.jar: $(wildcard spark_connector/jvm/*) $(VENV)/.dev

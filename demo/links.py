@@ -1,7 +1,8 @@
 """Three linked clusters, one for each airport of New York: writes on all, one killed and caught up, all equal.
 
-Every cluster has a link from each of the others, so flights that one takes are in all three. Every claim is checked;
-the first that does not hold ends the demo with exit code 1. Everything it started is ended.
+Every cluster has a link from each of the others, so flights that one takes are in all three. Then the source of a
+one-way table is lost, and its writer moves to another cluster. Every claim is checked; the first that does not hold
+ends the demo with exit code 1. Everything it started is ended.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,73 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from demo.__main__ import ClaimError, claim, console, say, show
-from demo.flights import CREATE_TABLE, blocks, load_flights
-from engine.cluster.cluster import Cluster
-from engine.cluster.linked_directories import link_directories
-from engine.http_client.http_client import HttpClient
+from demo.flights import blocks, load_flights
+from demo.linked_airports import AIRPORTS, LinksDemo, wait_until
+from demo.lost_cluster import lose_a_cluster
 from parts.common.errors import PandoError
 
-AIRPORTS = {"newark": "EWR", "kennedy": "JFK", "laguardia": "LGA"}
 VICTIM = "laguardia"
 BLOCK_ROWS = 12_000
-WAIT_SECONDS = 60.0
 _CONTENT = """
 SELECT count(), sum(distance), sum(air_time), uniqExact(tailnum), min(time_hour), max(time_hour) FROM flights
 """
-
-
-class LinksDemo:
-    """The three clusters, with a client for each."""
-
-    def __init__(self, directory: Path) -> None:
-        self.clusters = {name: Cluster(directory / name) for name in AIRPORTS}
-        self.clients: dict[str, HttpClient] = {}
-        self.acknowledged = dict.fromkeys(AIRPORTS, 0)
-
-    def start(self, stack: ExitStack) -> None:
-        for name, cluster in self.clusters.items():
-            stack.callback(cluster.stop)
-            cluster.start(1, overrides={"workers": 0}, name=name)
-            self.clients[name] = stack.enter_context(HttpClient(port=cluster.status()[0].port))
-
-    def link(self) -> None:
-        link_directories([cluster.directory for cluster in self.clusters.values()])
-        for client in self.clients.values():
-            client.execute(CREATE_TABLE)
-        for name, client in self.clients.items():
-            for source in AIRPORTS:
-                if source != name:
-                    client.execute(
-                        f"CREATE REPLICATION LINK from_{source} ON flights FROM CLUSTER {source} SETTINGS two_way = 1"
-                    )
-
-    def insert(self, name: str, block: bytes, rows: int) -> None:
-        self.clients[name].insert("flights", block, "ArrowStream")
-        self.acknowledged[name] += rows
-
-    def kill(self, name: str) -> None:
-        for member in self.clusters[name].status():
-            self.clusters[name].kill(member.name)
-
-    def wait_equal(self, names: list[str]) -> tuple[int, float]:
-        """Waits until these clusters have all that they acknowledged; returns the rows and the seconds it took."""
-        codes = ", ".join(f"'{AIRPORTS[name]}'" for name in names)
-        expected = sum(self.acknowledged[name] for name in names)
-
-        def has_all(name: str) -> bool:
-            return self.clients[name].value(f"SELECT count() FROM flights WHERE origin IN ({codes})") == expected
-
-        return expected, wait_until(lambda: all(map(has_all, names)), f"equal rows on {', '.join(names)}")
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> float:
-    """Waits; returns the seconds it took. Raises ``ClaimError`` after a minute."""
-    started = time.monotonic()
-    while not condition():
-        if time.monotonic() - started > WAIT_SECONDS:
-            raise ClaimError(f"{what} did not come within {WAIT_SECONDS:g} s")
-        time.sleep(0.02)
-    return time.monotonic() - started
 
 
 def split(flights: pa.Table) -> dict[str, list[tuple[bytes, int]]]:
@@ -132,16 +75,18 @@ def compare(demo: LinksDemo) -> None:
     )
     first, *others = contents.values()
     claim(all(other == first for other in others), "all clusters have the same rows")
-    rows = [
-        [name, *row]
-        for name, client in demo.clients.items()
-        for row in client.rows(
-            "SELECT name, peer, upstream_status, lag, rows_applied FROM system.replication_links "
-            "WHERE direction = 'in' ORDER BY name"
-        )
-    ]
+    wait_until(lambda: all(row[3] == "follow" for row in _list_links(demo)), "links that follow their sources")
+    rows = _list_links(demo)
     show("Links", ["at", "link", "from", "status", "lag", "rows brought"], rows)
     claim(all(row[3] == "follow" for row in rows), "every link follows its source")
+
+
+def _list_links(demo: LinksDemo) -> list[list[object]]:
+    query = (
+        "SELECT name, peer, upstream_status, lag, rows_applied FROM system.replication_links "
+        "WHERE direction = 'in' ORDER BY name"
+    )
+    return [[name, *row] for name, client in demo.clients.items() for row in client.rows(query)]
 
 
 def main() -> int:
@@ -157,6 +102,7 @@ def main() -> int:
             say(f"http://127.0.0.1:{port}/links draws them")
             replicate(demo)
             compare(demo)
+            lose_a_cluster(demo)
         except (ClaimError, PandoError) as error:
             console.print(f"[bold red]failed:[/] {error}")
             return 1
