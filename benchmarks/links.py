@@ -8,29 +8,32 @@ either end slows the other.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
 
-from benchmarks.measure import Figure, process_cpu_seconds, seconds
-from engine.cluster.cluster import Cluster
+from benchmarks.linked_sites import (
+    Site,
+    add_replica,
+    drop_table,
+    find_at_share,
+    insert_all,
+    linked_sites,
+    make_table,
+    measure_lags,
+    new_name,
+    wait,
+)
+from benchmarks.measure import Figure, seconds
 from engine.cluster.cluster_state import find_free_ports
-from engine.cluster.linked_directories import link_directories
-from engine.cluster.os_processes import list_process_tree
 
 NAMES = ("west", "east", "north", "south")
-CLIENTS = 8
-INSERTS_PER_CLIENT = 60
 BULK_ROWS = 1_000_000
 COPIED_ROWS = 10_000_000
 _TEXT = "concat(hex(SHA256(toString(number))), hex(MD5(toString(number))))"
@@ -38,71 +41,17 @@ _TEXT = "concat(hex(SHA256(toString(number))), hex(MD5(toString(number))))"
 RUNS = 3
 RATES = (1, 10, 100)
 """INSERTs a second."""
-RATE_SECONDS = 8.0
 IDLE_LINKS = 200
 IDLE_SECONDS = 20.0
-_WAIT_SECONDS = 300.0
-_BULK_POLL_SECONDS = 0.02
-_LAG_POLL_SECONDS = 0.004
-"""Asking how many rows are there takes CPU itself, of which there is little at 100 INSERTs a second."""
-_numbers = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class Site:
-    """One cluster of one server, and a client of it."""
-
-    name: str
-    cluster: Cluster
-    url: str
-    client: httpx.Client
-
-    def run(self, sql: str, data: bytes = b"") -> str:
-        answer = self.client.post(self.url, params={"query": sql}, content=data)
-        if answer.status_code != 200:
-            raise RuntimeError(f"{self.name}: {answer.text[:500]}")
-        return answer.text.strip()
-
-    def create(self, table: str, replica: str = "{replica}") -> None:
-        self.run(
-            f"CREATE TABLE {table} (k UInt64, v String) ENGINE = ReplicatedMergeTree('/bench/{table}', '{replica}') "
-            "ORDER BY k"
-        )
-
-    def link(self, table: str, source: Site) -> None:
-        self.run(f"CREATE REPLICATION LINK {table}_from_{source.name} ON {table} FROM CLUSTER {source.name}")
-
-    def count(self, table: str) -> int:
-        return int(self.run(f"SELECT count() FROM {table}"))
-
-    def cpu_seconds(self) -> float:
-        """CPU time of the server's processes so far."""
-        return sum(map(process_cpu_seconds, list_process_tree(self.cluster.status()[0].pid)))
-
-    def part_directory(self, table: str) -> Path:
-        """Where the only part of a table lies."""
-        (path,) = self.run(f"SELECT path FROM system.parts WHERE table = '{table}' AND active").splitlines()
-        return Path(path)
 
 
 def compare(directory: Path) -> Iterator[Figure]:
-    directory.mkdir(parents=True)
-    with ExitStack() as stack:
-        client = stack.enter_context(httpx.Client(timeout=_WAIT_SECONDS, trust_env=False))
-        sites = [_start(directory / name, name, stack, client) for name in NAMES]
-        link_directories([site.cluster.directory for site in sites])
+    with linked_sites(directory, NAMES) as sites:
         yield from _compare_inserts(sites)
         yield _compare_transfer(sites)
         yield _compare_copy(sites)
         yield from _compare_lags(sites)
         yield _compare_idle(sites)
-
-
-def _start(directory: Path, name: str, stack: ExitStack, client: httpx.Client) -> Site:
-    cluster = Cluster(directory)
-    stack.callback(cluster.stop)
-    cluster.start(1, name=name, overrides={"workers": 0})
-    return Site(name, cluster, f"http://127.0.0.1:{cluster.status()[0].port}/", client)
 
 
 def _compare_inserts(sites: Sequence[Site]) -> Iterator[Figure]:
@@ -111,43 +60,14 @@ def _compare_inserts(sites: Sequence[Site]) -> Iterator[Figure]:
     for links in (1, 3):
         with_links, without = [], []
         for _ in range(RUNS):
-            without.append(_insert_all(source, _make_table(source, ())))
-            table = _make_table(source, targets[:links])
-            with_links.append(_insert_all(source, table))
-            _drop_table(table, [*targets[:links], source])
+            without.append(insert_all(source, make_table(source, ())))
+            table = make_table(source, targets[:links])
+            with_links.append(insert_all(source, table))
+            drop_table(table, [*targets[:links], source])
         yield Figure(
             f"INSERTs of a source with {links} link{'s' if links > 1 else ''}", "no links",
             statistics.median(with_links), statistics.median(without),
         )  # fmt: skip
-
-
-def _make_table(source: Site, targets: Sequence[Site]) -> str:
-    table = f"t{next(_numbers)}"
-    source.create(table)
-    for target in targets:
-        target.create(table)
-        target.link(table, source)
-    return table
-
-
-def _drop_table(table: str, sites: Sequence[Site]) -> None:
-    """Ends what goes on beside the next measurement."""
-    for site in sites:
-        site.run(f"DROP TABLE {table} SYNC")
-
-
-def _insert_all(source: Site, table: str) -> float:
-    """Seconds an INSERT, of several clients at once."""
-
-    def insert_some(number: int) -> None:
-        for key in range(INSERTS_PER_CLIENT):
-            source.run(f"INSERT INTO {table} FORMAT TabSeparated", f"{number * 1000 + key}\tvalue\n".encode())
-
-    def insert_everything() -> None:
-        with ThreadPoolExecutor(CLIENTS) as pool:
-            list(pool.map(insert_some, range(CLIENTS)))
-
-    return seconds(insert_everything) / (CLIENTS * INSERTS_PER_CLIENT)
 
 
 def _compare_transfer(sites: Sequence[Site]) -> Figure:
@@ -155,7 +75,7 @@ def _compare_transfer(sites: Sequence[Site]) -> Figure:
     source, target = sites[:2]
     ours, theirs, size = [], [], 0
     for _ in range(RUNS):
-        table = _make_table(source, [target])
+        table = make_table(source, [target])
         link = f"{table}_from_{source.name}"
         target.run(f"ALTER REPLICATION LINK {link} DISABLE")
         source.run(f"INSERT INTO {table} SELECT number, {_TEXT} FROM numbers({BULK_ROWS})")
@@ -164,10 +84,10 @@ def _compare_transfer(sites: Sequence[Site]) -> Figure:
 
         def bring(link: str = link, table: str = table) -> None:
             target.run(f"ALTER REPLICATION LINK {link} ENABLE")
-            _wait(lambda: target.count(table) == BULK_ROWS)
+            wait(lambda: target.count(table) == BULK_ROWS)
 
         ours.append(seconds(bring))
-        _drop_table(table, [target, source])
+        drop_table(table, [target, source])
     return Figure(f"transfer of {size >> 20} MB", "HTTP copy", statistics.median(ours), statistics.median(theirs))
 
 
@@ -179,7 +99,7 @@ def _copy_over_http(directory: Path, copy: Path) -> float:
     copy.mkdir(exist_ok=True)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
-            _wait(lambda: _answers(client))
+            wait(lambda: _answers(client))
             return seconds(lambda: [_copy_file(client, file.name, copy / file.name) for file in directory.iterdir()])
     finally:
         server.kill()
@@ -203,7 +123,7 @@ def _copy_file(client: httpx.Client, name: str, copy: Path) -> None:
 def _compare_copy(sites: Sequence[Site]) -> Figure:
     """The copy of a table to an empty target, against the clone of a second replica. Aim: 0.8."""
     source, target = sites[:2]
-    table = f"t{next(_numbers)}"
+    table = new_name()
     source.create(table)
     source.run(f"INSERT INTO {table} SELECT number, toString(number) FROM numbers({COPIED_ROWS})")
     source.run(f"OPTIMIZE TABLE {table} FINAL")
@@ -211,11 +131,11 @@ def _compare_copy(sites: Sequence[Site]) -> Figure:
     def copy() -> None:
         target.create(table)
         target.link(table, source)
-        _wait(lambda: target.count(table) == COPIED_ROWS)
+        wait(lambda: target.count(table) == COPIED_ROWS)
 
     def clone() -> None:
-        _add_replica(source, table)
-        _wait(lambda: source.count(f"{table}_second") == COPIED_ROWS)
+        add_replica(source, table)
+        wait(lambda: source.count(f"{table}_second") == COPIED_ROWS)
 
     copies, clones = [], []
     for _ in range(RUNS):
@@ -228,71 +148,35 @@ def _compare_copy(sites: Sequence[Site]) -> Figure:
     return Figure(name, "clone of a replica", statistics.median(copies), statistics.median(clones))
 
 
-def _add_replica(site: Site, table: str) -> None:
-    engine = f"ReplicatedMergeTree('/bench/{table}', 'second')"
-    site.run(f"CREATE TABLE {table}_second AS {table} ENGINE = {engine} ORDER BY k")
-
-
 def _compare_lags(sites: Sequence[Site]) -> Iterator[Figure]:
     """From the answer to an INSERT until the target shows it, at a rate; beside a second replica of the source."""
     source, target = sites[:2]
     for rate in RATES:
-        table = _make_table(source, [target])
-        _add_replica(source, table)
-        far, near = _measure_lags(source, table, rate, [(target, table), (source, f"{table}_second")])
+        table = make_table(source, [target])
+        add_replica(source, table)
+        far, near = measure_lags(
+            lambda key, table=table: source.insert(table, key),  # type: ignore[misc]
+            rate,
+            [lambda table=table: target.count(table), lambda table=table: source.count(f"{table}_second")],
+        )
         for name, share in (("p50", 0.5), ("p99", 0.99)):
-            yield Figure(f"lag at {rate} INSERTs a second, {name}", "second replica", _at(far, share), _at(near, share))
+            yield Figure(
+                f"lag at {rate} INSERTs a second, {name}",
+                "second replica",
+                find_at_share(far, share),
+                find_at_share(near, share),
+            )
         source.run(f"DROP TABLE {table}_second SYNC")
-        _drop_table(table, [target, source])
-
-
-def _measure_lags(source: Site, table: str, rate: int, places: Sequence[tuple[Site, str]]) -> list[list[float]]:
-    """Inserts at the rate; returns for each place the seconds after which it showed each row."""
-    answered: dict[int, float] = {}
-    seen: list[dict[int, float]] = [{} for _ in places]
-    total = int(rate * RATE_SECONDS)
-
-    def watch(at: int) -> None:
-        site, name = places[at]
-        deadline = time.monotonic() + _WAIT_SECONDS
-        while len(seen[at]) < total and time.monotonic() < deadline:
-            count = site.count(name)
-            now = time.perf_counter()
-            for key in range(len(seen[at]), count):
-                seen[at][key] = now
-            time.sleep(_LAG_POLL_SECONDS)
-
-    with ThreadPoolExecutor(len(places)) as pool:
-        watching = [pool.submit(watch, at) for at in range(len(places))]
-        start = time.perf_counter()
-        for key in range(total):
-            time.sleep(max(0.0, start + key / rate - time.perf_counter()))
-            source.run(f"INSERT INTO {table} FORMAT TabSeparated", f"{key}\tvalue\n".encode())
-            answered[key] = time.perf_counter()
-        for each in watching:
-            each.result()
-    return [[max(0.0, found[key] - answered[key]) for key in range(total)] for found in seen]
-
-
-def _at(values: Sequence[float], share: float) -> float:
-    return max(1e-4, sorted(values)[min(len(values) - 1, int(share * len(values)))])
+        drop_table(table, [target, source])
 
 
 def _compare_idle(sites: Sequence[Site]) -> Figure:
     """CPU of source and target with idle links, in shares of a core. Aim: below 0.05 each."""
     source, target = sites[:2]
     for _ in range(IDLE_LINKS):
-        _make_table(source, [target])
+        make_table(source, [target])
     time.sleep(IDLE_SECONDS / 2)  # the links begin
     before = [site.cpu_seconds() for site in (source, target)]
     time.sleep(IDLE_SECONDS)
     used = [(site.cpu_seconds() - b) / IDLE_SECONDS for site, b in zip((source, target), before, strict=True)]
     return Figure(f"{IDLE_LINKS} idle links, CPU of the busier side", "the aim", max(used), 0.05, unit="core")
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("waited in vain")
-        time.sleep(_BULK_POLL_SECONDS)

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import bigtable, embedded, http_load, links, replicated, spark
+from benchmarks import bigtable, embedded, http_load, links, replicated, spark, switching
 from benchmarks.measure import Figure, report
 
 OUT = Path(__file__).parent / "out" / "latest.json"
@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=bigtable.ROWS, help="of the big table")
     parser.add_argument(
         "--only",
-        choices=("embedded", "bigtable", "replicated", "http", "spark", "links"),
+        choices=("embedded", "bigtable", "replicated", "http", "spark", "links", "switching"),
         help="one of the comparisons",
     )
     options = parser.parse_args()
@@ -31,6 +31,7 @@ def main() -> int:
             "bigtable": lambda: bigtable.compare(directory / "bigtable", options.rows),
             "replicated": lambda: replicated.compare(directory / "replicated"),
             "links": lambda: links.compare(directory / "links"),
+            "switching": lambda: switching.compare(directory / "switching"),
             "spark": lambda: spark.compare(directory / "spark", options.scale),
             "http": lambda: http_load.compare(directory / "http", OUT.with_name("http.json")),
         }

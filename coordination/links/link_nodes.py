@@ -251,9 +251,7 @@ def _change_gate(gate: Gate, new: LinkDefinition) -> Gate | None:
             "BAD_ARGUMENTS",
             f"The table is the target of link {others[0].name!r} too, so link {new.name!r} must let others write",
         )
-    return gate.with_link(
-        replace(found, is_two_way=settings.allows_writes, is_collecting=settings.is_collecting)
-    )
+    return gate.with_link(replace(found, is_two_way=settings.allows_writes, is_collecting=settings.is_collecting))
 
 
 def drop_link(keeper: Keeper, name: str) -> TableLinkName | None:

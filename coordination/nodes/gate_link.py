@@ -72,7 +72,7 @@ class GateLink:
     peer_name: str = ""
     """The name of that cluster."""
     is_two_way: bool = False
-    """At the source: the target's rows come back by another link. At the target: it takes other writes than the link's."""
+    """At the source: the target's rows come back by another link. At the target: it takes other writes, too."""
     extra: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     """Keys of a later version."""
     mode: LinkMode = LinkMode.ASYNC

@@ -139,7 +139,9 @@ def test_a_table_that_collects_takes_commands_if_it_is_told_to(make: Make) -> No
     tables.apply()
     tables.first.sql("INSERT INTO costs VALUES (1, 2, 0)")
     tables.first.sql("ALTER TABLE source DROP PARTITION 1")
-    with pytest.raises(UncoveredSchema, match=r"a command that drops rows came .* LINK l MODIFY SETTING apply_commands"):
+    with pytest.raises(
+        UncoveredSchema, match=r"a command that drops rows came .* LINK l MODIFY SETTING apply_commands"
+    ):
         tables.apply()
     assert len(tables.rows()) == 2
     tables.link = replace(tables.link, settings={**tables.link.settings, "apply_commands": True})
