@@ -15,6 +15,7 @@ from uuid import UUID
 
 from coordination.links.positions import Position
 from coordination.links.tracker.tracker_options import TRACKER_SETTINGS
+from coordination.nodes.gate_link import DEFAULT_SYNC_TAIL_BYTES
 from parts.common.errors import UserError
 
 LinkSettingValue = bool | int | float | str
@@ -27,7 +28,6 @@ START_VECTOR = "vector"
 _SETTINGS_OF_TABLES = ("conflict_order", "last_writer_wins", "refuse_inserts", *TRACKER_SETTINGS)
 _NOT_YET = {
     "commands_from": "commands on tables of several origins are not taken yet",
-    "link_sync_tail_bytes": "a link becomes synchronous when less than 16 MiB are missing",
     "transactional": "groups of links are not there yet",
 }
 
@@ -63,6 +63,8 @@ class LinkSettings:
     replication_timeout: float = 1.0
     """Seconds after which a source answers even if it has nothing new. After four without an answer the next server is
     asked."""
+    link_sync_tail_bytes: int = DEFAULT_SYNC_TAIL_BYTES
+    """Bytes that the target may lack when the link becomes synchronous: INSERTs wait until it has them."""
     link_quorum: int = 2
     """Replicas of the target that have a batch before it is committed, as far as so many are active."""
     preserve_timestamps: bool = True
@@ -223,6 +225,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "replication_throttler_limit": (0, 2**50),
     "replication_throttler_period": (1, 3_600_000),
     "replication_timeout": (0.05, 600),
+    "link_sync_tail_bytes": (1, 2**50),
     "link_quorum": (1, 100),
 }
 """The least and the largest value of each number."""

@@ -55,6 +55,7 @@ class SyncState(Enum):
 
 
 DEFAULT_TIMEOUT_SECONDS = 1.0
+DEFAULT_SYNC_TAIL_BYTES = 16 * 1024 * 1024
 """The default of the setting ``replication_timeout``."""
 
 
@@ -89,6 +90,8 @@ class GateLink:
     """At the source: whether the tracker may change the mode."""
     is_collecting: bool = False
     """At the target: it takes other writes, and sends none of them back."""
+    sync_tail_bytes: int = DEFAULT_SYNC_TAIL_BYTES
+    """At the source: the most that the target may lack when INSERTs begin to wait for it."""
 
     @property
     def wants_sync(self) -> bool:
@@ -116,6 +119,7 @@ class GateLink:
             "timeout": (self.timeout_seconds, DEFAULT_TIMEOUT_SECONDS),
             "group": (self.group, ""),
             "collecting": (self.is_collecting, False),
+            "sync_tail": (self.sync_tail_bytes, DEFAULT_SYNC_TAIL_BYTES),
         }
 
     @classmethod
@@ -127,8 +131,8 @@ class GateLink:
         mode, state = LinkMode(rest.pop("mode", "async")), SyncState(rest.pop("state", "disabled"))
         is_paused, timeout = bool(rest.pop("paused", False)), float(rest.pop("timeout", DEFAULT_TIMEOUT_SECONDS))
         group, is_tracked = str(rest.pop("group", "")), bool(rest.pop("tracked", True))
-        is_collecting = bool(rest.pop("collecting", False))
+        is_collecting, tail = bool(rest.pop("collecting", False)), int(rest.pop("sync_tail", DEFAULT_SYNC_TAIL_BYTES))
         return cls(
             name, direction, uuid, peer, peer_name, is_two_way, tuple(rest.items()),
-            mode, state, is_paused, timeout, group, is_tracked, is_collecting,
+            mode, state, is_paused, timeout, group, is_tracked, is_collecting, tail,
         )  # fmt: skip

@@ -48,8 +48,8 @@ def check_link_change(server: OwnerServer, name: str, change: Change) -> tuple[L
     is_told = is_two_way != former.two_way or settings.enable_tracker != former.enable_tracker
     is_news = is_told or (
         is_sync
-        and (settings.mode, settings.replication_timeout, new.is_enabled)
-        != (former.mode, former.replication_timeout, found.definition.is_enabled)
+        and (settings.mode, settings.replication_timeout, settings.link_sync_tail_bytes, new.is_enabled)
+        != (former.mode, former.replication_timeout, former.link_sync_tail_bytes, found.definition.is_enabled)
     )
     if is_two_way and not former.two_way:
         table = find_target(server, found)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engine.http_client.http_client import HttpClient
+from engine.links.linkable_tables import require_linkable
 from parts.common.errors import PandoError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 
@@ -203,3 +204,28 @@ def test_the_links_of_a_database_may_be_synchronous(servers: dict[str, list[Link
         target.execute("ALTER REPLICATION LINK d MODE async")
         wait(lambda: find_state(source, at_source) == ("async", "enabled"), "the asynchronous link")
         target.execute("DROP REPLICATION LINK d")
+
+
+def test_a_link_waits_until_little_is_missing(
+    servers: dict[str, list[LinkedServer]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    west, north = servers["west"][0], servers["north"][0]
+    create_table([west, north], "tail")
+    source_end = require_linkable(west.engine.catalog.table("default", "tail")).source
+    asked: list[str] = []
+
+    def measure_tail(name: str) -> int:
+        asked.append(name)
+        return 100
+
+    monkeypatch.setattr(source_end, "measure_tail", measure_tail)
+    with west.client() as source, north.client() as target:
+        target.execute(
+            "CREATE REPLICATION LINK tail ON tail FROM CLUSTER west SETTINGS start_position = 'now', mode = 'sync', "
+            "replication_timeout = 0.2, link_sync_tail_bytes = 99"
+        )
+        wait(lambda: len(asked) >= 3, "the source to look how much is missing")
+        assert find_state(source, "north/tail") == ("sync", "enabling")
+        target.execute("ALTER REPLICATION LINK tail MODIFY SETTING link_sync_tail_bytes = 100")
+        wait(lambda: find_state(source, "north/tail") == ("sync", "enabled"), "the synchronous link")
+        target.execute("DROP REPLICATION LINK tail")

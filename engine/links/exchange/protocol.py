@@ -39,7 +39,7 @@ from coordination.links.stream.change import Block, Change, Definition, Drop, Mu
 from coordination.links.stream.gap_check import Fork
 from coordination.links.switching.lineage import Lineage
 from coordination.links.version_vector import VersionVector
-from coordination.nodes.gate_link import DEFAULT_TIMEOUT_SECONDS, LinkMode, SyncState
+from coordination.nodes.gate_link import DEFAULT_SYNC_TAIL_BYTES, DEFAULT_TIMEOUT_SECONDS, LinkMode, SyncState
 from engine.links.exchange.fields import (
     Document,
     get_flag,
@@ -145,6 +145,7 @@ def encode_outgoing(link: OutgoingLink) -> dict[str, Any]:
         "mode": link.mode.value,
         "is_paused": link.is_paused,
         "timeout_seconds": link.timeout_seconds,
+        "sync_tail_bytes": link.sync_tail_bytes,
     }
 
 
@@ -175,6 +176,7 @@ def decode_outgoing(document: Document) -> OutgoingLink:
         timeout_seconds=get_seconds(document, "timeout_seconds", MAX_TIMEOUT_SECONDS)
         if "timeout_seconds" in document
         else DEFAULT_TIMEOUT_SECONDS,
+        sync_tail_bytes=get_number(document, "sync_tail_bytes", DEFAULT_SYNC_TAIL_BYTES),
     )
 
 

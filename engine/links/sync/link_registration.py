@@ -24,6 +24,7 @@ def make_registration(definition: LinkDefinition, own_name: str, own_uuid: str) 
         mode=LinkMode(settings.mode),
         is_paused=not definition.is_enabled,
         timeout_seconds=settings.replication_timeout,
+        sync_tail_bytes=settings.link_sync_tail_bytes,
     )
 
 

@@ -39,7 +39,6 @@ from parts.common.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
 
-SYNC_TAIL_BYTES = 16 * 1024 * 1024
 LEASES = 4
 """After so many ``replication_timeout`` a target's last lease is over."""
 _SHUT_SECONDS = 30.0
@@ -132,7 +131,7 @@ class ModeKeeper:
 
     def _may_be_shut(self, keeper: Keeper, link: GateLink) -> bool:
         now = self._services.monotonic()
-        if now < self._not_before.get(link.uuid, 0.0) or self._source.measure_tail(link.name) > SYNC_TAIL_BYTES:
+        if now < self._not_before.get(link.uuid, 0.0) or self._source.measure_tail(link.name) > link.sync_tail_bytes:
             return False
         missing = self._wait_until_visible(keeper, link, _PROBE_SECONDS)
         if missing:

@@ -20,7 +20,7 @@ from coordination.links.stream.change import Change
 from coordination.links.stream.gap_check import Fork
 from coordination.links.switching.lineage import Lineage
 from coordination.links.version_vector import VersionVector
-from coordination.nodes.gate_link import DEFAULT_TIMEOUT_SECONDS, GateLink, LinkMode
+from coordination.nodes.gate_link import DEFAULT_SYNC_TAIL_BYTES, DEFAULT_TIMEOUT_SECONDS, GateLink, LinkMode
 from engine.tables.capabilities.incoming_blocks import FetchBlock, FetchSmallBlocks, RefetchBlock, RunViews
 from engine.tables.capabilities.link_status import OutboxStatus
 from engine.tables.capabilities.sync_answer import NO_SYNC, SyncAnswer
@@ -90,6 +90,8 @@ class OutgoingLink:
     """In a registration, as ``mode``: whether the target has disabled the link."""
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     """In a registration: the link's ``replication_timeout``."""
+    sync_tail_bytes: int = DEFAULT_SYNC_TAIL_BYTES
+    """In a registration: the link's ``link_sync_tail_bytes``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,7 +350,7 @@ def _with_registered(gate: Gate, link: OutgoingLink) -> Gate:
     if known is not None:  # its mode and state are the source's
         timeout = max(known.timeout_seconds, made.timeout_seconds)
         made = replace(known, peer_name=made.peer_name, is_two_way=made.is_two_way, timeout_seconds=timeout)
-        made = replace(made, is_tracked=link.is_tracked)
+        made = replace(made, is_tracked=link.is_tracked, sync_tail_bytes=link.sync_tail_bytes)
     return gate.with_link(made)
 
 

@@ -79,6 +79,7 @@ def make_gate_link(link: OutgoingLink) -> GateLink:
         state=state,
         is_paused=link.is_paused,
         timeout_seconds=link.timeout_seconds,
+        sync_tail_bytes=link.sync_tail_bytes,
         is_tracked=link.is_tracked,
     )
 
