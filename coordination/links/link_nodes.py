@@ -239,6 +239,31 @@ def request_copy(keeper: Keeper, name: str) -> LinkDefinition:
     return change_link(keeper, name, lambda link: replace(link, is_begun=False, wants_copy=True))[1]
 
 
+def rename_source(keeper: Keeper, link: LinkDefinition, database: str, table: str) -> None:
+    """Notes that the source of a link has another name now.
+
+    Does nothing if the link changes meanwhile: the source's next answer says it again.
+    """
+    found = find_link(keeper, link.name)
+    if not isinstance(found, StoredLink) or found.definition.uuid != link.uuid:
+        return
+    named, stat = keeper.get(name_path(link.name))
+    title = parse_link_name(link.name, named)
+    assert isinstance(title, TableLinkName)
+    new = replace(found.definition, source_database=database, source_table=table)
+    ops: list[Op] = [
+        SetData(found.table.linked.incoming_link(link.name), new.to_bytes(), found.version),
+        SetData(
+            name_path(link.name), replace(title, source_database=database, source_table=table).to_bytes(), stat.version
+        ),
+    ]
+    try:
+        keeper.multi(ops)
+    except MultiFailed as error:
+        if not isinstance(error.cause, BadVersion | NoNode):
+            raise error.cause from error
+
+
 def _change_gate(gate: Gate, new: LinkDefinition) -> Gate | None:
     """Returns the gate with what the link's settings say of writes; ``None`` if that is as it was."""
     found = gate.find_link(new.name)

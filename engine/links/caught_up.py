@@ -69,7 +69,7 @@ class CatchingUp:
     def _ask(self) -> _Sample:
         cluster, sample = self._connect(self._cluster), _Sample(self._monotonic())
         for table, link in self.links:
-            source = cluster.describe(link.source_database, link.source_table)
+            source = cluster.describe_source(link)
             sample.wanted.append((table, link, Position(source.origin, source.newest)))
         return sample
 

@@ -34,7 +34,7 @@ from coordination.links.link_failures import (
     is_late,
 )
 from coordination.links.link_lag import LinkLag, measure_lag
-from coordination.links.link_nodes import request_copy
+from coordination.links.link_nodes import rename_source, request_copy
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from coordination.links.stream.gap_check import Gap
@@ -208,6 +208,7 @@ class LinkRunner:
         state = self._state = self._state or self._target.read_target()
         if self._source is None:
             self._source = upstream.describe()
+            self._note_name(definition, self._source)
         if not definition.is_begun:
             self._report.change(upstream_status=UpstreamStatus.BOOTSTRAP, message="")
             self.definition = begin_link(
@@ -216,6 +217,11 @@ class LinkRunner:
             self._disconnect()
             return 0.0
         return self._follow(upstream, state, self._source)
+
+    def _note_name(self, definition: LinkDefinition, source: SourceTable) -> None:
+        """Notes a new name of the source. The link gets its new definition as it gets others."""
+        if (source.database, source.table) != (definition.source_database, definition.source_table):
+            rename_source(self._replica.require_keeper(), definition, source.database, source.table)
 
     def _offer_blocks(self, definition: LinkDefinition) -> None:
         """Lets this replica ask the source for a part that all replicas have lost, though another server leads."""
@@ -253,6 +259,7 @@ class LinkRunner:
         asked_at = self._services.monotonic()
         answer = upstream.read_changes(state.vector, self._trim, wait)
         self._source = answer.source
+        self._note_name(self.definition, answer.source)
         limits = BatchLimits(settings.link_max_batch_rows, settings.link_max_batch_bytes)
         origin = answer.source.origin
         selection = select_batch(answer.changes, answer.cuts, state.vector, origin, state.own, state.forks, limits)

@@ -76,7 +76,7 @@ class LinkUpstream:
 
     def describe(self) -> SourceTable:
         """Returns what the source is. Raises ``LinkStopped`` if it is another than before."""
-        return self.check(self._client.describe(*self._table), 0, VersionVector())
+        return self.check(self._client.describe_source(self._definition), 0, VersionVector())
 
     def register(self) -> SourceTable:
         """Makes the source keep its changes for the link. May be repeated.
@@ -189,6 +189,7 @@ class LinkUpstream:
                     f"{error.message}. DROP REPLICATION LINK {name} and make it anew, or copy the source again with "
                     f"SYSTEM BOOTSTRAP REPLICATION LINK {name}"
                 ) from error
+        self._table = source.database, source.table  # it may have been renamed
         return source
 
 

@@ -89,9 +89,7 @@ def find_target(server: OwnerServer, link: StoredLink) -> OwnedTable:
 
 
 def _ask_source(server: OwnerServer, definition: LinkDefinition) -> Position:
-    source = server.links.connect(definition.source_cluster).describe(
-        definition.source_database, definition.source_table
-    )
+    source = server.links.connect(definition.source_cluster).describe_source(definition)
     return Position(source.origin, source.newest)
 
 

@@ -33,6 +33,25 @@ def require_linkable(table: OwnedTable) -> TableLinks:
     return table.links
 
 
+def find_link_source(catalog: Databases[OwnedTable], database: str, table: str, link: str, uuid: str) -> OwnedTable:
+    """Returns the source of a link: the table of this name, or the one that has the link and was renamed.
+
+    Raises 60 (UNKNOWN_TABLE) and 81 (UNKNOWN_DATABASE) if there is neither.
+    """
+    if uuid and database in catalog.databases():
+        found = catalog.find(database, table)
+        if found is not None and _has_link(found, link, uuid):
+            return found
+    renamed = next((each for each in catalog.tables() if _has_link(each, link, uuid)), None) if uuid else None
+    return renamed if renamed is not None else catalog.table(database, table)
+
+
+def _has_link(table: OwnedTable, name: str, uuid: str) -> bool:
+    if explain_unlinkable(table) or table.links is None:
+        return False
+    return any(link.name == name and link.uuid == uuid for link in table.links.source.list_gate_links())
+
+
 def never_had_rows(table: OwnedTable) -> bool:
     """Returns whether no partition of a replicated table has taken a block number yet, on any replica."""
     replica = table.replication

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coordination.links.cluster_identity import ClusterIdentity
+from coordination.links.link_definition import LinkDefinition
 from coordination.links.origin_survey import OriginSurvey, SurveyRequest
 from engine.tables.capabilities.table_links import OutgoingLink, SourceTable
 
@@ -34,6 +35,9 @@ class LinkedCluster(Protocol):
 
     def describe(self, database: str, table: str) -> SourceTable:
         """Returns what a table is now."""
+
+    def describe_source(self, link: LinkDefinition) -> SourceTable:
+        """Returns what the source of a link is now, under whatever name."""
 
     def register(self, database: str, table: str, link: OutgoingLink) -> SourceTable:
         """Makes the table keep its changes for the link from now on. May be repeated."""

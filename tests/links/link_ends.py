@@ -12,6 +12,7 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Change
 from coordination.links.version_vector import VersionVector
+from coordination.nodes.gate_link import GateLink
 from engine.tables.capabilities.incoming_blocks import RefetchBlock
 from engine.tables.capabilities.table_links import (
     AppliedBatch,
@@ -23,6 +24,7 @@ from engine.tables.capabilities.table_links import (
     TargetState,
 )
 from engine.tables.owned_table import OwnedTable
+from engine.tables.replicated.links.source.outgoing_nodes import make_gate_link
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
@@ -65,6 +67,9 @@ class StreamSource:
 
     def list_outgoing(self) -> Sequence[OutgoingLink]:
         return list(self.links.values())
+
+    def list_gate_links(self) -> Sequence[GateLink]:
+        return list(map(make_gate_link, self.links.values()))
 
     def read_changes(self, request: ChangesRequest, status: QueryStatus) -> ChangesAnswer:
         self.requests.append(request)

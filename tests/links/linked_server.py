@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordination.links.cluster_identity import ClusterIdentity
+from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Epoch, Origin
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
@@ -55,6 +56,9 @@ class ChosenCluster:
     def describe(self, database: str, table: str) -> SourceTable:
         self._ask("describe")
         return SourceTable(database, table, self.origin, self.newest, CREATE.format(table, table), 0, "f")
+
+    def describe_source(self, link: LinkDefinition) -> SourceTable:
+        return self.describe(link.source_database, link.source_table)
 
     def register(self, database: str, table: str, link: OutgoingLink) -> SourceTable:
         self._ask("register")

@@ -268,7 +268,7 @@ def test_what_is_visible_counts_from_the_moment_at_which_it_was_asked_for() -> N
     now, visible = [100.0], [False]
 
     class Cluster:
-        def describe(self, *_: str) -> SourceTable:
+        def describe_source(self, _: LinkDefinition) -> SourceTable:
             now[0] += 1.0  # the answer takes a second
             return SourceTable("db", "t", SOURCE, 7, "", 0, "")
 

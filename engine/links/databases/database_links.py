@@ -80,7 +80,9 @@ class DatabaseLinks:
 def follow_database(server: OwnerServer, link: DatabaseLink) -> None:
     """Makes the tables and links that are missing now. Raises what keeps it from looking at the source."""
     keeper = server.replication.require_keeper()
-    tables = server.links.connect(link.source_cluster).list_tables(link.source_database)
+    renamed = _list_renamed(keeper, link)
+    found = server.links.connect(link.source_cluster).list_tables(link.source_database)
+    tables = [each for each in found if each.table not in renamed]
     problems = [f"{each.table} ({each.problem})" for each in tables if each.problem]
     failed = _make_tables(server, link, tables)
     if not _take_lead(keeper, link, server.uuid):
@@ -91,6 +93,15 @@ def follow_database(server: OwnerServer, link: DatabaseLink) -> None:
         reasons = _enumerate([f"{name} ({reason})" for name, reason in sorted(failed.items())])
         message = f"Not linked yet: {reasons}{'. ' * bool(message)}{message}"
     _tell(keeper, link, LinkProgress(UpstreamStatus.FOLLOW, message, errors=len(failed)))
+
+
+def _list_renamed(keeper: Keeper, link: DatabaseLink) -> set[str]:
+    """Returns the present names of tables that were renamed at the source: here they keep the name that they had."""
+    return {
+        each.source_table
+        for each in list_members(keeper, link.name)
+        if each.source_database == link.source_database and each.name != make_member_name(link.name, each.source_table)
+    }
 
 
 def _make_tables(server: OwnerServer, link: DatabaseLink, tables: Sequence[LinkableTable]) -> dict[str, str]:

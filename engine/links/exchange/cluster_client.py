@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 from coordination.keeper.interface import Keeper
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.known_clusters import check_known_cluster, remember_cluster
+from coordination.links.link_definition import LinkDefinition
 from coordination.links.origin_survey import OriginSurvey, SurveyRequest
 from coordination.links.positions import Position
 from coordination.links.shard_place import ShardPlace, check_same_shard, check_shard_counts
@@ -127,7 +128,15 @@ class ClusterClient:
 
     def describe(self, database: str, table: str) -> SourceTable:
         """Returns what a table is now."""
-        document = self._ask("describe", {"database": database, "table": table})
+        return self._describe({"database": database, "table": table})
+
+    def describe_source(self, link: LinkDefinition) -> SourceTable:
+        """Returns what the source of a link is now, under whatever name."""
+        table = {"database": link.source_database, "table": link.source_table}
+        return self._describe({**table, "link": link.at_source(self._get_own().name), "uuid": link.uuid})
+
+    def _describe(self, request: Document) -> SourceTable:
+        document = self._ask("describe", request)
         self._ring.learn(list(filter(is_server_url, _checked(lambda: get_texts(document, "servers"), "describe"))))
         return _checked(lambda: decode_source(document), "describe")
 

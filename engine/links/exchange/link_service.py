@@ -42,7 +42,7 @@ from engine.links.exchange.protocol import (
 )
 from engine.links.exchange.server_addresses import list_http_urls
 from engine.links.exchange.small_blocks import answer_blocks
-from engine.links.linkable_tables import describe_tables, never_had_rows, require_linkable
+from engine.links.linkable_tables import describe_tables, find_link_source, never_had_rows, require_linkable
 from engine.queries.server_links import ServerLinks
 from engine.remote.cluster_membership import ClusterMembership
 from engine.remote.linked_clusters import LinkedClusters
@@ -164,7 +164,7 @@ class LinkService:
     # -- tables -------------------------------------------------------------------------------------------------------
 
     def _describe(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        table = self._table(document)
+        table = self._find_linked(document, get_text(document, "link", ""), get_text(document, "uuid", ""))
         return {**encode_source(require_linkable(table).source.describe()), "servers": list(list_http_urls(table))}
 
     def _tables(self, document: Document, _: QueryStatus) -> dict[str, Any]:
@@ -177,12 +177,15 @@ class LinkService:
     def _table(self, document: Document) -> OwnedTable:
         return self._host.catalog.table(*get_table_name(document))
 
+    def _find_linked(self, document: Document, link: str, uuid: str) -> OwnedTable:
+        return find_link_source(self._host.catalog, *get_table_name(document), link, uuid)
+
     # -- links --------------------------------------------------------------------------------------------------------
 
     def _register(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        table = self._table(document)
-        source = require_linkable(table).source
         link = decode_outgoing(get_object(document, "link"))
+        table = self._find_linked(document, link.name, link.uuid)
+        source = require_linkable(table).source
         if link.mode is LinkMode.SYNC and link.target_cluster_name not in self._host.linked_clusters.names():
             raise UserError(
                 "BAD_ARGUMENTS",
@@ -201,12 +204,13 @@ class LinkService:
         return encode_source(replace(found, is_empty=never_had_rows(table)))
 
     def _unregister(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        source = require_linkable(self._table(document)).source
-        source.unregister(get_text(document, "name"), get_text(document, "uuid", ""))
+        name, uuid = get_text(document, "name"), get_text(document, "uuid", "")
+        require_linkable(self._find_linked(document, name, uuid)).source.unregister(name, uuid)
         return {}
 
     def _changes(self, document: Document, status: QueryStatus) -> dict[str, Any]:
-        source, request = require_linkable(self._table(document)).source, decode_request(document)
+        request = decode_request(document)
+        source = require_linkable(self._find_linked(document, request.link, request.uuid)).source
         with self.limit_waiting(request.wait_seconds) as seconds:
             mark = self._make_mark(source)
             answer = source.read_changes(replace(request, wait_seconds=seconds), status)

@@ -156,9 +156,7 @@ class _Promotion:
         if force:
             return
         try:
-            source = self.server.links.connect(cluster).describe(
-                self.definition.source_database, self.definition.source_table
-            )
+            source = self.server.links.connect(cluster).describe_source(self.definition)
         except PandoError as error:
             logger.info("the source of link %s does not answer: %s", name, error.message)
             return
