@@ -6,6 +6,7 @@
 ``latest``       takes INSERTs and DELETEs of the same keys in all clusters: the last writer wins
 ``copied``       takes INSERTs, UPDATEs, DELETEs, DROP PARTITION and ALTERs in the first, which the others copy; one of
                  them follows ALTERs by itself, the other one is altered by hand. Both are made anew, or copied anew
+``switched``     with ``--switches``: takes INSERTs in the cluster that is its source now; SWITCH makes another one that
 ===============  =====================================================================================================
 
 Processes are killed and paused, networks between clusters are cut and slow, disks are full, replicas are wiped
@@ -37,6 +38,7 @@ from tests.cluster.chaos_faults import SESSION_SECONDS
 from tests.cluster.link_clients import ColumnOwner, LatestWriter, Merger, PartitionOwner, Rows, Writer
 from tests.cluster.link_faults import ClusterFaults, NetworkFaults, Statements
 from tests.cluster.link_network import LinkNetwork
+from tests.cluster.link_switching import SWITCHED_LINK, SwitchedWriter, Switcher
 
 NAMES = SOURCE, FOLLOWER, BY_HAND = ("east", "west", "north")
 _REPLICAS = 2
@@ -53,13 +55,15 @@ _TABLES: Mapping[str, str] = {
     "latest": "ReplicatedReplacingMergeTree('/latest', '{replica}') PARTITION BY p ORDER BY k "
     "SETTINGS last_writer_wins = 1",
     "copied": "ReplicatedMergeTree('/copied', '{replica}') PARTITION BY p ORDER BY k",
+    "switched": "ReplicatedMergeTree('/switched', '{replica}') PARTITION BY p ORDER BY k",
 }
 
 
 class LinksChaos:
     """The clusters, their clients, and what they must hold."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, *, switches: bool = False) -> None:
+        self.tables = {name: engine for name, engine in _TABLES.items() if switches or name != "switched"}
         self._random = random.Random(seed)
         self.counts: Counter[str] = Counter()
         """How often statements were answered how."""
@@ -111,7 +115,7 @@ class LinksChaos:
     def _create(self) -> None:
         for name in NAMES:
             for client in self.clients[name]:
-                for table, engine in _TABLES.items():
+                for table, engine in self.tables.items():
                     client.execute(f"CREATE TABLE {table} {_COLUMNS} ENGINE = {engine}")
         for name, before in zip(NAMES, (NAMES[-1], *NAMES), strict=False):
             first = self.clients[name][0]
@@ -122,6 +126,8 @@ class LinksChaos:
             first.execute(_create_link("ring", "ringed", before, "two_way = 1"))
             if name != SOURCE:
                 first.execute(_create_copy(name))
+                if "switched" in self.tables:
+                    first.execute(_create_link(SWITCHED_LINK, "switched", SOURCE, "start_position = ''"))
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -136,13 +142,17 @@ class LinksChaos:
         ]
         owners = [PartitionOwner(self, SOURCE, "copied", partition, self._another_random()) for partition in (1, 2)]
         columns = ColumnOwner(self, SOURCE, [BY_HAND], "copied", self._another_random(), self._end.wait)
-        merger = Merger(self, NAMES, list(_TABLES), self._another_random(), self._end.wait)
+        merger = Merger(self, NAMES, list(self.tables), self._another_random(), self._end.wait)
         target = TargetOwner(self, columns, self._another_random(), self._end.wait)
+        moved = SwitchedWriter(self, NAMES, "switched", self._another_random())
+        switcher = Switcher(self, NAMES, self._another_random(), self._end.wait)
         clients = [*writers, *latest, *owners, columns, merger, target]
+        if "switched" in self.tables:
+            clients += [moved, switcher]
         harmed = [
             *(
                 ClusterFaults(
-                    cluster, self.clients[name], self.statements[name], list(_TABLES), self._another_random(),
+                    cluster, self.clients[name], self.statements[name], list(self.tables), self._another_random(),
                     self._end.wait, self.count_fault,
                 )
                 for name, cluster in self.clusters.items()
@@ -162,7 +172,7 @@ class LinksChaos:
         self.network.mend()
         if self.problems:
             return self.problems
-        return self._check(writers, latest, owners, columns)
+        return self._check(writers, latest, owners, columns, moved.rows)
 
     def _another_random(self) -> random.Random:
         return random.Random(self._random.getrandbits(32))
@@ -194,6 +204,14 @@ class LinksChaos:
             time.sleep(_RETRY_SECONDS)
         with self._lock:
             self.acknowledged += 1
+
+    def is_target(self, name: str, number: int, link: str) -> bool | None:
+        """Tells whether a cluster has an incoming link; ``None`` if the server does not answer."""
+        query = f"SELECT count() FROM system.replication_links WHERE name = '{link}' AND direction = 'in'"
+        try:
+            return bool(self.clients[name][number].value(query))
+        except PandoError:
+            return None
 
     def try_once(self, name: str, rng: random.Random, statement: str, what: str) -> bool:
         """Sends a statement to a server of a cluster; tells whether it was acknowledged."""
@@ -227,8 +245,11 @@ class LinksChaos:
         latest: Sequence[LatestWriter],
         owners: Sequence[PartitionOwner],
         columns: ColumnOwner,
+        moved: Rows,
     ) -> list[str]:
         wrong: list[str] = []
+        if "switched" in self.tables:
+            wrong += self._compare("SELECT p, k, v FROM switched", lambda found: Difference.of(found, moved))
         for table in ("everywhere", "ringed"):
             rows = {key: value for writer in writers for key, value in writer.rows[table].items()}
             wrong += self._compare(f"SELECT p, k, v FROM {table}", lambda found, rows=rows: Difference.of(found, rows))
@@ -395,11 +416,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", type=Path, help="a new directory for the servers' files and logs, kept at the end")
+    parser.add_argument("--switches", action="store_true", help="switch a table over every now and then, too")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with ExitStack() as stack:
         directory = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pando-chaos-")))
-        chaos = LinksChaos(directory, options.seed)
+        chaos = LinksChaos(directory, options.seed, switches=options.switches)
         stack.callback(chaos.close)
         wrong = chaos.run(options.seconds)
         for counts in (chaos.faults, chaos.counts):
