@@ -312,6 +312,8 @@ def test_tables_are_renamed_emptied_and_dropped(sql: Session, database: str) -> 
         sql.refuse(f"{statement} pando.{database}.u", "TABLE_OR_VIEW_NOT_FOUND")
     sql.refuse(f"DROP TABLE pando.{database}.more.u", "TABLE_OR_VIEW_NOT_FOUND|NAMESPACE")
     assert sql.server(f"SELECT name FROM system.tables WHERE database = '{database}'", "r2") == [("other",)]
+    sql(f"CREATE TABLE {table} (s STRING)")
+    assert sql(f"SELECT count(s) FROM {table}") == [(0,)]
 
 
 def test_namespaces(sql: Session) -> None:
@@ -395,6 +397,7 @@ def test_delete_on_replicas(sql: Session, database: str) -> None:
     for replica in ("r1", "r2"):
         assert sql.server(f"SELECT k FROM {database}.t ORDER BY k", replica) == [(1,), (4,)]
     sql.refuse(f"DELETE FROM {table} WHERE length(s) = 1", "(?i)delete")
+    sql.refuse(f"DELETE FROM {table} WHERE (k < 3 AND length(s) = 9) OR k = 4", "Cannot delete from table")
     sql.refuse(f"DELETE FROM {table} WHERE k IN (SELECT 1)", "(?i)delete|subquer")
     assert sql(f"SELECT count(*) FROM {table}") == [(2,)]
     sql(f"DELETE FROM {table} WHERE s IS NOT NULL AND k IN (4, 9)")
