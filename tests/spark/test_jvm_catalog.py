@@ -429,8 +429,8 @@ def test_a_server_that_is_away(sql: Session, database: str) -> None:
 
 
 def test_a_statement_is_never_sent_twice(sql: Session, database: str) -> None:
-    """Its answer is lost: nobody knows whether it was carried out."""
-    sql(f"CREATE TABLE alone.{database}.t (k INT) TBLPROPERTIES (order_by = 'k')")
+    """Its answer is lost: nobody knows whether it was carried out, at one server or at each."""
+    sql(f"CREATE TABLE pando.{database}.t (k INT) TBLPROPERTIES (order_by = 'k')")
     name = f"cut_{database}"
     with Between(sql.pando.urls["r1"]) as between:
         use_catalog(sql.spark, between.url, name)
@@ -438,7 +438,10 @@ def test_a_statement_is_never_sent_twice(sql: Session, database: str) -> None:
         between.loses = "ALTER TABLE"
         sql.refuse(f"ALTER TABLE {name}.{database}.t ADD COLUMN n INT", "The connection was lost before the answer")
         assert between.lost == 1
-    assert sql.spark.table(f"alone.{database}.t").columns == ["k", "n"]
+        between.loses = "MODIFY COMMENT"
+        sql.refuse(f"COMMENT ON TABLE {name}.{database}.t IS 'lost'", "The connection was lost before the answer")
+        assert between.lost == 2
+    assert sql.spark.table(f"pando.{database}.t").columns == ["k", "n"]
 
 
 # -- options and secrets ----------------------------------------------------------------------------------------------
