@@ -54,6 +54,7 @@ object ReadOptions {
     "url", "table", "database", "connect_timeout", "timeout", "stall_timeout", "retries", "columns", "filter",
     "scan_name", "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds",
     "select_sequential_consistency", "max_replica_delay_seconds", "compression", "nanoseconds") ++ logins
+  private val notOfCatalogs = Set("table", "database", "columns", "filter", "scan_name", "password")
   /** Options of writes and streams, which a batch read passes over. */
   private val passedOver = Set("batch_rows", "batch_bytes", "maxrowspertrigger", "startingoffsets", "failondataloss")
 
@@ -77,7 +78,7 @@ object ReadOptions {
     val values = collect(options)
     unknownOf(values).headOption.foreach { name =>
       throw PandoException.badArguments(
-        s"A catalog has no option '$name'. Its options are ${(understood - "table" - "database").toSeq.sorted.mkString(", ")}")
+        s"A catalog has no option '$name'. Its options are ${(understood -- notOfCatalogs).toSeq.sorted.mkString(", ")}")
     }
     try build(values.filter(_._2.nonEmpty))
     catch {
@@ -144,9 +145,9 @@ object ReadOptions {
   }
 
   private def readPassword(values: Map[String, String]): String = {
-    require(
-      Seq("password", "password_env", "password_file").count(values.contains) <= 1,
-      "give one of 'password', 'password_env' and 'password_file'")
+    if (Seq("password", "password_env", "password_file").count(values.contains) > 1) {
+      throw new IllegalArgumentException("give one of 'password', 'password_env' and 'password_file'")
+    }
     values.get("password_env").map { name =>
       sys.env.getOrElse(name, throw new IllegalArgumentException(
         s"the environment variable '$name', named by the option 'password_env', is not set in the driver"))

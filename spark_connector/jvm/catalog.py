@@ -18,9 +18,10 @@ def use_catalog(spark: SparkSession, url: str, name: str = "pando", **options: s
 
     ``url`` and ``options`` are those of a read by the format ``pando_jvm``, without what names a table. They stand in
     the session's configuration (``spark.sql.catalog.<name>.…``), so a password is named by ``password_env`` or
-    ``password_file``. Spark makes a catalog when it is first used, and keeps its options then.
+    ``password_file``. The session keeps a catalog and its options until it ends.
 
-    Raises ``UserError`` 36 for a password or a name that is no word, and as ``use_jvm_source`` does.
+    Raises ``UserError`` 36 for a password, a name that is no word, and one that the session has with other options;
+    Spark's ``IllegalArgumentException`` for other wrong options; and what ``use_jvm_source`` raises.
     """
     if "password" in options:
         raise UserError(
@@ -30,7 +31,24 @@ def use_catalog(spark: SparkSession, url: str, name: str = "pando", **options: s
         )
     if not name.isidentifier():
         raise UserError("BAD_ARGUMENTS", f"The name of a catalog must be a word, got {name!r}")
+    own = f"spark.sql.catalog.{name}"
+    wanted = {own: _CLASS, f"{own}.url": url, **{f"{own}.{option}": value for option, value in options.items()}}
+    known = {key: value for key, value in spark.conf.getAll.items() if key == own or key.startswith(f"{own}.")}
+    if known and known != wanted:
+        raise UserError("BAD_ARGUMENTS", f"The session has a catalog {name!r} with other options: take another name")
     use_jvm_source(spark)
-    for option, value in {"url": url, **options}.items():
-        spark.conf.set(f"spark.sql.catalog.{name}.{option}", value)
-    spark.conf.set(f"spark.sql.catalog.{name}", _CLASS)
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
+    try:
+        _load(spark, name)
+    except Exception:
+        for key in wanted:
+            spark.conf.unset(key)
+        raise
+
+
+def _load(spark: SparkSession, name: str) -> None:
+    """Makes the catalog in this thread: in others Spark does not find the classes of a jar that was added."""
+    java_session = getattr(spark, "_jsparkSession", None)  # a client of Spark Connect has none
+    if java_session is not None:
+        java_session.sessionState().catalogManager().catalog(name)

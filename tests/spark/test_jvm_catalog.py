@@ -6,6 +6,7 @@ import io
 import itertools
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -450,7 +451,7 @@ def test_a_statement_is_never_sent_twice(sql: Session, database: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tabel": "x"}, "A catalog has no option 'tabel'. Its options are columns"),
+        ({"tabel": "x"}, "A catalog has no option 'tabel'. Its options are compression"),
         ({"table": "x"}, "A catalog has no option 'table'"),
         ({"filter": "k = 1"}, "A catalog has no option 'filter'"),
         ({"partitions": "many"}, "the option 'partitions' has a wrong value: 'many'"),
@@ -464,13 +465,31 @@ def test_a_statement_is_never_sent_twice(sql: Session, database: str) -> None:
     ],
 )
 def test_wrong_options(sql: Session, options: dict[str, str], message: str) -> None:
-    name = sql.new_name()
-    use_catalog(
-        sql.spark, options.get("url", sql.pando.urls["r1"]), name, **{k: options[k] for k in options if k != "url"}
-    )
-    with pytest.raises(Exception, match=message) as refused:
+    name, given = sql.new_name(), {"url": sql.pando.urls["r1"], **options}
+
+    def show_tables() -> None:
+        use_catalog(sql.spark, name=name, **given)
         sql(f"SHOW TABLES IN {name}.default")
+
+    with pytest.raises(Exception, match=message) as refused:
+        show_tables()
     assert "hidden" not in str(refused.value)
+
+
+def test_a_name_is_given_once(sql: Session) -> None:
+    """After wrong options it may be given again. A catalog can be used first in another thread."""
+    name, url = sql.new_name(), sql.pando.urls["r1"]
+    with pytest.raises(Exception, match="'retries' has a wrong value"):
+        use_catalog(sql.spark, url, name, retries="many")
+    use_catalog(sql.spark, url, name, retries="1")
+    use_catalog(sql.spark, url, name, retries="1")
+    for other in ({"retries": "2"}, {}):
+        with pytest.raises(UserError, match="with other options"):
+            use_catalog(sql.spark, url, name, **other)
+    with pytest.raises(UserError, match="must be a word"):
+        use_catalog(sql.spark, url, "a.b")
+    with ThreadPoolExecutor(1) as threads:
+        assert ("default",) in threads.submit(sql, f"SHOW NAMESPACES IN {name}").result(60)
 
 
 def test_a_password_is_nowhere_to_be_read(
