@@ -5,8 +5,9 @@ calls. ``shared.options`` lists the options. ``python_source.scan_reader`` plans
 ``stream_writer`` insert blocks that a retry does not double.
 
 Functions that programs call are here: ``register`` (views), ``configure`` (a session), ``use_session`` (a thread's
-session), ``use_jvm_source`` (the format ``pando_jvm``). ``create_table``, ``prepare`` (rows to write),
-``narrowed`` (a frame that reads less), ``aggregate`` (by the servers, task by task).
+session), ``use_jvm_source`` (the format ``pando_jvm``), ``use_catalog`` (databases as a catalog of Spark).
+``create_table``, ``prepare`` (rows to write), ``narrowed`` (a frame that reads less), ``aggregate`` (by the servers,
+task by task).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from spark_connector.jvm.catalog import use_catalog
     from spark_connector.jvm.jar import use_jvm_source
     from spark_connector.python_source.aggregate_pushdown import aggregate
     from spark_connector.python_source.scan_pushdown import narrowed
@@ -23,13 +25,16 @@ if TYPE_CHECKING:
     from spark_connector.tables.table_views import register
     from spark_connector.tables.write_preparation import prepare
 
-__all__ = ["aggregate", "configure", "create_table", "narrowed", "prepare", "register", "use_jvm_source", "use_session"]
+__all__ = [
+    "aggregate", "configure", "create_table", "narrowed", "prepare", "register", "use_catalog", "use_jvm_source",
+    "use_session",
+]  # fmt: skip
 
 _HOMES = {
     "aggregate": "python_source.aggregate_pushdown", "configure": "python_source.session_options",
     "create_table": "tables.table_creation", "narrowed": "python_source.scan_pushdown",
     "prepare": "tables.write_preparation", "register": "tables.table_views",
-    "use_jvm_source": "jvm.jar", "use_session": "python_source.session_options",
+    "use_catalog": "jvm.catalog", "use_jvm_source": "jvm.jar", "use_session": "python_source.session_options",
 }  # fmt: skip
 
 

@@ -1,12 +1,24 @@
 package pando.spark
 
 /**
- * An error of a server, or of the way to it. `code` is ClickHouse's.
+ * An error of a server, or of the way to it. `code` is ClickHouse's; `isUnsent` says that no server got the request.
  *
  * It is an `IllegalArgumentException`, because PySpark shows the message of one first, and not a Java trace.
  */
-final class PandoException(val code: Int, message: String, val failure: Failure = Failure.Answered)
+final class PandoException(
+    val code: Int, message: String, val failure: Failure = Failure.Answered, val isUnsent: Boolean = false)
     extends IllegalArgumentException(message)
+
+object PandoException {
+
+  /** An error in what the user gave (36). */
+  def badArguments(message: String): PandoException =
+    new PandoException(36, s"Code: 36. DB::Exception: $message (BAD_ARGUMENTS)")
+
+  /** An error for what is not offered (48). */
+  def notOffered(message: String): PandoException =
+    new PandoException(48, s"Code: 48. DB::Exception: $message (NOT_IMPLEMENTED)")
+}
 
 /** What a failure means for a read, which may always be repeated. */
 sealed trait Failure

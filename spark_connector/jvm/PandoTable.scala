@@ -9,8 +9,8 @@ import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** A table, as one frame reads it; `properties` are what the options were parsed from. */
-final class PandoTable(properties: Map[String, String], options: ReadOptions, fields: StructType)
+/** A table, as one frame reads it; `given` are what the options were parsed from. */
+class PandoTable(given: Map[String, String], options: ReadOptions, fields: StructType)
     extends Table
     with SupportsRead {
 
@@ -23,12 +23,12 @@ final class PandoTable(properties: Map[String, String], options: ReadOptions, fi
   /** Reads with the options of the table, and those that a query over a table of the catalog adds. */
   override def newScanBuilder(added: CaseInsensitiveStringMap): ScanBuilder = {
     val more = added.asCaseSensitiveMap().asScala.toMap
-    val isNothingNew = more.forall { case (name, value) => properties.get(name).contains(value) }
-    val own = if (isNothingNew) options else ReadOptions.parse(properties ++ more).getOrElse(refuse(more))
+    val isNothingNew = more.forall { case (name, value) => given.get(name).contains(value) }
+    val own = if (isNothingNew) options else ReadOptions.parse(given ++ more).getOrElse(refuse(more))
     new PandoScanBuilder(own, fields)
   }
 
-  private def refuse(more: Map[String, String]): Nothing = throw new PandoException(
-    36, s"Code: 36. DB::Exception: Format pando_jvm: one of the options ${more.keys.toSeq.sorted.mkString(", ")} is " +
-      "not of a read of this table, or has a wrong value (BAD_ARGUMENTS)")
+  private def refuse(more: Map[String, String]): Nothing = throw PandoException.badArguments(
+    s"Format pando_jvm: one of the options ${more.keys.toSeq.sorted.mkString(", ")} is not of a read of this table, or " +
+      "has a wrong value")
 }

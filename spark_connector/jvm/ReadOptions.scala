@@ -1,6 +1,7 @@
 package pando.spark
 
-import java.net.URI
+import java.io.IOException
+import java.net.{URI, URISyntaxException}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Paths}
 import java.util.Locale
@@ -53,6 +54,7 @@ object ReadOptions {
     "url", "table", "database", "connect_timeout", "timeout", "stall_timeout", "retries", "columns", "filter",
     "scan_name", "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds",
     "select_sequential_consistency", "max_replica_delay_seconds", "compression", "nanoseconds") ++ logins
+  private val notOfCatalogs = Set("table", "database", "columns", "filter", "scan_name", "password")
   /** Options of writes and streams, which a batch read passes over. */
   private val passedOver = Set("batch_rows", "batch_bytes", "maxrowspertrigger", "startingoffsets", "failondataloss")
 
@@ -67,29 +69,52 @@ object ReadOptions {
    * (`query`, `task_query`), and tells what is wrong with the others.
    */
   def parse(options: Map[String, String]): Option[ReadOptions] = {
+    val values = collect(options)
+    if (isSecretKept(options) || unknownOf(values).nonEmpty) None else Try(build(values.filter(_._2.nonEmpty))).toOption
+  }
+
+  /** Returns the options of a catalog's table. Raises 36 that names the wrong one. */
+  def parseStrictly(options: Map[String, String]): ReadOptions = {
+    val values = collect(options)
+    unknownOf(values).headOption.foreach { name =>
+      throw PandoException.badArguments(
+        s"A catalog has no option '$name'. Its options are ${(understood -- notOfCatalogs).toSeq.sorted.mkString(", ")}")
+    }
+    try build(values.filter(_._2.nonEmpty))
+    catch {
+      case error @ (_: IllegalArgumentException | _: IOException | _: URISyntaxException) =>
+        throw PandoException.badArguments(s"The options of the catalog are wrong: ${error.getMessage}")
+    }
+  }
+
+  private def collect(options: Map[String, String]): Map[String, String] = {
     val defaults = fromSession(SparkSession.active.conf.getAll)
     val lowered = options.map { case (name, value) => name.toLowerCase(Locale.ROOT) -> value }
     val (copies, others) = lowered.partition(_._1.startsWith(copy))
     val plain = if (copies.isEmpty) others else others.filter(item => understood(item._1))  // a table's own properties
     val own = (copies.map { case (name, value) => name.stripPrefix(copy) -> value } ++ plain) -- ignored
     val kept = if (own.keys.exists(logins)) defaults -- logins else defaults
-    val values = kept ++ own
-    val isSecretKept = copies.contains(s"${copy}password") // of a catalog table, which is refused
-    if (isSecretKept || values.keys.exists(name => !understood(name) && !passedOver(name))) None
-    else Try(build(values.filter(_._2.nonEmpty))).toOption
+    kept ++ own
   }
+
+  private def unknownOf(values: Map[String, String]): Seq[String] =
+    values.keys.toSeq.sorted.filterNot(name => understood(name) || passedOver(name))
+
+  /** Tells whether a table that Spark's own catalog keeps has a password, which is refused. */
+  private def isSecretKept(options: Map[String, String]): Boolean =
+    options.keys.exists(_.toLowerCase(Locale.ROOT) == s"${copy}password")
 
   private def build(values: Map[String, String]): ReadOptions = {
     val (database, table) = values.get("database") match {
-      case Some(name) => (name, values("table"))
+      case Some(name) => (name, values.getOrElse("table", missing("table")))
       case None =>
-        values("table").split("\\.", 2) match {
+        values.getOrElse("table", missing("table")).split("\\.", 2) match {
           case Array(first, rest) => (first, rest)
           case Array(name) => ("default", name)
         }
     }
     ReadOptions(
-      urls = values("url").split(",").toSeq.map(checkUrl).distinct,
+      urls = read(values, "url")(_.split(",").toSeq.map(checkUrl).distinct).getOrElse(missing("url")),
       database = database,
       table = table,
       user = values.getOrElse("user", ""),
@@ -97,18 +122,18 @@ object ReadOptions {
       connectTimeout = seconds(values, "connect_timeout", 5),
       timeout = seconds(values, "timeout", 660),
       stallTimeout = seconds(values, "stall_timeout", 60),
-      retries = values.get("retries").map(count(_, 0).toInt).getOrElse(6),
+      retries = read(values, "retries")(count(_, 0).toInt).getOrElse(6),
       columns = splitNames(values.getOrElse("columns", "")),
       filter = values.getOrElse("filter", ""),
       scanName = values.getOrElse("scan_name", ""),
-      partitions = values.get("partitions").map(count(_, 1)),
-      maxRowsPerTask = values.get("max_rows_per_task").map(count(_, 1)),
-      maxBytesPerTask = values.get("max_bytes_per_task").map(count(_, 1)),
+      partitions = read(values, "partitions")(count(_, 1)),
+      maxRowsPerTask = read(values, "max_rows_per_task")(count(_, 1)),
+      maxBytesPerTask = read(values, "max_bytes_per_task")(count(_, 1)),
       leaseSeconds = seconds(values, "lease_seconds", 300),
-      sequentialConsistency = flag(values.getOrElse("select_sequential_consistency", "0")),
+      sequentialConsistency = read(values, "select_sequential_consistency")(flag).getOrElse(false),
       maxReplicaDelay = seconds(values, "max_replica_delay_seconds", 300),
-      compression = choice(values.getOrElse("compression", "none"), "lz4", "zstd", "none"),
-      nanoseconds = choice(values.getOrElse("nanoseconds", "error"), "error", "truncate", "long", "string"))
+      compression = read(values, "compression")(choice(_, "lz4", "zstd", "none")).getOrElse("none"),
+      nanoseconds = read(values, "nanoseconds")(choice(_, "error", "truncate", "long", "string")).getOrElse("error"))
   }
 
   private def checkUrl(text: String): String = {
@@ -120,18 +145,36 @@ object ReadOptions {
   }
 
   private def readPassword(values: Map[String, String]): String = {
-    require(Seq("password", "password_env", "password_file").count(values.contains) <= 1)
-    values.get("password_env").map(sys.env).orElse(
+    if (Seq("password", "password_env", "password_file").count(values.contains) > 1) {
+      throw new IllegalArgumentException("give one of 'password', 'password_env' and 'password_file'")
+    }
+    values.get("password_env").map { name =>
+      sys.env.getOrElse(name, throw new IllegalArgumentException(
+        s"the environment variable '$name', named by the option 'password_env', is not set in the driver"))
+    }.orElse(
       values.get("password_file").map { file =>
         new String(Files.readAllBytes(Paths.get(file)), UTF_8).reverse.dropWhile("\r\n".contains(_)).reverse
       }).getOrElse(values.getOrElse("password", ""))
   }
 
-  private def seconds(values: Map[String, String], name: String, default: Double): Double = {
-    val number = values.get(name).map(_.toDouble).getOrElse(default)
-    require(number > 0 && number < 1e9)
-    number
-  }
+  private def missing(name: String): Nothing = throw new IllegalArgumentException(s"the option '$name' is missing")
+
+  private def read[Value](values: Map[String, String], name: String)(convert: String => Value): Option[Value] =
+    values.get(name).map { text =>
+      try convert(text)
+      catch {
+        case _: IllegalArgumentException | _: URISyntaxException =>
+          val shown = if (name == "url") "expected http://host:port, several separated by commas" else s"'$text'"
+          throw new IllegalArgumentException(s"the option '$name' has a wrong value: $shown")
+      }
+    }
+
+  private def seconds(values: Map[String, String], name: String, default: Double): Double =
+    read(values, name) { text =>
+      val number = text.toDouble
+      require(number > 0 && number < 1e9)
+      number
+    }.getOrElse(default)
 
   private def count(text: String, least: Long): Long = {
     val number = text.trim.toLong

@@ -8,20 +8,32 @@ import java.util.Base64
 
 import com.fasterxml.jackson.databind.JsonNode
 
-/** Requests to the servers: JSON there, JSON or an Arrow stream back. */
+/** Requests to the servers: JSON or SQL there, JSON or an Arrow stream back. */
 final class Servers(options: ReadOptions) {
   private val firstRounds = 4
 
   /** Returns the JSON answer of the first server that gives one, tried in turn. Raises `PandoException`. */
-  def ask(path: String, body: JsonNode): JsonNode = {
-    val urls = options.urls
+  def ask(path: String, body: JsonNode): JsonNode = tryInTurn(options.urls, _.failure == Failure.MayHeal) { url =>
+    val answer = open(url, path, body, options.stallTimeout)
+    try Json.mapper.readTree(answer.readWhole()) finally answer.close()
+  }
+
+  /** Runs a statement on one server, and returns its answer as text. */
+  def run(url: String, sql: String): String = {
+    val parameters = "/?wait_end_of_query=1&default_format=JSONEachRow&alter_sync=2"
+    val answer = send(url, parameters, "text/plain; charset=UTF-8", sql.getBytes(UTF_8), options.timeout)
+    try new String(answer.readWhole(), UTF_8) finally answer.close()
+  }
+
+  /** Returns what the first server gives, tried in turn as long as its error `mayRepeat`. */
+  def tryInTurn[Result](urls: Seq[String], mayRepeat: PandoException => Boolean)(step: String => Result): Result = {
     val attempts = math.max(urls.size, math.min(options.retries + 1, firstRounds * urls.size))
     var pause = 200L
     var attempt = 0
     while (true) {
-      try return read(open(urls(attempt % urls.size), path, body, options.stallTimeout))
+      try return step(urls(attempt % urls.size))
       catch {
-        case error: PandoException if error.failure == Failure.MayHeal && attempt + 1 < attempts =>
+        case error: PandoException if mayRepeat(error) && attempt + 1 < attempts =>
           attempt += 1
           if (attempt % urls.size == 0) {
             Thread.sleep(pause)
@@ -32,11 +44,11 @@ final class Servers(options: ReadOptions) {
     throw new IllegalStateException
   }
 
-  private def read(answer: Answer): JsonNode =
-    try Json.mapper.readTree(answer.readWhole()) finally answer.close()
+  /** Sends a JSON request to one server, and returns its answer as it arrives. */
+  def open(url: String, path: String, body: JsonNode, silence: Double): Answer =
+    send(url, path, "application/json", Json.mapper.writeValueAsBytes(body), silence)
 
-  /** Sends a request to one server, and returns its answer as it arrives. */
-  def open(url: String, path: String, body: JsonNode, silence: Double): Answer = {
+  private def send(url: String, path: String, contentType: String, bytes: Array[Byte], silence: Double): Answer = {
     val connection = new URI(url + path).toURL.openConnection(Proxy.NO_PROXY).asInstanceOf[HttpURLConnection]
     try {
       connection.setRequestMethod("POST")
@@ -44,9 +56,8 @@ final class Servers(options: ReadOptions) {
       connection.setConnectTimeout(milliseconds(options.connectTimeout))
       connection.setReadTimeout(milliseconds(silence))
       connection.setRequestProperty("User-Agent", "pando-spark")
-      connection.setRequestProperty("Content-Type", "application/json")
+      connection.setRequestProperty("Content-Type", contentType)
       authenticate(connection)
-      val bytes = Json.mapper.writeValueAsBytes(body)
       connection.setFixedLengthStreamingMode(bytes.length)
       connection.getOutputStream.write(bytes)
       if (connection.getResponseCode == 200) new Answer(url, connection, silence)
@@ -95,17 +106,17 @@ object Servers {
 
   /** Returns what a broken connection means. */
   def explain(url: String, error: IOException, silence: Double): PandoException = {
-    val text = error match {
+    val (text, isUnsent) = error match {
       case _: ConnectException | _: UnknownHostException | _: NoRouteToHostException =>
-        s"Cannot connect to $url: ${error.getMessage} (is a server running there?)"
+        (s"Cannot connect to $url: ${error.getMessage} (is a server running there?)", true)
       case timeout: SocketTimeoutException if String.valueOf(timeout.getMessage).toLowerCase.contains("connect") =>
-        s"Cannot connect to $url: ${timeout.getMessage} (check host and port)"
-      case _: SocketTimeoutException => s"$url sent nothing for $silence s: the answer is not complete"
+        (s"Cannot connect to $url: ${timeout.getMessage} (check host and port)", true)
+      case _: SocketTimeoutException => (s"$url sent nothing for $silence s: the answer is not complete", false)
       case _ =>
-        s"The connection was lost before the answer of $url was complete (${error.getClass.getSimpleName}): " +
-          error.getMessage
+        (s"The connection was lost before the answer of $url was complete (${error.getClass.getSimpleName}): " +
+          error.getMessage, false)
     }
-    new PandoException(210, s"Code: 210. DB::Exception: $text (NETWORK_ERROR)", Failure.MayHeal)
+    new PandoException(210, s"Code: 210. DB::Exception: $text (NETWORK_ERROR)", Failure.MayHeal, isUnsent)
   }
 }
 

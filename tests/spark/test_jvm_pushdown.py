@@ -166,6 +166,19 @@ def test_aggregates_and_first_rows_are_computed_by_the_servers(pair: Pair) -> No
         assert "query:" not in plan(left)
 
 
+def test_a_limit_with_an_offset(pair: Pair) -> None:
+    """The servers give as many rows of a task as both need, and Spark passes over the first ones."""
+    first = pair.ours.orderBy("k").offset(5).limit(3)
+    assert [row.k for row in first.select("k").collect()] == [5, 6, 7]
+    assert "LIMIT 8" in plan(first)
+    some = pair.ours.offset(5).limit(3)
+    assert "limit: 8" in plan(some)
+    assert len(some.collect()) == 3
+    assert pair.ours.where("k < 10").offset(8).limit(7).count() == 2
+    assert pair.ours.offset(2990).count() == 10
+    assert pair.ours.limit(7).offset(9).collect() == []
+
+
 def test_an_empty_table_has_one_row_of_totals(pando: Pando, spark: SparkSession) -> None:
     use_jvm_source(spark)
     table = pando.new_table("k UInt32, s String, n Nullable(Int64), f Float32", "k")

@@ -194,11 +194,16 @@ def test_the_scans_of_a_query_read_one_state(pando: Pando, spark: SparkSession) 
 
 
 class Between:
-    """A server between a client and another server: it calls ``before``, and cuts answers off after ``limit`` bytes."""
+    """A server between a client and another server: it calls ``before``, and cuts answers off after ``limit`` bytes.
+
+    It brings no answer to a request with the text ``loses``, and counts these.
+    """
 
     def __init__(self, url: str, before: Callable[[str], None] = lambda _: None, limit: int = 1 << 40) -> None:
         outer = self
         self.was_cut = False
+        self.loses = ""
+        self.lost = 0
         host = url.removeprefix("http://")
 
         class Handler(BaseHTTPRequestHandler):
@@ -208,6 +213,11 @@ class Between:
                 server = http.client.HTTPConnection(host, timeout=60)
                 server.request("POST", self.path, body, dict(self.headers))
                 answer = server.getresponse()
+                if outer.loses and outer.loses.encode() in body:
+                    answer.read()
+                    outer.lost += 1
+                    self.close_connection = True
+                    return
                 self.send_response(answer.status)
                 for key, value in answer.getheaders():
                     if key.lower() not in ("transfer-encoding", "content-length", "connection"):

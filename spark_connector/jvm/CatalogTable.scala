@@ -1,0 +1,71 @@
+package pando.spark
+
+import java.util
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.connector.catalog.{SupportsDeleteV2, TableChange}
+import org.apache.spark.sql.connector.catalog.TableChange.ColumnChange
+import org.apache.spark.sql.connector.expressions.Transform
+import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/**
+ * A table of a catalog: it is read as one of the format `pando_jvm`, and its definition and rows can be changed.
+ *
+ * A replicated table is changed at one server, and any other at every server of the catalog.
+ */
+final class CatalogTable(shownName: String, given: Map[String, String], options: ReadOptions, facts: TableFacts)
+    extends PandoTable(given, options, facts.fields)
+    with SupportsDeleteV2 {
+  private val statements = new Statements(options)
+  private val sqlName = SqlText.quoteTable(options.database, options.table)
+
+  override def name(): String = shownName
+
+  override def properties(): util.Map[String, String] = facts.properties.asJava
+
+  override def partitioning(): Array[Transform] = facts.partitioning.toArray
+
+  override def newScanBuilder(added: CaseInsensitiveStringMap): ScanBuilder = {
+    Seq("table", "database").find(added.containsKey(_)).foreach { name =>
+      throw PandoException.badArguments(s"The option '$name' is not of a read of a catalog's table")
+    }
+    super.newScanBuilder(added)
+  }
+
+  /** Tells whether the servers keep exactly the rows that Spark would keep. */
+  override def canDeleteWhere(predicates: Array[Predicate]): Boolean = conditionsOf(predicates).isDefined
+
+  override def deleteWhere(predicates: Array[Predicate]): Unit = {
+    val conditions = conditionsOf(predicates).getOrElse(
+      throw PandoException.notOffered("DELETE by these conditions is not offered: Spark and the servers may differ"))
+    if (conditions.isEmpty) truncateTable()
+    else change(s"DELETE FROM $sqlName WHERE ${conditions.map(SqlText.bracket).mkString(" AND ")}")
+  }
+
+  override def truncateTable(): Boolean = {
+    change(s"TRUNCATE TABLE $sqlName")
+    true
+  }
+
+  /** Carries out ALTER TABLE. Changes of columns are one statement. Settings and comments are of each server. */
+  def alter(changes: Seq[TableChange]): Unit = {
+    val commands = new TableChanges(facts.fields, facts.types)
+    val ofColumns = changes.collect { case change: ColumnChange => commands.columnCommand(change) }
+    val ofTable = changes.filterNot(_.isInstanceOf[ColumnChange]).map(TableChanges.tableCommand)
+    if (ofColumns.nonEmpty) change(s"ALTER TABLE $sqlName ${ofColumns.mkString(", ")}")
+    if (ofTable.nonEmpty) statements.runEverywhere(s"ALTER TABLE $sqlName ${ofTable.mkString(", ")}")
+  }
+
+  private def change(sql: String): Unit =
+    if (facts.isReplicated) statements.runOnce(sql) else statements.runEverywhere(sql)
+
+  /** Returns the conditions in SQL, if each has exactly Spark's meaning. */
+  private def conditionsOf(predicates: Array[Predicate]): Option[Seq[String]] = {
+    val asked = predicates.toSeq.filterNot(_.name() == "ALWAYS_TRUE")
+    val found = if (asked.isEmpty) Seq() else Pushing.pushPredicates(options, facts.fields, asked)
+    if (found.forall(_.exists(_.isExact))) Some(found.flatten.map(_.sql)) else None
+  }
+}
