@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordination.inserts.quorum import QuorumStatus
 from coordination.nodes.gate import Gate
 from engine.links.exchange.link_service import Answer
+from engine.links.switching import answers
 from parts.common.errors import PandoError, UnavailableError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 from tests.links.test_links_in_one_process import wait
@@ -88,6 +90,25 @@ class Clusters:
             former(name)
 
         services.failpoint = die
+        try:
+            yield
+        finally:
+            services.failpoint = former
+        assert passed, f"{failpoint} was never passed"
+
+    @contextmanager
+    def doing_at(self, cluster: str, failpoint: str, action: Callable[[], object]) -> Iterator[None]:
+        """Something else happens when the cluster's server is at this step for the first time."""
+        services = self.servers[cluster][0].engine.services
+        former, passed = services.failpoint, list[str]()
+
+        def pass_by(name: str) -> None:
+            if name == failpoint and not passed:
+                passed.append(name)
+                action()
+            former(name)
+
+        services.failpoint = pass_by
         try:
             yield
         finally:
@@ -340,6 +361,39 @@ def test_a_switch_is_cancelled(three: Clusters, cluster: str, step: str) -> None
     three.must_be_equal(table, "west", "east")
 
 
+def test_a_ticket_that_is_void_makes_no_fork(three: Clusters) -> None:
+    """CANCEL comes just before the fork."""
+    _linked(three, "o", "east")
+    cancel = "SYSTEM SWITCH REPLICATION LINK o_east CANCEL"
+    with three.doing_at("east", "switch.before_fork", lambda: three.do("east", cancel)):
+        assert "its ticket is void" in three.refused("east", "SYSTEM SWITCH REPLICATION LINK o_east")
+    assert three.writable("o") == ["west", "north"]
+
+
+def test_what_comes_just_before_the_bar_is_taken(three: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
+    _linked(three, "p", "east")
+    close, done = answers.close_for_switch, list[int]()
+
+    def insert_and_close(*given: Any) -> Gate:
+        if not done:
+            done.append(1)
+            three.do("west", "INSERT INTO p VALUES (3, 'before the bar')")
+        return close(*given)
+
+    monkeypatch.setattr(answers, "close_for_switch", insert_and_close)
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK p_east")
+    assert three.keys("east", "p") == [1, 2, 3]
+    wait(lambda: three.must_be_equal("p", "west", "east") == [1, 2, 3], "west to follow")
+
+
+def test_a_switch_waits_for_open_quorums(three: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
+    _linked(three, "q", "east")
+    waiting = [QuorumStatus("all_7_7_0", 2, ("r1",), "r1")] * 2
+    monkeypatch.setattr(answers, "read_pending_quorums", lambda *_: [(waiting.pop(), "", 0)] if waiting else [])
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK q_east")
+    assert not waiting
+
+
 def test_one_side_of_a_switch_is_gone_for_good(three: Clusters) -> None:
     _linked(three, "j", "east")
     with three.dying_at("east", "switch.after_closing"), pytest.raises(PandoError):
@@ -396,6 +450,59 @@ def test_two_forks_of_one_epoch_refuse_each_other(three: Clusters) -> None:
     tail = three.sql("west", "SYSTEM REJOIN REPLICATION LINK l_east FROM CLUSTER east DETACH TAIL")
     assert sum(int(row[3]) for row in tail) == 2
     wait(lambda: three.keys("west", "l") == [1, 2, 4], f"west rejoins {three.explain()}")
+
+
+def test_a_bar_of_a_synchronous_link_goes_with_it(three: Clusters) -> None:
+    """Its source was lost while the link became asynchronous."""
+    _linked(three, "n", "east")
+    three.do("west", "ALTER REPLICATION LINK 'east/n_east' MODE sync")
+    state = "SELECT state FROM system.replication_links WHERE name = 'east/n_east'"
+    wait(lambda: three.sql("west", state) == [["enabled"]], "the synchronous link")
+    three.part("east")
+    three.do("west", "ALTER REPLICATION LINK 'east/n_east' MODE async")
+    three.join()
+    three.do("east", "SYSTEM PROMOTE REPLICATION LINK n_east FORCE")
+    wait(lambda: three.is_shut("west", "n"), "west to hear of the fork")
+    three.do("west", "SYSTEM REJOIN REPLICATION LINK n_east FROM CLUSTER east DETACH TAIL")
+    three.do("east", "INSERT INTO n VALUES (3, 'e')")
+    wait(lambda: three.keys("west", "n") == [1, 2, 3], f"west rejoins {three.explain()}")
+    three.do("west", "SYSTEM SWITCH REPLICATION LINK n_east")
+    three.do("west", "INSERT INTO n VALUES (4, 'w')")
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_follower_of_one_of_two_forks_goes_on(three: Clusters, rows: int) -> None:
+    """West and east were both promoted by force, and east rejoins west. North had followed east."""
+    table = f"r{rows}"
+    _linked(three, table, "east", "north")
+    three.part("west")
+    three.do("east", f"SYSTEM PROMOTE REPLICATION LINK {table}_east")
+    if rows:
+        three.do("east", f"INSERT INTO {table} VALUES (3, 'e')")
+    wait(lambda: _follows(three, table, "east"), f"north to follow east {three.explain()}")
+    wait(lambda: three.keys("north", table) == three.keys("east", table), "the row of east")
+    three.join()
+    wait(lambda: three.is_shut("west", table), "west to hear of the fork")
+    three.do("west", f"SYSTEM PROMOTE REPLICATION LINK {table}_east FORCE")
+    three.do("west", f"INSERT INTO {table} VALUES (4, 'w')")
+    three.do("east", f"SYSTEM REJOIN REPLICATION LINK {table}_east FROM CLUSTER west DETACH TAIL")
+    if rows:  # its row is nowhere else, so nobody takes it out but a person
+        message = f"SELECT message FROM system.replication_links WHERE name = '{table}_north'"
+        wait(lambda: "has 1 rows" in str(three.sql("north", message)), f"north to be refused {three.explain()}")
+        assert "another fork of the same epoch" in str(three.sql("north", message))
+        assert three.keys("north", table) == [1, 2, 3]
+        rejoin = f"SYSTEM REJOIN REPLICATION LINK {table}_north FROM CLUSTER west"
+        (shown,) = three.sql("north", rejoin)
+        assert (shown[0], shown[3]) == ("blocks", 1)
+        three.do("north", f"{rejoin} DETACH TAIL")
+    wait(lambda: three.must_be_equal(table) == [1, 2, 4], f"north to follow west {three.explain()}")
+    assert _follows(three, table, "west")
+    assert three.writable(table) == ["west"]
+
+
+def _follows(three: Clusters, table: str, source: str) -> bool:
+    shown = f"SELECT peer FROM system.replication_links WHERE name = '{table}_north' AND direction = 'in'"
+    return three.sql("north", shown) == [[source]]
 
 
 def test_what_is_refused_by_name(three: Clusters) -> None:

@@ -78,8 +78,10 @@ def test_nothing_is_stored_while_the_target_cannot_take_it(servers: dict[str, li
             source.execute("INSERT INTO refused VALUES (1, 'a')")
         assert caught.value.name == "TOO_FEW_LIVE_REPLICAS"
         assert source.value("SELECT count() FROM refused") == 0
+        began = time.monotonic()
         source.execute(f"ALTER REPLICATION LINK '{at_source}' MODE async")
         source.execute("INSERT INTO refused VALUES (1, 'a')")  # waits while the target may still answer reads
+        assert time.monotonic() - began >= 4 * 0.2  # as long as four replication_timeout
         assert source.value("SELECT count() FROM refused") == 1
         source.execute(f"ALTER REPLICATION LINK '{at_source}' MODE sync")
         with pytest.raises(PandoError, match=f"{at_source} is enabling"):

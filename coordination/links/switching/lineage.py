@@ -14,8 +14,8 @@ A fork has the last change of the epoch that ended, the origin that begins, its 
 ``forks`` are those that the table follows, its own among them, the newest last. ``met`` are forks that it was told of
 and does not follow: of the epoch in which it writes, and then its gate is shut, or of its source's, which the link
 follows next. ``epochs`` are the table's own former epochs, each with a zxid that none of its commits is above and every
-later commit is above. ``settled`` names the forks whose tail was taken out of this table. Each list keeps its newest 20.
-Unknown keys are kept.
+later commit is above. ``settled`` names the forks whose tail was taken out of this table. Each list keeps its newest
+20. Unknown keys are kept.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@
 
 ``promise`` names the cluster that is promoted, and its UUID. ``asked`` has the ticket, the UUID that the link back will
 have, and ``"void":true`` once it is cancelled and the source must still be told. ``telling`` lists who has not heard of
-a fork, which ``of`` names: a sibling by the UUID of its link, the old source by its table. With ``ticket``, ``back`` and
-``settings`` (of the link back, as JSON) it is the source that a SWITCH closed. What is not there is left out; unknown
-keys are kept.
+a fork, which ``of`` names: a sibling by the UUID of its link, the old source by its table. With ``ticket``, ``back``
+and ``settings`` (of the link back, as JSON) it is the source that a SWITCH closed. What is not there is left out;
+unknown keys are kept.
 
-The bars, by owner: ``promotion`` while the fork is made, ``promise``, ``ticket``, and ``fork``: the table has met a fork
-that it does not follow (:mod:`coordination.links.switching.lineage`).
+The bars, by owner: ``promotion`` while the fork is made, ``promise``, ``ticket``, and ``fork``: the table has met a
+fork that it does not follow (:mod:`coordination.links.switching.lineage`).
 """
 
 from __future__ import annotations
