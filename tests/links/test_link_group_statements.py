@@ -12,12 +12,14 @@ from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.links.groups.link_group import require_group
 from coordination.links.groups.shown_cut import find_showable
 from engine.http_client.http_client import HttpClient
+from engine.links.linkable_tables import require_linkable
 from engine.tables.replicated.links.groups import cut_commit
 from engine.tables.replicated.links.groups.group_member import GroupMember
 from engine.tables.replicated.links.groups.held_view import HeldView
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.shown_groups.shown_group import GroupRegistry
 from parts.common.errors import PandoError
+from parts.common.query_status import QueryStatus
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 
 _SECONDS = 30.0
@@ -143,7 +145,12 @@ def test_no_insert_waits_for_a_table_of_a_group(
     assert "mode = 'sync' cannot be" in fails(east, f"ALTER REPLICATION LINK {a} MODE sync").message
     link = f"east/{a}"
     west.execute(f"ALTER REPLICATION LINK '{link}' MODE sync")
-    time.sleep(0.5)  # it would be synchronous by then
+    source = servers["west"][0].engine
+    (known,) = require_linkable(servers["west"][0].table(a)).source.list_gate_links()
+    position, peers = source.current_position("default", a), source.services.sync_peers
+    assert f"in the transactional group {group}" in peers.wait_until_visible(known, position, 0.1, QueryStatus())
+    with pytest.raises(PandoError, match=f"in the transactional group {group}"):
+        peers.stage(known, "an INSERT", (), 1.0, QueryStatus())
     state = f"SELECT state FROM system.replication_links WHERE name = '{link}'"
     assert west.value(state) == "enabling"
     east.execute(f"ALTER REPLICATION LINK GROUP {group} REMOVE {a}")

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from coordination.inserts.quorum import QuorumStatus
+from coordination.links.positions import Origin, Position
+from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
 from engine.links.exchange.link_service import Answer
 from engine.links.switching import answers
+from engine.tables.replicated.links.switching.replica_switching import ReplicaSwitching
 from parts.common.errors import PandoError, UnavailableError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 from tests.links.test_links_in_one_process import wait
@@ -498,6 +501,64 @@ def test_a_follower_of_one_of_two_forks_goes_on(three: Clusters, rows: int) -> N
     wait(lambda: three.must_be_equal(table) == [1, 2, 4], f"north to follow west {three.explain()}")
     assert _follows(three, table, "west")
     assert three.writable(table) == ["west"]
+
+
+def test_a_tail_that_was_taken_out_stays_out(three: Clusters) -> None:
+    """Nor does it come back out of the journal of a table that becomes the source again."""
+    _linked(three, "s", "east", "north")
+    three.do("north", "ALTER REPLICATION LINK s_north DISABLE")
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK s_east")
+    three.do("east", "INSERT INTO s VALUES (3, 'tail')")
+    wait(lambda: three.keys("west", "s") == [1, 2, 3], f"west follows {three.explain()}")
+    three.do("north", "SYSTEM PROMOTE REPLICATION LINK s_north FORCE")
+    three.do("north", "INSERT INTO s VALUES (4, 'n')")
+    for cluster, name in (("east", "s_north"), ("west", "s_east")):
+        tail = three.sql(cluster, f"SYSTEM REJOIN REPLICATION LINK {name} FROM CLUSTER north DETACH TAIL")
+        assert [(row[0], row[3]) for row in tail] == [("block", 1)]
+        wait(lambda cluster=cluster: three.keys(cluster, "s") == [1, 2, 4], f"the copy {three.explain()}")  # type: ignore[misc]
+    three.do("north", "INSERT INTO s VALUES (5, 'n')")
+    wait(lambda: three.must_be_equal("s") == [1, 2, 4, 5], f"all follow north {three.explain()}")
+    three.do("west", "SYSTEM SWITCH REPLICATION LINK s_east")
+    three.do("west", "INSERT INTO s VALUES (6, 'w')")
+    wait(lambda: three.must_be_equal("s") == [1, 2, 4, 5, 6], f"all follow west {three.explain()}")
+
+
+def test_what_the_new_source_does_not_keep_is_copied(three: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that was made with ``start_position = 'now'`` does not begin there again."""
+    three.join()
+    three.make("u")
+    for target in ("east", "north"):
+        link = f"CREATE REPLICATION LINK u_{target} ON u FROM CLUSTER west SETTINGS start_position = 'now'"
+        three.do(target, link)
+    three.do("west", "INSERT INTO u VALUES (1, 'x')")
+    three.do("north", "SYSTEM WAIT REPLICATION LINK u_north TIMEOUT 30")
+    three.do("north", "ALTER REPLICATION LINK u_north DISABLE")
+    three.do("west", "INSERT INTO u VALUES (2, 'north lacks it')")
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK u_east")
+    find_place = ReplicaSwitching.find_place
+
+    def find_none(self: ReplicaSwitching, vector: VersionVector, follower: Origin | None = None) -> Position | None:
+        return None if follower is not None else find_place(self, vector, follower)
+
+    monkeypatch.setattr(ReplicaSwitching, "find_place", find_none)
+    three.do("north", "ALTER REPLICATION LINK u_north ENABLE")
+    message = "SELECT message FROM system.replication_links WHERE name = 'u_north'"
+    wait(lambda: "SYSTEM BOOTSTRAP" in str(three.sql("north", message)), f"the message {three.explain()}")
+    three.do("north", "SYSTEM BOOTSTRAP REPLICATION LINK u_north")
+    three.do("east", "INSERT INTO u VALUES (3, 'e')")
+    wait(lambda: three.must_be_equal("u") == [1, 2, 3], f"the copy {three.explain()}")
+
+
+def test_a_sibling_that_missed_two_switches_follows_the_last(three: Clusters) -> None:
+    """It does not become the target of a target."""
+    _linked(three, "v", "east", "north")
+    three.do("north", "ALTER REPLICATION LINK v_north DISABLE")
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK v_east")
+    three.do("west", "SYSTEM SWITCH REPLICATION LINK v_east")
+    three.do("west", "INSERT INTO v VALUES (3, 'w')")
+    three.do("north", "ALTER REPLICATION LINK v_north ENABLE")
+    wait(lambda: three.must_be_equal("v") == [1, 2, 3], f"north follows {three.explain()}")
+    assert _follows(three, "v", "west")
 
 
 def _follows(three: Clusters, table: str, source: str) -> bool:
