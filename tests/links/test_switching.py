@@ -125,11 +125,13 @@ class Clusters:
             found.setdefault(str(fact), []).append(str(value))
         return found
 
+    def gate(self, cluster: str, table: str) -> Gate:
+        keeper = self.servers[cluster][0].engine.replication.require_keeper()
+        return Gate.parse(keeper.get(f"/tables/{table}/links/gate")[0])
+
     def is_shut(self, cluster: str, table: str) -> bool:
         """Tells whether the table has met a fork."""
-        server = self.servers[cluster][0]
-        data = server.engine.replication.require_keeper().get(f"/tables/{table}/links/gate")[0]
-        return any(bar.owner == "fork" for bar in Gate.parse(data).bars)
+        return any(bar.owner == "fork" for bar in self.gate(cluster, table).bars)
 
     def writable(self, table: str) -> list[str]:
         """The clusters that take an INSERT now."""
@@ -215,7 +217,9 @@ def test_a_forced_promotion_and_the_old_source_back(three: Clusters) -> None:
     assert "mutation" in {row[0] for row in tail}
     assert set(behind) <= set(three.keys("west", "b"))  # it only shows
     assert three.refused("west", "SYSTEM REJOIN REPLICATION LINK b_east FROM CLUSTER east SEND TAIL").startswith("48")
+    epoch = three.gate("west", "b").epoch
     detached = three.sql("west", "SYSTEM REJOIN REPLICATION LINK b_east FROM CLUSTER east DETACH TAIL")
+    assert three.gate("west", "b").epoch != epoch  # positions of the tail are compared with nothing any more
     blocks = [row for row in detached if row[0] == "block"]
     assert sum(int(row[3]) for row in blocks) == len(behind)
     assert all(Path(str(row[7])).is_dir() for row in blocks)

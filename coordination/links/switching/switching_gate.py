@@ -2,11 +2,11 @@
 
 ::
 
-    "switching": {"promotion":{"link":"orders"},                      this table is being promoted
-                  "promise":{"to":"north","uuid":"…","began_ms":1},   it takes nothing more until that is decided
-                  "ticket":{"id":"…","link":"north/orders","cluster":"north"},    a SWITCH closed this source
-                  "asked":{"id":"…","link":"orders","back":"…"},          a SWITCH that this target runs
-                  "voided":["<ticket>",…],                                tickets that no fork can use any more
+    "switching": {"promotion":{"link":"orders"},                      this table is being promoted.
+                  "promise":{"to":"north","uuid":"…","began_ms":1},   it takes nothing more until that is decided.
+                  "ticket":{"id":"…","link":"north/orders","cluster":"north"},    a SWITCH closed this source.
+                  "asked":{"id":"…","link":"orders","back":"…"},          a SWITCH that this target runs.
+                  "voided":["<ticket>",…],                                tickets that no fork can use any more.
                   "telling":[{"of":"<origin>","cluster":"west","link":"orders","uuid":"…"},
                              {"of":…,"cluster":…,"link":…,"database":"d","table":"t","ticket":…,"back":…,…},…]}
 
