@@ -527,30 +527,35 @@ def test_a_tail_that_was_taken_out_stays_out(three: Clusters) -> None:
     wait(lambda: three.must_be_equal("s") == [1, 2, 4, 5, 6], f"all follow west {three.explain()}")
 
 
-def test_what_the_new_source_does_not_keep_is_copied(three: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("auto_bootstrap", [0, 1])
+def test_what_the_new_source_does_not_keep_is_copied(
+    three: Clusters, monkeypatch: pytest.MonkeyPatch, auto_bootstrap: int
+) -> None:
     """A link that was made with ``start_position = 'now'`` does not begin there again."""
     three.join()
-    three.make("u")
+    table = f"u{auto_bootstrap}"
+    three.make(table)
     for target in ("east", "north"):
-        link = f"CREATE REPLICATION LINK u_{target} ON u FROM CLUSTER west SETTINGS start_position = 'now'"
-        three.do(target, link)
-    three.do("west", "INSERT INTO u VALUES (1, 'x')")
-    three.do("north", "SYSTEM WAIT REPLICATION LINK u_north TIMEOUT 30")
-    three.do("north", "ALTER REPLICATION LINK u_north DISABLE")
-    three.do("west", "INSERT INTO u VALUES (2, 'north lacks it')")
-    three.do("east", "SYSTEM SWITCH REPLICATION LINK u_east")
+        link = f"CREATE REPLICATION LINK {table}_{target} ON {table} FROM CLUSTER west SETTINGS start_position = 'now'"
+        three.do(target, f"{link}, auto_bootstrap = {auto_bootstrap}")
+    three.do("west", f"INSERT INTO {table} VALUES (1, 'x')")
+    three.do("north", f"SYSTEM WAIT REPLICATION LINK {table}_north TIMEOUT 30")
+    three.do("north", f"ALTER REPLICATION LINK {table}_north DISABLE")
+    three.do("west", f"INSERT INTO {table} VALUES (2, 'north lacks it')")
+    three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east")
     find_place = ReplicaSwitching.find_place
 
     def find_none(self: ReplicaSwitching, vector: VersionVector, follower: Origin | None = None) -> Position | None:
         return None if follower is not None else find_place(self, vector, follower)
 
     monkeypatch.setattr(ReplicaSwitching, "find_place", find_none)
-    three.do("north", "ALTER REPLICATION LINK u_north ENABLE")
-    message = "SELECT message FROM system.replication_links WHERE name = 'u_north'"
-    wait(lambda: "SYSTEM BOOTSTRAP" in str(three.sql("north", message)), f"the message {three.explain()}")
-    three.do("north", "SYSTEM BOOTSTRAP REPLICATION LINK u_north")
-    three.do("east", "INSERT INTO u VALUES (3, 'e')")
-    wait(lambda: three.must_be_equal("u") == [1, 2, 3], f"the copy {three.explain()}")
+    three.do("north", f"ALTER REPLICATION LINK {table}_north ENABLE")
+    message = f"SELECT message FROM system.replication_links WHERE name = '{table}_north'"
+    if not auto_bootstrap:
+        wait(lambda: "SYSTEM BOOTSTRAP" in str(three.sql("north", message)), f"the message {three.explain()}")
+        three.do("north", f"SYSTEM BOOTSTRAP REPLICATION LINK {table}_north")
+    three.do("east", f"INSERT INTO {table} VALUES (3, 'e')")
+    wait(lambda: three.must_be_equal(table) == [1, 2, 3], f"the copy {three.explain()}")
 
 
 def test_a_sibling_that_missed_two_switches_follows_the_last(three: Clusters) -> None:

@@ -20,6 +20,7 @@ from coordination.keeper.interface import (
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import TableLinkName, name_path, parse_link_name
 from coordination.links.link_nodes import StoredLink
+from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from coordination.links.switching.fork_commit import TableNow
 from coordination.links.switching.lineage import EpochFork, Lineage, find_surplus
@@ -85,6 +86,7 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         source_table=fork.table,
         source_origin=str(place.origin if place is not None else fork.by),
         is_begun=place is not None,
+        wants_copy=place is None and LinkSettings.parse(definition.settings).auto_bootstrap,
         beginning="",
         settings={key: value for key, value in definition.settings.items() if key != "start_position"},
     )
