@@ -11,6 +11,7 @@ default are left out::
     "state":"enabled"   whether they do now: "enabling", "enabled", "disabling"; "disabled" by default.
     "paused":true       the target has disabled the link; it is not made synchronous.
     "tracked":false     the tracker leaves the link alone (enable_tracker = 0)
+    "group":"trade"     the target's gate: the transactional group of the link
     "timeout":1.0       the largest replication_timeout that the link had: four of them after its last lease, the
                         target has stopped answering reads
 

@@ -42,6 +42,7 @@ _ZOOKEEPER = (
     "coordination/transactions/application_versions.py", "coordination/reads/scan_records.py",
     "coordination/reads/dropped_blocks.py", "coordination/nodes/dropped_nodes.py", "coordination/ddl/ddl_queue.py",
     "coordination/ddl/ddl_entry.py", "coordination/nodes/gate.py", "coordination/nodes/gate_link.py",
+    "coordination/links/switching/lineage.py", "coordination/links/switching/switching_gate.py",
     "coordination/links/cluster_identity.py", "coordination/links/known_clusters.py",
     "coordination/links/link_names.py", "coordination/links/groups/link_group.py",
     "coordination/links/groups/cut_mark.py",

@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordination.keeper.interface import SetData
 from coordination.links.positions import Epoch, Origin, Position
 from coordination.links.stream.change import Change
 from coordination.links.stream.change_stream import build_changes
 from coordination.links.stream.own_origins import OwnOrigins, list_former
-from coordination.links.switching.fork_commit import TableNow, add_former_own, make_fork, next_epoch
+from coordination.links.switching.fork_commit import (
+    ForkedTable,
+    TableNow,
+    add_former_own,
+    fork_ops,
+    make_fork,
+    next_epoch,
+)
 from coordination.links.switching.lineage import EpochFork, Lineage, find_own_fork, find_surplus
 from coordination.links.switching.stream_place import find_follower_place
 from coordination.links.switching.switching_gate import (
@@ -175,6 +183,23 @@ def test_a_fork_writes_the_former_own_origin_into_the_vector() -> None:
     assert add_former_own(vector(s=1), None) == vector(s=1)
     assert A2.epoch.counter == 2
     assert A2.epoch != A.epoch
+
+
+def test_a_fork_is_one_multi_that_moves_what_it_read() -> None:
+    """So a batch under way fails, and whoever follows sees another epoch."""
+    gate = close_for_fork(begin_promotion(Gate(str(A.epoch)), "l"), "l")
+    now = TableNow(TablePaths("/t"), A, gate, 3, vector(s=10), 4, Position(A, 33), 50)
+    made = make_fork(now, S, A2, ("east", "d", "t"), 1)
+    telling = [{"cluster": "west", "link": "l", "of": made.name}]
+    sets = {op.path: op for op in fork_ops([ForkedTable(now, made, "l", telling=telling)]) if isinstance(op, SetData)}
+    assert {path: op.version for path, op in sets.items()} == {now.table.linked.vector: 4, now.table.gate: 3}
+    assert VersionVector.parse(sets[now.table.linked.vector].data) == made.vector
+    opened = Gate.parse(sets[now.table.gate].data)
+    assert (opened.epoch, opened.bars) == (str(A2.epoch), ())
+    assert read_fact(opened, "telling") == telling
+    lineage = Lineage.read(opened)
+    assert [fork.name for fork in lineage.forks] == [made.name]
+    assert lineage.epochs == (Position(A, 50),)
 
 
 OPEN = Gate("1-00c0ffee00c0ffee")

@@ -12,12 +12,14 @@ from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.links.groups.link_group import require_group
 from coordination.links.groups.shown_cut import find_showable
 from engine.http_client.http_client import HttpClient
+from engine.links.linkable_tables import require_linkable
 from engine.tables.replicated.links.groups import cut_commit
 from engine.tables.replicated.links.groups.group_member import GroupMember
 from engine.tables.replicated.links.groups.held_view import HeldView
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.shown_groups.shown_group import GroupRegistry
 from parts.common.errors import PandoError
+from parts.common.query_status import QueryStatus
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 
 _SECONDS = 30.0
@@ -135,6 +137,29 @@ def test_what_no_group_takes(servers: dict[str, list[LinkedServer]], east: HttpC
     assert fails(east, f"INSERT INTO {b} VALUES (1, 'x')").code == 242
 
 
+def test_no_insert_waits_for_a_table_of_a_group(
+    servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
+) -> None:
+    """The source does not know of groups, so the target says that INSERTs are not seen before the next cut."""
+    group, a, _ = make_group(servers, east)
+    assert "mode = 'sync' cannot be" in fails(east, f"ALTER REPLICATION LINK {a} MODE sync").message
+    link = f"east/{a}"
+    west.execute(f"ALTER REPLICATION LINK '{link}' MODE sync")
+    source = servers["west"][0].engine
+    (known,) = require_linkable(servers["west"][0].table(a)).source.list_gate_links()
+    position, peers = source.current_position("default", a), source.services.sync_peers
+    assert f"in the transactional group {group}" in peers.wait_until_visible(known, position, 0.1, QueryStatus())
+    with pytest.raises(PandoError, match=f"in the transactional group {group}"):
+        peers.stage(known, "an INSERT", (), 1.0, QueryStatus())
+    state = f"SELECT state FROM system.replication_links WHERE name = '{link}'"
+    assert west.value(state) == "enabling"
+    east.execute(f"ALTER REPLICATION LINK GROUP {group} REMOVE {a}")
+    wait(lambda: west.value(state) == "enabled", "the synchronous link")
+    create = f"SHOW CREATE REPLICATION LINK {a}"
+    wait(lambda: "mode = 'sync'" in east.value(create), "the mode at the target")
+    assert "mode = 'sync' cannot be" in fails(east, f"ALTER REPLICATION LINK GROUP {group} ADD {a}").message
+
+
 def test_a_mutation_pauses_the_group_until_its_table_leaves(
     servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
 ) -> None:
@@ -163,6 +188,24 @@ def test_a_table_enters_a_running_group(
     west.execute(f"INSERT INTO {b} VALUES (3, 'x')")
     wait(lambda: is_read(east, c) and east.rows(SUMS.format(a=b, b=c)) == [[3, 5]], "the third table")
     assert east.rows(SUMS.format(a=a, b=c)) == [[1, 5]]
+
+
+def test_a_table_is_hidden_until_it_has_entered(
+    servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
+) -> None:
+    """Meanwhile the others go on."""
+    group, a, _ = make_group(servers, east)
+    (c,) = make_links(servers, east, 1)
+    west.execute(f"INSERT INTO {c} VALUES (5, 'x')")
+    east.execute(f"SYSTEM WAIT REPLICATION LINK {c}")
+    east.execute(f"SYSTEM STOP REPLICATION QUEUES {c}")
+    east.execute(f"ALTER REPLICATION LINK GROUP {group} ADD {c}")
+    wait(lambda: count_waiting_cuts(east, c) == 1, "the cut with which it enters")
+    west.execute(f"INSERT INTO {a} VALUES (1, 'x')")
+    wait(lambda: east.value(f"SELECT count() FROM {a}") == 1, "the row of another table")
+    assert not is_read(east, c)
+    east.execute(f"SYSTEM START REPLICATION QUEUES {c}")
+    wait(lambda: is_read(east, c) and east.rows(SUMS.format(a=a, b=c)) == [[1, 5]], "the third table")
 
 
 def test_nothing_is_shown_before_all_tables_have_it(

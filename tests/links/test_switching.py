@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordination.inserts.quorum import QuorumStatus
+from coordination.links.positions import Origin, Position
+from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
 from engine.links.exchange.link_service import Answer
+from engine.links.switching import answers
+from engine.tables.replicated.links.switching.replica_switching import ReplicaSwitching
 from parts.common.errors import PandoError, UnavailableError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 from tests.links.test_links_in_one_process import wait
@@ -94,6 +99,25 @@ class Clusters:
             services.failpoint = former
         assert passed, f"{failpoint} was never passed"
 
+    @contextmanager
+    def doing_at(self, cluster: str, failpoint: str, action: Callable[[], object]) -> Iterator[None]:
+        """Something else happens when the cluster's server is at this step for the first time."""
+        services = self.servers[cluster][0].engine.services
+        former, passed = services.failpoint, list[str]()
+
+        def pass_by(name: str) -> None:
+            if name == failpoint and not passed:
+                passed.append(name)
+                action()
+            former(name)
+
+        services.failpoint = pass_by
+        try:
+            yield
+        finally:
+            services.failpoint = former
+        assert passed, f"{failpoint} was never passed"
+
     def facts(self, cluster: str, text: str) -> dict[str, list[str]]:
         """The answer of PROMOTE and SWITCH."""
         found: dict[str, list[str]] = {}
@@ -101,11 +125,13 @@ class Clusters:
             found.setdefault(str(fact), []).append(str(value))
         return found
 
+    def gate(self, cluster: str, table: str) -> Gate:
+        keeper = self.servers[cluster][0].engine.replication.require_keeper()
+        return Gate.parse(keeper.get(f"/tables/{table}/links/gate")[0])
+
     def is_shut(self, cluster: str, table: str) -> bool:
         """Tells whether the table has met a fork."""
-        server = self.servers[cluster][0]
-        data = server.engine.replication.require_keeper().get(f"/tables/{table}/links/gate")[0]
-        return any(bar.owner == "fork" for bar in Gate.parse(data).bars)
+        return any(bar.owner == "fork" for bar in self.gate(cluster, table).bars)
 
     def writable(self, table: str) -> list[str]:
         """The clusters that take an INSERT now."""
@@ -191,7 +217,9 @@ def test_a_forced_promotion_and_the_old_source_back(three: Clusters) -> None:
     assert "mutation" in {row[0] for row in tail}
     assert set(behind) <= set(three.keys("west", "b"))  # it only shows
     assert three.refused("west", "SYSTEM REJOIN REPLICATION LINK b_east FROM CLUSTER east SEND TAIL").startswith("48")
+    epoch = three.gate("west", "b").epoch
     detached = three.sql("west", "SYSTEM REJOIN REPLICATION LINK b_east FROM CLUSTER east DETACH TAIL")
+    assert three.gate("west", "b").epoch != epoch  # positions of the tail are compared with nothing any more
     blocks = [row for row in detached if row[0] == "block"]
     assert sum(int(row[3]) for row in blocks) == len(behind)
     assert all(Path(str(row[7])).is_dir() for row in blocks)
@@ -340,6 +368,39 @@ def test_a_switch_is_cancelled(three: Clusters, cluster: str, step: str) -> None
     three.must_be_equal(table, "west", "east")
 
 
+def test_a_ticket_that_is_void_makes_no_fork(three: Clusters) -> None:
+    """CANCEL comes just before the fork."""
+    _linked(three, "o", "east")
+    cancel = "SYSTEM SWITCH REPLICATION LINK o_east CANCEL"
+    with three.doing_at("east", "switch.before_fork", lambda: three.do("east", cancel)):
+        assert "its ticket is void" in three.refused("east", "SYSTEM SWITCH REPLICATION LINK o_east")
+    assert three.writable("o") == ["west", "north"]
+
+
+def test_what_comes_just_before_the_bar_is_taken(three: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
+    _linked(three, "p", "east")
+    close, done = answers.close_for_switch, list[int]()
+
+    def insert_and_close(*given: Any) -> Gate:
+        if not done:
+            done.append(1)
+            three.do("west", "INSERT INTO p VALUES (3, 'before the bar')")
+        return close(*given)
+
+    monkeypatch.setattr(answers, "close_for_switch", insert_and_close)
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK p_east")
+    assert three.keys("east", "p") == [1, 2, 3]
+    wait(lambda: three.must_be_equal("p", "west", "east") == [1, 2, 3], "west to follow")
+
+
+def test_a_switch_waits_for_open_quorums(three: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
+    _linked(three, "q", "east")
+    waiting = [QuorumStatus("all_7_7_0", 2, ("r1",), "r1")] * 2
+    monkeypatch.setattr(answers, "read_pending_quorums", lambda *_: [(waiting.pop(), "", 0)] if waiting else [])
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK q_east")
+    assert not waiting
+
+
 def test_one_side_of_a_switch_is_gone_for_good(three: Clusters) -> None:
     _linked(three, "j", "east")
     with three.dying_at("east", "switch.after_closing"), pytest.raises(PandoError):
@@ -396,6 +457,122 @@ def test_two_forks_of_one_epoch_refuse_each_other(three: Clusters) -> None:
     tail = three.sql("west", "SYSTEM REJOIN REPLICATION LINK l_east FROM CLUSTER east DETACH TAIL")
     assert sum(int(row[3]) for row in tail) == 2
     wait(lambda: three.keys("west", "l") == [1, 2, 4], f"west rejoins {three.explain()}")
+
+
+def test_a_bar_of_a_synchronous_link_goes_with_it(three: Clusters) -> None:
+    """Its source was lost while the link became asynchronous."""
+    _linked(three, "n", "east")
+    three.do("west", "ALTER REPLICATION LINK 'east/n_east' MODE sync")
+    state = "SELECT state FROM system.replication_links WHERE name = 'east/n_east'"
+    wait(lambda: three.sql("west", state) == [["enabled"]], "the synchronous link")
+    three.part("east")
+    three.do("west", "ALTER REPLICATION LINK 'east/n_east' MODE async")
+    three.join()
+    three.do("east", "SYSTEM PROMOTE REPLICATION LINK n_east FORCE")
+    wait(lambda: three.is_shut("west", "n"), "west to hear of the fork")
+    three.do("west", "SYSTEM REJOIN REPLICATION LINK n_east FROM CLUSTER east DETACH TAIL")
+    three.do("east", "INSERT INTO n VALUES (3, 'e')")
+    wait(lambda: three.keys("west", "n") == [1, 2, 3], f"west rejoins {three.explain()}")
+    three.do("west", "SYSTEM SWITCH REPLICATION LINK n_east")
+    three.do("west", "INSERT INTO n VALUES (4, 'w')")
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_follower_of_one_of_two_forks_goes_on(three: Clusters, rows: int) -> None:
+    """West and east were both promoted by force, and east rejoins west. North had followed east."""
+    table = f"r{rows}"
+    _linked(three, table, "east", "north")
+    three.part("west")
+    three.do("east", f"SYSTEM PROMOTE REPLICATION LINK {table}_east")
+    if rows:
+        three.do("east", f"INSERT INTO {table} VALUES (3, 'e')")
+    wait(lambda: _follows(three, table, "east"), f"north to follow east {three.explain()}")
+    wait(lambda: three.keys("north", table) == three.keys("east", table), "the row of east")
+    three.join()
+    wait(lambda: three.is_shut("west", table), "west to hear of the fork")
+    three.do("west", f"SYSTEM PROMOTE REPLICATION LINK {table}_east FORCE")
+    three.do("west", f"INSERT INTO {table} VALUES (4, 'w')")
+    three.do("east", f"SYSTEM REJOIN REPLICATION LINK {table}_east FROM CLUSTER west DETACH TAIL")
+    if rows:  # its row is nowhere else, so nobody takes it out but a person
+        message = f"SELECT message FROM system.replication_links WHERE name = '{table}_north'"
+        wait(lambda: "has 1 rows" in str(three.sql("north", message)), f"north to be refused {three.explain()}")
+        assert "another fork of the same epoch" in str(three.sql("north", message))
+        assert three.keys("north", table) == [1, 2, 3]
+        rejoin = f"SYSTEM REJOIN REPLICATION LINK {table}_north FROM CLUSTER west"
+        (shown,) = three.sql("north", rejoin)
+        assert (shown[0], shown[3]) == ("blocks", 1)
+        three.do("north", f"{rejoin} DETACH TAIL")
+    wait(lambda: three.must_be_equal(table) == [1, 2, 4], f"north to follow west {three.explain()}")
+    assert _follows(three, table, "west")
+    assert three.writable(table) == ["west"]
+
+
+def test_a_tail_that_was_taken_out_stays_out(three: Clusters) -> None:
+    """Nor does it come back out of the journal of a table that becomes the source again."""
+    _linked(three, "s", "east", "north")
+    three.do("north", "ALTER REPLICATION LINK s_north DISABLE")
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK s_east")
+    three.do("east", "INSERT INTO s VALUES (3, 'tail')")
+    wait(lambda: three.keys("west", "s") == [1, 2, 3], f"west follows {three.explain()}")
+    three.do("north", "SYSTEM PROMOTE REPLICATION LINK s_north FORCE")
+    three.do("north", "INSERT INTO s VALUES (4, 'n')")
+    for cluster, name in (("east", "s_north"), ("west", "s_east")):
+        tail = three.sql(cluster, f"SYSTEM REJOIN REPLICATION LINK {name} FROM CLUSTER north DETACH TAIL")
+        assert [(row[0], row[3]) for row in tail] == [("block", 1)]
+        wait(lambda cluster=cluster: three.keys(cluster, "s") == [1, 2, 4], f"the copy {three.explain()}")  # type: ignore[misc]
+    three.do("north", "INSERT INTO s VALUES (5, 'n')")
+    wait(lambda: three.must_be_equal("s") == [1, 2, 4, 5], f"all follow north {three.explain()}")
+    three.do("west", "SYSTEM SWITCH REPLICATION LINK s_east")
+    three.do("west", "INSERT INTO s VALUES (6, 'w')")
+    wait(lambda: three.must_be_equal("s") == [1, 2, 4, 5, 6], f"all follow west {three.explain()}")
+
+
+@pytest.mark.parametrize("auto_bootstrap", [0, 1])
+def test_what_the_new_source_does_not_keep_is_copied(
+    three: Clusters, monkeypatch: pytest.MonkeyPatch, auto_bootstrap: int
+) -> None:
+    """A link that was made with ``start_position = 'now'`` does not begin there again."""
+    three.join()
+    table = f"u{auto_bootstrap}"
+    three.make(table)
+    for target in ("east", "north"):
+        link = f"CREATE REPLICATION LINK {table}_{target} ON {table} FROM CLUSTER west SETTINGS start_position = 'now'"
+        three.do(target, f"{link}, auto_bootstrap = {auto_bootstrap}")
+    three.do("west", f"INSERT INTO {table} VALUES (1, 'x')")
+    three.do("north", f"SYSTEM WAIT REPLICATION LINK {table}_north TIMEOUT 30")
+    three.do("north", f"ALTER REPLICATION LINK {table}_north DISABLE")
+    three.do("west", f"INSERT INTO {table} VALUES (2, 'north lacks it')")
+    three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east")
+    find_place = ReplicaSwitching.find_place
+
+    def find_none(self: ReplicaSwitching, vector: VersionVector, follower: Origin | None = None) -> Position | None:
+        return None if follower is not None else find_place(self, vector, follower)
+
+    monkeypatch.setattr(ReplicaSwitching, "find_place", find_none)
+    three.do("north", f"ALTER REPLICATION LINK {table}_north ENABLE")
+    message = f"SELECT message FROM system.replication_links WHERE name = '{table}_north'"
+    if not auto_bootstrap:
+        wait(lambda: "SYSTEM BOOTSTRAP" in str(three.sql("north", message)), f"the message {three.explain()}")
+        three.do("north", f"SYSTEM BOOTSTRAP REPLICATION LINK {table}_north")
+    three.do("east", f"INSERT INTO {table} VALUES (3, 'e')")
+    wait(lambda: three.must_be_equal(table) == [1, 2, 3], f"the copy {three.explain()}")
+
+
+def test_a_sibling_that_missed_two_switches_follows_the_last(three: Clusters) -> None:
+    """It does not become the target of a target."""
+    _linked(three, "v", "east", "north")
+    three.do("north", "ALTER REPLICATION LINK v_north DISABLE")
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK v_east")
+    three.do("west", "SYSTEM SWITCH REPLICATION LINK v_east")
+    three.do("west", "INSERT INTO v VALUES (3, 'w')")
+    three.do("north", "ALTER REPLICATION LINK v_north ENABLE")
+    wait(lambda: three.must_be_equal("v") == [1, 2, 3], f"north follows {three.explain()}")
+    assert _follows(three, "v", "west")
+
+
+def _follows(three: Clusters, table: str, source: str) -> bool:
+    shown = f"SELECT peer FROM system.replication_links WHERE name = '{table}_north' AND direction = 'in'"
+    return three.sql("north", shown) == [[source]]
 
 
 def test_what_is_refused_by_name(three: Clusters) -> None:

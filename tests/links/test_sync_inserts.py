@@ -69,6 +69,21 @@ def test_an_insert_waits_for_every_replica_of_the_target(
         assert source.value("SELECT count() FROM orders") == 6
 
 
+def test_a_replica_of_the_target_that_is_late_is_waited_for(servers: dict[str, list[LinkedServer]]) -> None:
+    west, (east, east2) = servers["west"][0], servers["east"]
+    create_table([west, east, east2], "late")
+    with west.client() as source, east.client() as target, east2.client() as other:
+        link(target, source, "east", "late", "late_l")
+        other.execute("SYSTEM STOP REPLICATION QUEUES late")
+        with pytest.raises(PandoError, match="not every target shows") as caught:
+            source.execute("INSERT INTO late SETTINGS insert_timeout = 1 VALUES (1, 'a')")
+        assert caught.value.code == 319
+        other.execute("SYSTEM START REPLICATION QUEUES late")
+        source.execute("INSERT INTO late VALUES (1, 'a')")  # the same one waits again
+        assert [client.value("SELECT count() FROM late") for client in (source, target, other)] == [1, 1, 1]
+        target.execute("DROP REPLICATION LINK late_l")
+
+
 def test_nothing_is_stored_while_the_target_cannot_take_it(servers: dict[str, list[LinkedServer]]) -> None:
     west, (east, east2) = servers["west"][0], servers["east"]
     create_table([west, east, east2], "refused")
@@ -79,8 +94,10 @@ def test_nothing_is_stored_while_the_target_cannot_take_it(servers: dict[str, li
             source.execute("INSERT INTO refused VALUES (1, 'a')")
         assert caught.value.name == "TOO_FEW_LIVE_REPLICAS"
         assert source.value("SELECT count() FROM refused") == 0
+        began = time.monotonic()
         source.execute(f"ALTER REPLICATION LINK '{at_source}' MODE async")
         source.execute("INSERT INTO refused VALUES (1, 'a')")  # waits while the target may still answer reads
+        assert time.monotonic() - began >= 4 * 0.2  # as long as four replication_timeout
         assert source.value("SELECT count() FROM refused") == 1
         source.execute(f"ALTER REPLICATION LINK '{at_source}' MODE sync")
         with pytest.raises(PandoError, match=f"{at_source} is enabling"):

@@ -5,12 +5,17 @@ not part of the table for those who follow. The lineage stands in the table's ga
 moves the gate::
 
     "lineage": {"forks":[<fork>,…],"met":[<fork>,…],"epochs":[["<origin>",120],…],"settled":["<origin>",…]}
-    <fork>:    {"ended":"<origin>:131","by":"<origin>","cluster":"east","database":"d","table":"t","vector":{…},…}
+    <fork>:    {"ended":"<origin>:131","by":"<origin>","cluster":"east","database":"d","table":"t","vector":{…},
+                "made_ms":1700000000000,"ticket":"","link":"orders"}
 
-``forks`` are those that the table follows, its own among them, the newest last. ``met`` are forks of the epoch in which
-the table writes that somebody else made: its gate is shut. ``epochs`` are the table's own former epochs, each with a
-zxid that none of its commits is above and every later commit is above. ``settled`` names the forks whose tail was taken
-out of this table. Unknown keys are kept.
+A fork has the last change of the epoch that ended, the origin that begins, its table, and that table's vector then;
+``ticket`` is that of the SWITCH which made it, ``link`` the one that was promoted: "" for none.
+
+``forks`` are those that the table follows, its own among them, the newest last. ``met`` are forks that it was told of
+and does not follow: of the epoch in which it writes, and then its gate is shut, or of its source's, which the link
+follows next. ``epochs`` are the table's own former epochs, each with a zxid that none of its commits is above and every
+later commit is above. ``settled`` names the forks whose tail was taken out of this table. Each list keeps its newest
+20. Unknown keys are kept.
 """
 
 from __future__ import annotations

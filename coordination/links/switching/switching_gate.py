@@ -2,14 +2,22 @@
 
 ::
 
-    "switching": {"promotion":{"link":"orders"},                      this table is being promoted
-                  "promise":{"to":"north","uuid":"…","began_ms":1},   it takes nothing more until that is decided
-                  "ticket":{"id":"…","link":"north/orders","cluster":"north"},    a SWITCH closed this source
-                  "asked":{"id":"…","link":"orders","back":"…"},          a SWITCH that this target runs
-                  "voided":["<ticket>",…],
-                  "telling":[{"cluster":"west","link":…,"uuid":…,"database":…,"table":…},…]}
+    "switching": {"promotion":{"link":"orders"},                      this table is being promoted.
+                  "promise":{"to":"north","uuid":"…","began_ms":1},   it takes nothing more until that is decided.
+                  "ticket":{"id":"…","link":"north/orders","cluster":"north"},    a SWITCH closed this source.
+                  "asked":{"id":"…","link":"orders","back":"…"},          a SWITCH that this target runs.
+                  "voided":["<ticket>",…],                                tickets that no fork can use any more.
+                  "telling":[{"of":"<origin>","cluster":"west","link":"orders","uuid":"…"},
+                             {"of":…,"cluster":…,"link":…,"database":"d","table":"t","ticket":…,"back":…,…},…]}
 
-Each has a bar of its own where it keeps commits out. Unknown keys are kept.
+``promise`` names the cluster that is promoted, and its UUID. ``asked`` has the ticket, the UUID that the link back will
+have, and ``"void":true`` once it is cancelled and the source must still be told. ``telling`` lists who has not heard of
+a fork, which ``of`` names: a sibling by the UUID of its link, the old source by its table. With ``ticket``, ``back``
+and ``settings`` (of the link back, as JSON) it is the source that a SWITCH closed. What is not there is left out;
+unknown keys are kept.
+
+The bars, by owner: ``promotion`` while the fork is made, ``promise``, ``ticket``, and ``fork``: the table has met a
+fork that it does not follow (:mod:`coordination.links.switching.lineage`).
 """
 
 from __future__ import annotations

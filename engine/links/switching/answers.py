@@ -11,7 +11,7 @@ from coordination.keeper.interface import Op, SetData
 from coordination.links.link_names import find_link_name
 from coordination.links.link_nodes import is_left_over, make_taken_error
 from coordination.links.positions import Origin, Position
-from coordination.links.switching.lineage import EpochFork, Lineage
+from coordination.links.switching.lineage import EpochFork, Lineage, find_own_fork
 from coordination.links.switching.switching_gate import (
     TICKET,
     close_for_switch,
@@ -62,11 +62,14 @@ class SwitchingAnswers:
         local, vector = self._local(document), decode_vector(get_object(document, "vector"))
         own = get_text(document, "own", "")
         place = local.links.switching.find_place(vector, Origin.parse(own) if own else None)
-        now = local.read_now()
+        now, by = local.read_now(), get_text(document, "by", "")
+        lineage = Lineage.read(now.gate)
+        later = find_own_fork(Origin.parse(by), now.own, lineage) if by else None
         return {
             "place": str(place) if place is not None else "",
             "vector": encode_vector(now.vector),
-            "forks": [fork.to_json() for fork in Lineage.read(now.gate).forks],
+            "forks": [fork.to_json() for fork in lineage.forks],
+            **({"later": later.to_json()} if later is not None and later.name != by else {}),
         }
 
     def _forks(self, document: Document, _: QueryStatus) -> dict[str, Any]:

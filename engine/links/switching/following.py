@@ -20,6 +20,7 @@ from coordination.keeper.interface import (
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import TableLinkName, name_path, parse_link_name
 from coordination.links.link_nodes import StoredLink
+from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from coordination.links.switching.fork_commit import TableNow
 from coordination.links.switching.lineage import EpochFork, Lineage, find_surplus
@@ -31,6 +32,7 @@ from engine.links.exchange.fields import Document, get_object, get_objects, get_
 from engine.links.exchange.protocol import decode_vector
 from engine.links.switching.local_tables import LocalTable, SwitchingServer
 from engine.links.switching.requests import encode_vector
+from engine.remote.linked_cluster import LinkedCluster
 from engine.tables.capabilities.table_links import OutgoingLink
 from parts.common.errors import ConflictError, PandoError, UnavailableError, UserError
 
@@ -42,8 +44,9 @@ _ATTEMPTS = 10
 def follow_fork(server: SwitchingServer, link: StoredLink, local: LocalTable, fork: EpochFork) -> None:
     """Makes a link's target follow a fork, in a multi that sets its vector. May be repeated.
 
-    Raises 36 (BAD_ARGUMENTS) for a table that follows another fork of the same epoch, or that has more than the fork;
-    then it takes nothing until it is told what to do.
+    It may follow another fork of the same epoch, with a source that has given that one up: then this one takes its
+    place. Raises 36 (BAD_ARGUMENTS) for a table that has more than the fork; it takes nothing until it is told what to
+    do.
     """
     for _ in range(_ATTEMPTS):
         if _follow_once(server, link.definition.name, link.definition.uuid, local, fork):
@@ -62,17 +65,18 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         raise UserError("BAD_ARGUMENTS", f"Link {name!r} was made anew")
     if lineage.find(fork.name) is not None and definition.source_origin == str(fork.by):
         return True
-    if conflict := lineage.explain_conflict(fork):
-        raise UserError("BAD_ARGUMENTS", f"Table {local.name} cannot follow the fork {fork.describe()}: {conflict}")
     own = server.cluster_membership.get_identity(keeper)
     source = server.links.connect(fork.cluster)
     peer = source.get_identity()
-    outgoing = OutgoingLink(definition.at_source(own.name), uuid, own.uuid, own.name)
-    source.register(fork.database, fork.table, outgoing)
-    place, present, forks = ask_place(server, fork, now)
+    _, present, _, later = ask_place(server, fork, now)
     surplus = find_surplus(now.vector, (fork.vector, present), fork.by)
     if surplus:
         _refuse(local, name, fork, surplus, present)
+    if later is not None:  # the new source is none any more, either
+        return _follow_once(server, name, uuid, local, later)
+    outgoing = OutgoingLink(definition.at_source(own.name), uuid, own.uuid, own.name)
+    _register(source, fork, outgoing)
+    place, _, forks, _ = ask_place(server, fork, now)  # from now on nothing is trimmed
     server.services.failpoint("follow.before_commit")
     former = definition.source_cluster, definition.source_database, definition.source_table
     definition = replace(
@@ -82,7 +86,9 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         source_table=fork.table,
         source_origin=str(place.origin if place is not None else fork.by),
         is_begun=place is not None,
+        wants_copy=place is None and LinkSettings.parse(definition.settings).auto_bootstrap,
         beginning="",
+        settings={key: value for key, value in definition.settings.items() if key != "start_position"},
     )
     vector = now.vector if place is None else now.vector.go_on_at(place)
     seen = now.gate_version
@@ -119,6 +125,18 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
     return True
 
 
+def _register(source: LinkedCluster, fork: EpochFork, link: OutgoingLink) -> None:
+    """Registers a link at its new source.
+
+    What has its name there is of this table's past: a former link, or what keeps changes for an old source.
+    """
+    try:
+        source.register(fork.database, fork.table, link)
+    except UserError:
+        source.unregister(fork.database, fork.table, link.name, "")
+        source.register(fork.database, fork.table, link)
+
+
 def commit_at_once(local: LocalTable, ops: Sequence[Op]) -> bool:
     """Sends one multi. Returns whether it was carried out; not if something that it expects has changed."""
     try:
@@ -137,9 +155,11 @@ def _refuse(local: LocalTable, name: str, fork: EpochFork, surplus: Sequence[Pos
     local.move_gate(lambda gate: meet_fork(gate, Lineage.read(gate), fork, name))
     tail = local.links.switching.read_tail(fork.vector.join(present))
     rows = sum(change.rows for change in tail.changes)
+    conflict = Lineage.read(local.read_gate()).explain_conflict(fork)
     raise UserError(
         "BAD_ARGUMENTS",
-        f"Table {local.name} has {rows} rows ({surplus[0]}) behind the fork {fork.describe()}, so it cannot follow it. "
+        f"Table {local.name} has {rows} rows ({surplus[0]}) behind the fork {fork.describe()}, so it cannot follow it"
+        f"{f'; {conflict}' if conflict else ''}. "
         f"SYSTEM REJOIN REPLICATION LINK {name} FROM CLUSTER {fork.cluster} shows them, and with DETACH TAIL takes "
         "them out and goes on",
     )
@@ -147,17 +167,25 @@ def _refuse(local: LocalTable, name: str, fork: EpochFork, surplus: Sequence[Pos
 
 def ask_place(
     server: SwitchingServer, fork: EpochFork, now: TableNow
-) -> tuple[Position | None, VersionVector, list[EpochFork]]:
+) -> tuple[Position | None, VersionVector, list[EpochFork], EpochFork | None]:
     """Asks a source for the place at which a table follows it, for its vector, and for its forks.
 
-    The place is ``None`` if the source does not keep what the table lacks.
+    The place is ``None`` if the source does not keep what the table lacks. The last is the fork that ended the epoch
+    which this one began, if the source follows it by now.
     """
     client = server.links.connect(fork.cluster)
     answer = client.ask(
         "switching/place",
-        {"database": fork.database, "table": fork.table, "vector": encode_vector(now.vector), "own": str(now.own)},
+        {
+            "database": fork.database,
+            "table": fork.table,
+            "vector": encode_vector(now.vector),
+            "own": str(now.own),
+            "by": str(fork.by),
+        },
     )
-    return *read_place(answer), list(map(EpochFork.of, get_objects(answer, "forks")))
+    later = EpochFork.of(get_object(answer, "later")) if answer.get("later") else None
+    return *read_place(answer), list(map(EpochFork.of, get_objects(answer, "forks"))), later
 
 
 def read_place(answer: Document) -> tuple[Position | None, VersionVector]:

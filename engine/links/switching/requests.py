@@ -1,7 +1,7 @@
 """The requests with which clusters switch over, and their fields.
 
 ======================  ================================================================================================
-``switching/place``     {database, table, vector, own} → {place, vector}: where such a table follows this one
+``switching/place``     {database, table, vector, own, by} → {place, vector, forks, later}: where such a table follows
 ``switching/forks``     {origins, followed} → {ended, forks, database, table, vector, outgoing}: who ended an epoch
 ``switching/promise``   {link, uuid, origin, asker, asker_uuid} → {database, table, vector}: takes nothing more
 ``switching/release``   {link, uuid, asker_uuid} → {}: the promise is over, without a fork

@@ -18,6 +18,7 @@ from coordination.links.positions import Position
 from coordination.links.switching.fork_commit import TableNow, next_epoch
 from coordination.links.switching.lineage import REJOIN_KEY, EpochFork, Lineage
 from coordination.links.switching.switching_gate import FORK_OWNER, TICKET, end_promise, write_facts
+from coordination.links.sync.sync_states import sync_bar_owner
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import GateLink, LinkDirection
 from coordination.nodes.table_lists import create_lists
@@ -89,7 +90,9 @@ def _turn_ops(local: LocalTable, turn: Turn, now: TableNow) -> list[Op]:
     gone = [name for name in turn.dropped if now.gate.find_link(name) is not None]
     gate = now.gate.with_link(GateLink(turn.name, LinkDirection.IN, turn.uuid, turn.source.uuid, turn.source_cluster))
     for name in gone:
-        gate = gate.without_link(name)
+        former = gate.find_link(name)
+        assert former is not None
+        gate = gate.without_link(name).without_bar(sync_bar_owner(former.uuid))
     lineage = Lineage.read(now.gate)
     for fork in turn.forks:
         lineage = lineage.follow(fork)

@@ -38,6 +38,8 @@ class SyncAnswers:
         table = self._find_table(link)
         if not link.definition.is_enabled:
             raise UnavailableError("TABLE_IS_READ_ONLY", f"link {request.link} is disabled at its target")
+        if link.definition.group:
+            raise UnavailableError("TABLE_IS_READ_ONLY", _explain_group(link))
         progress = self._read_progress(link)
         is_own = self._server.links.find_progress(request.link) is not None
         # What another server runs was told a while ago: a link that has just begun may still look as before.
@@ -57,6 +59,8 @@ class SyncAnswers:
         """Waits until all active replicas show everything up to a position; says what is missing then."""
         request = decode_visible(document)
         link = self._require_link(request.link, request.uuid)
+        if link.definition.group:  # it would be asked for rows that no query sees yet
+            return {"missing": _explain_group(link)}
         services = self._server.services
         end, never = services.monotonic() + request.wait_seconds, threading.Event()
         target = require_linkable(self._find_table(link)).target
@@ -109,6 +113,14 @@ class SyncAnswers:
         request_modes(table.replication.require_keeper(), [request])
         self._server.links.wake()
         return {}
+
+
+def _explain_group(link: StoredLink) -> str:
+    name, group = link.definition.name, link.definition.group
+    return (
+        f"link {name} is in the transactional group {group} at its target, which shows rows with its next cut, and "
+        "INSERTs do not wait for that. ALTER REPLICATION LINK … MODE async at the source"
+    )
 
 
 def add_sync_answers(server: OwnerServer, answers: LinkService) -> None:

@@ -143,8 +143,8 @@ class StreamReading:
                 raise UserError("BAD_ARGUMENTS", f"No batch of table {source.table} is from zxid {after} to {place}")
             changes = self._read_page(journal, index, _own_origins(source), after, place)
             behind, waits = index.find_page(after, 1, 1, 1), self._waits
-        given_up = source.lineage.has_given_up
-        wanted = [c for c in changes if not (request.vector.covers(c.position) or given_up(c.position))]
+            changes = self._select_present(keeper, source, changes)
+        wanted = [change for change in changes if not request.vector.covers(change.position)]
         blocks = tuple(self._blocks.mark_lost(keeper, wanted))
         return ChangesAnswer(source, blocks, (place,), place, waits, 0, behind.rows_behind, behind.bytes_behind)
 
@@ -171,13 +171,9 @@ class StreamReading:
                 )
             page = index.find_page(after, request.max_rows, request.max_bytes, MAX_PAGE_CHANGES)
             changes = self._read_page(journal, index, _own_origins(source), after, page.end)
+            changes = self._select_present(keeper, source, changes)
             waits, newest = self._waits, index.end
-        lineage = source.lineage
-        wanted = [
-            change
-            for change in changes
-            if not (request.vector.covers(change.position) or lineage.has_given_up(change.position))
-        ]
+        wanted = [change for change in changes if not request.vector.covers(change.position)]
         return ChangesAnswer(
             source,
             tuple(self._blocks.mark_lost(keeper, wanted)),
@@ -220,12 +216,25 @@ class StreamReading:
             journal, own = self._keeping.require_journal(), _own_origins(source)
             begin = journal.first_position
             found = self._read_page(journal, index, own, begin, index.end)
-            changes = [change for change in found if not source.lineage.has_given_up(change.position)]
+            changes = self._select_present(keeper, source, found)
             cuts = [change.place for change in changes if index.is_cut(change.place)]
             vector = self._description.read_vector(keeper)[0]
             return StreamOfTable(
                 source.origin, own, begin, index.end, tuple(changes), tuple(cuts), vector, self._waits, source.lineage
             )
+
+    def _select_present(self, keeper: Keeper, source: SourceTable, changes: list[Change]) -> list[Change]:
+        """Returns the changes that are part of the table.
+
+        The others lie behind a fork that it follows, or were taken out as a tail: then its vector, which came with
+        the copy of the new source, does not have them.
+        """
+        lineage = source.lineage
+        found = [change for change in changes if not lineage.has_given_up(change.position)]
+        if not lineage.settled or not found:
+            return found
+        vector = self._description.read_vector(keeper)[0]  # read behind the journal, so it has what came by links
+        return [each for each in found if each.position.origin == source.origin or vector.covers(each.position)]
 
     # -- the frontier ---------------------------------------------------------------------------------------------
 
