@@ -15,7 +15,7 @@ Invariants: no entry goes back, and none is removed: a forgotten origin leaves a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -162,6 +162,14 @@ class VersionVector:
         if place.origin in self.entries:
             return self if self.covers(place) else self.advance(place)
         return self._with(place.origin, VectorEntry(place.zxid, begin=place.zxid, is_place=True))
+
+    def lower_to(self, other: VersionVector, origins: Iterable[Origin]) -> VersionVector:
+        """Returns the vector with these origins where ``other`` has them: no change of theirs lies between."""
+        vector = self
+        for origin in origins:
+            entry = self.entries[origin]
+            vector = vector._with(origin, replace(entry, applied=max(other.applied(origin), entry.begin)))
+        return vector
 
     def keep_forgotten(self) -> VersionVector:
         """Returns the vector of which only the forgotten origins are left."""

@@ -527,6 +527,30 @@ def test_a_tail_that_was_taken_out_stays_out(three: Clusters) -> None:
     wait(lambda: three.must_be_equal("s") == [1, 2, 4, 5, 6], f"all follow west {three.explain()}")
 
 
+def test_a_move_without_changes_is_not_behind_the_fork(three: Clusters) -> None:
+    """A merge of the old source is a place in its stream, too. Some of its followers were told of it."""
+    _linked(three, "v", "east", "north")
+    three.do("west", "INSERT INTO v VALUES (3, 'z')")
+    position = "SELECT position FROM system.link_positions WHERE table = 'v' AND NOT is_own"
+    three.do("east", "SYSTEM WAIT REPLICATION LINK v_east TIMEOUT 30")
+    before = three.sql("east", position)
+    moved: list[object] = []
+
+    def wait_for_move() -> None:
+        three.do("west", "OPTIMIZE TABLE v FINAL")
+        wait(lambda: three.sql("east", position) != before, f"the move {three.explain()}")
+        moved.extend(three.sql("east", position))
+
+    with three.doing_at("north", "promote.after_close", wait_for_move):
+        three.do("north", "SYSTEM SWITCH REPLICATION LINK v_north")
+    assert moved not in (before, three.sql("north", position))
+    three.do("north", "INSERT INTO v VALUES (4, 'n')")
+    wait(lambda: three.must_be_equal("v") == [1, 2, 3, 4], f"all follow north {three.explain()}")
+    origin = before[0][0].rpartition(":")[0]  # type: ignore[union-attr]
+    ends = [three.sql(cluster, f"{position} AND origin = '{origin}'") for cluster in ("east", "north")]
+    assert ends[0] == ends[1]
+
+
 @pytest.mark.parametrize("auto_bootstrap", [0, 1])
 def test_what_the_new_source_does_not_keep_is_copied(
     three: Clusters, monkeypatch: pytest.MonkeyPatch, auto_bootstrap: int

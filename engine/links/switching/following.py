@@ -71,7 +71,9 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
     _, present, _, later = ask_place(server, fork, now)
     surplus = find_surplus(now.vector, (fork.vector, present), fork.by)
     if surplus:
-        _refuse(local, name, fork, surplus, present)
+        tail = local.links.switching.read_tail(fork.vector.join(present))
+        if tail.changes or not tail.is_whole:
+            _refuse(local, name, fork, surplus, present)
     if later is not None:  # the new source is none any more, either
         return _follow_once(server, name, uuid, local, later)
     outgoing = OutgoingLink(definition.at_source(own.name), uuid, own.uuid, own.name)
@@ -90,7 +92,9 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         beginning="",
         settings={key: value for key, value in definition.settings.items() if key != "start_position"},
     )
-    vector = now.vector if place is None else now.vector.go_on_at(place)
+    vector = now.vector.lower_to(fork.vector.join(present), [position.origin for position in surplus])
+    if place is not None:
+        vector = vector.go_on_at(place)
     seen = now.gate_version
 
     def change(gate: Gate) -> Gate:
