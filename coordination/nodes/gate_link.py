@@ -11,9 +11,9 @@ default are left out::
     "state":"enabled"   whether they do now: "enabling", "enabled", "disabling"; "disabled" by default.
     "paused":true       the target has disabled the link; it is not made synchronous.
     "tracked":false     the tracker leaves the link alone (enable_tracker = 0)
-    "group":"trade"     the target's gate: the transactional group of the link
-    "collecting":true   the target's gate: it takes other writes, and sends none of them back
-    "sync_tail":1024    the most bytes that the target may lack when INSERTs begin to wait for it
+    "group":"trade"     the target's gate: the transactional group of the link.
+    "collecting":true   the target's gate: it takes other writes, and sends none of them back.
+    "sync_tail":1024    the most bytes that the target may lack when INSERTs begin to wait for it.
     "timeout":1.0       the largest replication_timeout that the link had: four of them after its last lease, the
                         target has stopped answering reads
 
