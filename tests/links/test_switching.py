@@ -439,6 +439,7 @@ def test_a_rejoin_that_dies_is_repeated(three: Clusters, step: str) -> None:
     wait(lambda: three.keys("west", table) == [1, 2, 5], f"west rejoins {three.explain()}")
     folder = west.table(table).definition.data_path / "detached"
     assert len([each for each in folder.iterdir() if each.name.startswith("tail-")]) == 2
+    west.know(**{name: [each.url for each in servers] for name, servers in three.servers.items()})
     three.join()
 
 

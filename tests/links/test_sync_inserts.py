@@ -71,17 +71,17 @@ def test_an_insert_waits_for_every_replica_of_the_target(
 
 def test_a_replica_of_the_target_that_is_late_is_waited_for(servers: dict[str, list[LinkedServer]]) -> None:
     west, (east, east2) = servers["west"][0], servers["east"]
-    create_table([west, east, east2], "late")
+    create_table([west, east, east2], "tardy")
     with west.client() as source, east.client() as target, east2.client() as other:
-        link(target, source, "east", "late", "late_l")
-        other.execute("SYSTEM STOP REPLICATION QUEUES late")
+        link(target, source, "east", "tardy", "tardy_l")
+        other.execute("SYSTEM STOP REPLICATION QUEUES tardy")
         with pytest.raises(PandoError, match="not every target shows") as caught:
-            source.execute("INSERT INTO late SETTINGS insert_timeout = 1 VALUES (1, 'a')")
+            source.execute("INSERT INTO tardy SETTINGS insert_timeout = 1 VALUES (1, 'a')")
         assert caught.value.code == 319
-        other.execute("SYSTEM START REPLICATION QUEUES late")
-        source.execute("INSERT INTO late VALUES (1, 'a')")  # the same one waits again
-        assert [client.value("SELECT count() FROM late") for client in (source, target, other)] == [1, 1, 1]
-        target.execute("DROP REPLICATION LINK late_l")
+        other.execute("SYSTEM START REPLICATION QUEUES tardy")
+        source.execute("INSERT INTO tardy VALUES (1, 'a')")  # the same one waits again
+        assert [client.value("SELECT count() FROM tardy") for client in (source, target, other)] == [1, 1, 1]
+        target.execute("DROP REPLICATION LINK tardy_l")
 
 
 def test_nothing_is_stored_while_the_target_cannot_take_it(servers: dict[str, list[LinkedServer]]) -> None:
