@@ -247,7 +247,10 @@ def rename_source(keeper: Keeper, link: LinkDefinition, database: str, table: st
     found = find_link(keeper, link.name)
     if not isinstance(found, StoredLink) or found.definition.uuid != link.uuid:
         return
-    named, stat = keeper.get(name_path(link.name))
+    try:
+        named, stat = keeper.get(name_path(link.name))
+    except NoNode:
+        return
     title = parse_link_name(link.name, named)
     assert isinstance(title, TableLinkName)
     new = replace(found.definition, source_database=database, source_table=table)

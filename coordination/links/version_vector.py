@@ -9,7 +9,8 @@ applied. Tarantool keeps the same ("vclock"). The node's content is JSON::
 ``"place":true`` the entry only says how far a link has gone through a stream whose table made no changes itself.
 Unknown keys are kept and written back, those of an origin too. An unknown version is refused.
 
-Invariants: no entry goes back, and none is removed: a forgotten origin leaves a mark, which covers all its changes.
+Invariants: no entry goes back over a change (only a follower of a fork gives a place without changes up), and none is
+removed: a forgotten origin leaves a mark, which covers all its changes.
 """
 
 from __future__ import annotations
