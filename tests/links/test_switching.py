@@ -585,14 +585,14 @@ def test_what_the_new_source_does_not_keep_is_copied(
 
 def test_a_sibling_that_missed_two_switches_follows_the_last(three: Clusters) -> None:
     """It does not become the target of a target."""
-    _linked(three, "v", "east", "north")
-    three.do("north", "ALTER REPLICATION LINK v_north DISABLE")
-    three.do("east", "SYSTEM SWITCH REPLICATION LINK v_east")
-    three.do("west", "SYSTEM SWITCH REPLICATION LINK v_east")
-    three.do("west", "INSERT INTO v VALUES (3, 'w')")
-    three.do("north", "ALTER REPLICATION LINK v_north ENABLE")
-    wait(lambda: three.must_be_equal("v") == [1, 2, 3], f"north follows {three.explain()}")
-    assert _follows(three, "v", "west")
+    _linked(three, "y", "east", "north")
+    three.do("north", "ALTER REPLICATION LINK y_north DISABLE")
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK y_east")
+    three.do("west", "SYSTEM SWITCH REPLICATION LINK y_east")
+    three.do("west", "INSERT INTO y VALUES (3, 'w')")
+    three.do("north", "ALTER REPLICATION LINK y_north ENABLE")
+    wait(lambda: three.must_be_equal("y") == [1, 2, 3], f"north follows {three.explain()}")
+    assert _follows(three, "y", "west")
 
 
 def _follows(three: Clusters, table: str, source: str) -> bool:
