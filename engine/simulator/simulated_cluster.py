@@ -26,6 +26,7 @@ from parts.common.thread_pool import InlineExecutor
 from sql.settings.merge_tree_settings import MergeTreeSettings
 
 _MAX_DEPTH = 3
+_QUIET_ROUNDS = 3
 
 
 class SimulatedCluster:
@@ -71,7 +72,8 @@ class SimulatedCluster:
         self.on_copy: Callable[[PartName, SimulatedNode], None] = lambda part, node: None
         """Called before each file of a part that is fetched from the node."""
         self.on_wait: Callable[[], None] = self.step_others
-        self.settle_step: Callable[..., None] = SimulatedNode.step_all
+        self.settle_step: Callable[..., None] = SimulatedNode.step_due
+        """How a node is stepped until nothing is left to do; once more with all its tasks then."""
         for number in range(1, replicas + 1):
             self.add_node(f"r{number}")
 
@@ -176,12 +178,13 @@ class SimulatedCluster:
         """
         quiet = 0  # rounds in which nothing was left to do
         for _ in range(rounds):
+            step = SimulatedNode.step_all if quiet == _QUIET_ROUNDS - 1 else self.settle_step
             for node in self:
                 if node.is_up:
                     self.now += 7.0
-                    self.settle_step(node)
+                    step(node)
             quiet = quiet + 1 if self.is_idle() and not self.parts_moved() else 0
-            if quiet >= 3:
+            if quiet >= _QUIET_ROUNDS:
                 return
         raise AssertionError(f"the queues do not drain: {[node.explain() for node in self]}")
 

@@ -82,6 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerServer]:
         yield server
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_every_worker_knows_it_at_once(server: WorkerServer) -> None:
     server.execute("CREATE TABLE t (k UInt64, a String) ENGINE = MergeTree ORDER BY k")

@@ -11,6 +11,7 @@ from parts.common.errors import PandoError
 from parts.store.part_store import PartStore
 from tests.alter.test_altered_keys import answer
 from tests.engine.conftest import Local
+from tests.portions import one_in
 from tests.sql.oracle import Oracle
 
 _STILL = ", max_bytes_to_merge_at_max_space_in_pool = 1, max_number_of_merges_with_ttl_in_pool = 0"
@@ -262,7 +263,7 @@ def both(local: Local, oracle: Oracle, statement: str) -> None:
         local.run(statement)
 
 
-@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("name", one_in(3, HISTORIES))
 def test_a_history(local: Local, oracle: Oracle, name: str) -> None:
     for statement in ("CREATE DATABASE differences", "USE differences"):
         both(local, oracle, statement)

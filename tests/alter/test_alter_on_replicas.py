@@ -298,7 +298,7 @@ def finish(servers: SimulatedServers) -> None:
 def test_an_alter_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault | str) -> None:
     total = requests_of_an_alter(make_servers)
     assert total > 15
-    step = 1 if "PANDO_SIMULATION_SEEDS" in os.environ else 2
+    step = 1 if "PANDO_SIMULATION_SEEDS" in os.environ else 4
     for number in range(1 + FAULTS.index(fault) % 2, total + 1, step):
         hit(make_servers(), number, fault)
 

@@ -127,6 +127,7 @@ def finish(servers: SimulatedServers) -> None:
         servers.settle()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", one_in(5, FAULTS), ids=str)
 def test_one_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault | str) -> None:
     counted = make_servers()

@@ -12,7 +12,7 @@ from tests.portions import one_in
 _CASES = 8
 
 
-@pytest.mark.parametrize("name", one_in(2, OPERATIONS))
+@pytest.mark.parametrize("name", one_in(24, OPERATIONS))
 def test_some_faults(tmp_path: Path, name: str) -> None:
     with matrix(tmp_path) as faults:
         cases = list(faults.cases(name))

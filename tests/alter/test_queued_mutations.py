@@ -51,6 +51,7 @@ def _mutation(chance: random.Random) -> str:
     return f"ALTER TABLE t {chance.choice(('MATERIALIZE COLUMN d', 'MATERIALIZE INDEX i', 'APPLY DELETED MASK'))}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", one_in(3, range(6)))
 def test_a_random_series(oracle: Oracle, pando: Pando, seed: int) -> None:
     chance = random.Random(seed)

@@ -37,6 +37,7 @@ def insert_blocks(replicas: Replicas, table: str, client_number: int) -> int:
     return known
 
 
+@pytest.mark.long
 def test_eight_clients_with_repeats_while_merges_run(replicas: Replicas) -> None:
     table = replicas.new_table(settings="replicated_deduplication_window = 10000")
     with ThreadPoolExecutor(CLIENTS) as pool:

@@ -34,6 +34,7 @@ def _table(cluster: Cluster, table: str) -> Path:
     return next(cluster.replica_directory("r2").rglob("metadata")).parent / "data" / "default" / table
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["wide", "packed"])
 def test_what_a_worker_meets_is_mended(cluster: Cluster, kind: str) -> None:
     one, two = _client(cluster, "r1"), _client(cluster, "r2")

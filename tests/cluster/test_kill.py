@@ -35,6 +35,7 @@ def test_kill_during_insert(replicas: Replicas, failpoint: str) -> None:
         assert replicas[name].rows(f"SELECT k, v FROM {table} ORDER BY k") == [[1, "before"], [2, "two"], [3, "three"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "failpoint",
     one_in(4, ["fetch.piece", "fetch.after_temporary_part", "produced.after_rename", "produced.after_commit"]),
@@ -52,6 +53,7 @@ def test_kill_during_fetch(replicas: Replicas, failpoint: str) -> None:
         assert replicas[name].rows(f"SELECT sum(k), uniqExact(k) FROM {table}") == [[1999000, 2000]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "failpoint", one_in(3, ["produced.after_rename", "merge.after_temporary_part", "produced.after_commit"])
 )

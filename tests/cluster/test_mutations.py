@@ -26,6 +26,7 @@ def test_all_servers_change_the_same_rows(replicas: Replicas) -> None:
     assert caught.value.code == 36
 
 
+@pytest.mark.long
 def test_a_server_is_killed_in_the_middle(replicas: Replicas) -> None:
     """What it has not done it does when it is back; KILL MUTATION ends what fails."""
     table = replicas.new_table()

@@ -13,6 +13,7 @@ from tests.cluster.sequential_reads import read_after_inserts
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
 
+@pytest.mark.long
 def test_rows_survive_the_loss_of_the_acknowledging_replica(replicas: Replicas) -> None:
     table = replicas.new_table()
     replicas["r1"].execute(f"INSERT INTO {table} SETTINGS insert_quorum = 2 VALUES (1, 'kept')")
@@ -63,6 +64,7 @@ def test_time_out_is_unknown_and_the_repeat_stores_once(replicas: Replicas, para
     assert replicas["r1"].rows(f"SELECT count() FROM {table}", settings=sequential) == [[1]]
 
 
+@pytest.mark.long
 def test_sequential_reads_at_once_after_the_acknowledgement(replicas: Replicas) -> None:
     """A long run of it: ``python -m tests.cluster.sequential_reads``."""
     counts = read_after_inserts(list(replicas.clients.values()), replicas.new_table("k UInt64"), reads=100, seed=1)

@@ -52,6 +52,7 @@ def test_an_emptied_directory_is_filled_again(replicas: Replicas) -> None:
     replicas.wait_equal(table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", one_in(3, ["command", "znode", "file"]))
 def test_a_great_loss_is_refused_until_forced(replicas: Replicas, way: str) -> None:
     table = filled_table(replicas)
@@ -169,6 +170,7 @@ def test_zookeeper_away_at_start(replicas: Replicas) -> None:
     replicas.wait_rows(table, PARTS * 100 + 1)
 
 
+@pytest.mark.long
 def test_a_replica_that_will_not_come_back_is_dropped_by_another(replicas: Replicas) -> None:
     table = filled_table(replicas)
     path = f"/tables/{table}"
@@ -192,6 +194,7 @@ def test_a_replica_that_will_not_come_back_is_dropped_by_another(replicas: Repli
     assert raised.value.code == 242
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", one_in(2, ["put back to an older copy", "emptied"]))
 def test_zookeeper_that_lost_its_data_is_written_down_anew(replicas: Replicas, data: str) -> None:
     table = filled_table(replicas)

@@ -11,6 +11,7 @@ import pytest
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
+from tests.portions import one_in
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
@@ -33,7 +34,7 @@ def insert(replicas: Replicas, table: str, transaction: str, key: int) -> str:
     return ask(replicas, key, f"INSERT INTO {table} SETTINGS insert_transaction = '{transaction}' VALUES ({key}, '')")
 
 
-@pytest.mark.parametrize("overwrite", ["", "OVERWRITE"])
+@pytest.mark.parametrize("overwrite", one_in(2, ["", "OVERWRITE"]))
 def test_clients_that_commit_one_transaction_at_once_decide_it_once(replicas: Replicas, overwrite: str) -> None:
     table = replicas.new_table()
     for turn in range(5):

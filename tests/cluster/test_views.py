@@ -12,6 +12,7 @@ from tests.worker_count import WORKERS
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("repeats_at", one_in(2, ["r1", "r2"]))
 def test_kill_between_a_table_and_its_views(replicas: Replicas, repeats_at: str) -> None:
     table = replicas.new_table()

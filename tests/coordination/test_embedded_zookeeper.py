@@ -23,6 +23,7 @@ from coordination.keeper.kazoo_keeper import KazooKeeper
 from parts.common.errors import PandoError
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_data_survive_a_kill(tmp_path: Path) -> None:
     server = EmbeddedZooKeeper(tmp_path)

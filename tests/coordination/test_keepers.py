@@ -327,6 +327,7 @@ class TestKazooFaults:
             keeper.close()
             server.stop()
 
+    @pytest.mark.long
     def test_starts_without_a_server(self, tmp_path: object) -> None:
         server = EmbeddedZooKeeper(str(tmp_path)).start()
         server.stop()

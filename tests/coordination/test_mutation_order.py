@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pytest
+
 from coordination.log.log_entry import EntryType, LogEntry, drop_range_name
 from coordination.log.part_set import PartSet
 from coordination.merges_mutations.merge_assignment import make_mutate_part_entry
@@ -179,6 +181,7 @@ class Model:
                 assert due <= set(seen), (part, block, due, seen)
 
 
+@pytest.mark.long
 def test_whatever_interleaves() -> None:
     counts: Counter[str] = Counter()
     for seed in range(400):

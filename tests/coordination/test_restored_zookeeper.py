@@ -73,6 +73,7 @@ def _is_renewed(keeper: KazooKeeper, session: int) -> bool:
     return keeper.state is SessionState.CONNECTED and keeper.session_id not in (0, session)
 
 
+@pytest.mark.long
 def test_an_emptied_server_is_reached_again(server: _Server) -> None:
     with _keeper(server) as keeper:
         for number in range(20):
@@ -91,6 +92,7 @@ def test_an_emptied_server_is_reached_again(server: _Server) -> None:
         assert keeper.get("/n1")[0] == b"again"
 
 
+@pytest.mark.long
 def test_a_server_of_the_past_is_reached_again(server: _Server) -> None:
     with _keeper(server) as keeper:
         keeper.create("/before")
@@ -172,6 +174,7 @@ def _insert_when_writable(local: Local, sql: str) -> None:
 _CREATE = "CREATE TABLE {} (k UInt64) ENGINE = ReplicatedMergeTree('/t/{}', 'r1') ORDER BY k"
 
 
+@pytest.mark.long
 def test_a_running_table_says_that_its_nodes_are_gone(server: _Server, tmp_path: Path) -> None:
     with _replica(server, tmp_path / "r1") as local:
         local.run(_CREATE.format("t", "t"))

@@ -124,6 +124,7 @@ def test_rows_of_memory_change(both: Both) -> None:
     )
 
 
+@pytest.mark.long
 def test_order_outlives_merges(local: Local) -> None:
     for engine in KEEPING:
         local.run(f"CREATE TABLE t_{engine} (n UInt64) ENGINE = {engine}")

@@ -64,6 +64,7 @@ def test_as_in_clickhouse_before_and_after_merges(local: Local, oracle: Oracle, 
             assert texts(local, query) == oracle.query(query), (statement, query)
 
 
+@pytest.mark.long
 def test_repeated_shapes_with_other_literals(local: Local, oracle: Oracle) -> None:
     """Known shapes are answered in shorter ways."""
     create = f"CREATE TABLE t (a UInt64, s String, d Date) ENGINE = MergeTree PARTITION BY d ORDER BY a {KEPT}"

@@ -56,6 +56,7 @@ run_server(Config(path=Path(sys.argv[1]), http_port=0, interserver_http_port=0))
 """
 
 
+@pytest.mark.long
 def test_a_server_freezes_what_it_starts_with(tmp_path: Path) -> None:
     """Collecting it would hold the interpreter, and so ``/ping``, for some 60 ms."""
     try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engine.conftest import Local
 from tests.work import calls_of
 
 _COLUMNS, _ROWS = 2000, 500
 
 
+@pytest.mark.long
 def test_rows_of_many_columns_are_parsed_in_long_chunks(local: Local) -> None:
     names = [f"c{number}" for number in range(_COLUMNS)]
     local.run(f"CREATE TABLE t ({', '.join(f'{name} UInt32' for name in names)}) ENGINE = MergeTree ORDER BY c0")

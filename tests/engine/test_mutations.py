@@ -11,6 +11,7 @@ import pytest
 from parts.common.errors import PandoError
 from parts.format import hashed_file
 from tests.engine.conftest import Local
+from tests.portions import one_in
 from tests.power_cut import power_cut
 
 CREATE = "CREATE TABLE t (p UInt8, k UInt32, v Int32) ENGINE = MergeTree PARTITION BY p ORDER BY k"
@@ -204,8 +205,8 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("kind", [" SETTINGS min_bytes_for_wide_part = 0", ""], ids=["wide", "compact"])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", one_in(2, [" SETTINGS min_bytes_for_wide_part = 0", ""]), ids=["wide", "compact"])
+@pytest.mark.parametrize("change", one_in(3, CHANGES))
 def test_an_fsync_that_fails_leaves_all_or_nothing(tmp_path: Path, change: str, kind: str) -> None:
     statement, after = CHANGES[change]
     for number in range(1, 100):

@@ -8,6 +8,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from engine.environment import make_system_services
 from engine.server.config import Config
 
@@ -51,6 +53,7 @@ def test_the_real_world_fetches_as_many_parts_as_the_configuration_says(tmp_path
         pool.stop()
 
 
+@pytest.mark.long
 def test_servers_wait_by_their_world() -> None:
     rooms = ["engine", "coordination", "parts", "recovery", "sql"]
     files = {file for room in rooms for file in (ROOT / room).rglob("*.py")} - allowed()

@@ -11,6 +11,7 @@ from engine.tables.services import MergeOrder
 from parts.common.errors import CancelledError, PandoError
 from parts.merge import MergeProgress
 from tests.engine.conftest import Local
+from tests.portions import one_in
 
 _CREATE = (
     "CREATE TABLE t (a Int32, b Int32, c String, ab Int32, d Int32 DEFAULT 3, m Int32 MATERIALIZED ab % 2)"
@@ -68,7 +69,7 @@ def of_pando(local: Local, *statements: str) -> tuple[list[object], int]:
     return [row[0] for row in local.run(_CONTENT)], code
 
 
-@pytest.mark.parametrize("by", _BY)
+@pytest.mark.parametrize("by", one_in(4, _BY))
 def test_deduplicate_by(local: Local, clickhouse: Session, by: str) -> None:
     statement = f"OPTIMIZE TABLE t FINAL DEDUPLICATE {by}"
     assert of_pando(local, statement) == of_clickhouse(clickhouse, statement)

@@ -10,6 +10,7 @@ import pytest
 from parts.common.errors import PandoError
 from parts.format.hashed_file import replace_sync
 from tests.engine.conftest import Local
+from tests.portions import one_in
 
 PREPARE = """
 CREATE TABLE t (p UInt8, k UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY k
@@ -41,7 +42,7 @@ class Failing:
             raise OSError(errno.ENOSPC, "fsync failed")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", one_in(3, COMMANDS))
 def test_an_fsync_that_fails_is_told_as_it_is(tmp_path: Path, command: str) -> None:
     for number in range(1, 100):
         local = Local(tmp_path / str(number))

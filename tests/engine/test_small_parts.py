@@ -7,6 +7,7 @@ import pytest
 from sql.pruning.pruned_parts import PrunedPart
 from sql.run.scans.small_parts import SmallParts
 from tests.engine.conftest import Local
+from tests.portions import one_in
 
 _PARTS, _ROWS = 12, 7
 _COLUMNS = """
@@ -42,7 +43,7 @@ _QUERIES = (
 )
 
 
-@pytest.fixture(params=["", "ALTER TABLE t ADD COLUMN o Int32 DEFAULT i", "DELETE FROM t WHERE k % 10 = 3"])
+@pytest.fixture(params=one_in(3, ["", "ALTER TABLE t ADD COLUMN o Int32 DEFAULT i", "DELETE FROM t WHERE k % 10 = 3"]))
 def filled(request: pytest.FixtureRequest, local: Local) -> Local:
     """Small parts, perhaps some that lack a column, or rows."""
     local.run(

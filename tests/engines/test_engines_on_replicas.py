@@ -15,6 +15,7 @@ from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 from tests.alter.test_alter_on_replicas import MakeServers, make_servers
 from tests.faults import FAULTS, hit_request
+from tests.portions import one_in
 
 __all__ = ["make_servers"]
 COLUMNS = "k UInt8, s Int8, v UInt8, n UInt8, x SimpleAggregateFunction(max, UInt8)"
@@ -53,7 +54,7 @@ def rows(node: SimulatedServer) -> list[tuple[object, ...]]:
     return node.sql("SELECT * FROM t FINAL ORDER BY ALL")[1]
 
 
-@pytest.mark.parametrize(("engine", "fault"), CASES, ids=str)
+@pytest.mark.parametrize(("engine", "fault"), one_in(4, CASES), ids=str)
 def test_a_merge_that_is_hit(make_servers: MakeServers, engine: str, fault: Fault) -> None:
     servers = scenario(make_servers, engine)
     requests = hit_request(servers, 0, "crash")

@@ -6,6 +6,7 @@ import pytest
 
 from tests.alter.following import Pando
 from tests.engines.histories import NO_MERGES
+from tests.portions import one_in
 from tests.sql.oracle import Oracle
 
 NUMBERS = ("k Int32, v Int32", "(1, 10), (2, 20), (3, 30), (3, 4), (0, 0)")
@@ -35,7 +36,7 @@ KEYS = ("ORDER BY tuple()", "PARTITION BY k % 2 ORDER BY ()", "ORDER BY k")
 MANY = "SELECT number % 5 AS k, number AS v FROM numbers(100000)"
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", one_in(3, KEYS))
 @pytest.mark.parametrize(("engine", "columns"), TABLES)
 def test_inserts_merges_and_final(
     oracle: Oracle, pando: Pando, engine: str, columns: tuple[str, str], key: str

@@ -21,6 +21,7 @@ from tests.links.bootstrap_tables import (
     crash_once,
     late_target,
 )
+from tests.portions import one_in
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ LOSSES = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTE
 FAILPOINTS = ["after_hold", "after_part", "after_copy", "after_bar", "before_commit", "after_commit"]
 
 
-@pytest.mark.parametrize("failpoint", FAILPOINTS)
+@pytest.mark.parametrize("failpoint", one_in(3, FAILPOINTS))
 @pytest.mark.parametrize("is_late", [False, True])
 def test_after_a_crash_there_is_all_or_nothing(
     tables: BootstrapTables, failpoint: str, is_late: bool, monkeypatch: pytest.MonkeyPatch

@@ -124,6 +124,7 @@ def test_a_list_of_a_commit_that_failed_is_removed(tables: BootstrapTables) -> N
     assert len(list_lists(tables)) == 1
 
 
+@pytest.mark.long
 def test_ten_thousand_parts_take_a_small_request(tables: BootstrapTables) -> None:
     """Their copies are not made: the commit names them alone."""
     commit = tables.target().links.bootstrap.taker._commit

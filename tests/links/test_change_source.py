@@ -234,7 +234,7 @@ def test_a_block_whose_rows_a_replica_lists_is_not_lost(asker: Asker) -> None:
     assert [change.blocks[0].is_lost for change in asker.ask().changes] == [False, True]
 
 
-@pytest.mark.parametrize("seed", one_in(4, range(12)))
+@pytest.mark.parametrize("seed", one_in(12, range(12)))
 def test_what_comes_gives_the_rows_of_the_source(asker: Asker, seed: int) -> None:
     """Random statements on two replicas, which interrupt each other; random pages of random replicas."""
     random = Random(seed)

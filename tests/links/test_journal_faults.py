@@ -18,6 +18,7 @@ from parts.format.hashed_file import replace_sync
 from tests.failing_disk.disk import failing
 from tests.links.crashes import run_until
 from tests.links.records import read_everything, record
+from tests.portions import one_in
 
 SEGMENT_BYTES = 200
 
@@ -162,7 +163,7 @@ def test_a_crash_during_a_start_loses_nothing(tmp_path: Path) -> None:
     assert starts > 50
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("error", one_in(2, [errno.EIO, errno.ENOSPC]))
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_failing_disk_leaves_a_journal_that_can_be_read_and_appended(tmp_path: Path, error: int, times: int) -> None:
     def failed_at(number: int) -> bool:

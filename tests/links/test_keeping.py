@@ -24,6 +24,7 @@ from engine.simulator.simulated_servers import SimulatedServer
 from engine.tables.replicated.links.source import change_keeping
 from parts.common.errors import PandoError, UnavailableError
 from tests.links.linked_source import INSERT, Asker, keep_all, kept, linked_table, name_cluster, restart, tables
+from tests.portions import one_in
 
 
 @pytest.fixture
@@ -97,7 +98,8 @@ def test_a_wanted_part_is_not_deleted_before_it_is_kept(asker: Asker) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", ["links.before_journal", "links.after_journal", "produced.after_rename", "produced.after_commit"]
+    "point",
+    one_in(3, ["links.before_journal", "links.after_journal", "produced.after_rename", "produced.after_commit"]),
 )
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_crash_loses_no_change_and_no_block(asker: Asker, point: str, times: int) -> None:

@@ -11,6 +11,7 @@ from coordination.links.stream.change import Change
 from parts.common.errors import PandoError
 from parts.read.part_reader import open_part
 from tests.links.linked_source import INSERT, Asker, keep_all, kept, linked_table, restart, tables
+from tests.portions import one_in
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def mutate(asker: Asker, values: range) -> None:
         asker.table.first.sql(f"ALTER TABLE costs UPDATE v = {value} WHERE p = 1 SETTINGS mutations_sync = 2")
 
 
-@pytest.mark.parametrize("has_link_that_asks", [True, False])
+@pytest.mark.parametrize("has_link_that_asks", one_in(2, [True, False]))
 def test_a_table_with_mutations_only_trims_its_journal(asker: Asker, has_link_that_asks: bool) -> None:
     """By what the links have, or by the longest time."""
     asker.begin()

@@ -115,6 +115,7 @@ def histories(draw: st.DrawFn) -> list[Inserted]:
     return blocks
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), blocks=histories(), mode=st.sampled_from(sorted(MODES)), kind=st.sampled_from(sorted(KINDS)))
 def test_the_largest_version_stays_in_whatever_order(

@@ -242,6 +242,7 @@ def raised(cut: str) -> str:
     return f"{source}:{int(place) + 1}"
 
 
+@pytest.mark.long
 def test_a_server_that_starts_shows_no_half_of_a_cut(
     servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
 ) -> None:
@@ -286,6 +287,7 @@ def test_a_statement_takes_one_view(
         assert asked == [group] * number
 
 
+@pytest.mark.long
 def test_what_a_start_finds_in_the_queue_counts_as_begun(
     servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
 ) -> None:
@@ -311,6 +313,7 @@ def test_what_a_start_finds_in_the_queue_counts_as_begun(
     wait(lambda: east.rows(SUMS.format(a=a, b=b)) == [[10, 20]], "both rows")
 
 
+@pytest.mark.long
 def test_cuts_that_no_request_holds_are_lists(
     servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,11 +17,13 @@ from coordination.links.stream import change_stream, cuts, frontier, gap_check
 from coordination.links.stream.change import Change
 from tests.links.link_model import PROGRAMS, Run, find_violation, run_choices
 from tests.links.source_model import Reader
+from tests.portions import one_in
 
 _CHOICES = st.lists(st.integers(0, 9_999), min_size=30, max_size=90)
 _ORDER = Reader.ORDER
 
 
+@pytest.mark.long
 @given(st.text("IQJTMDKRA", min_size=1, max_size=5), _CHOICES, st.booleans(), st.booleans(), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_targets_show_a_prefix_of_the_source_after_every_batch(
@@ -37,7 +39,7 @@ def test_inserts_of_two_clusters_arrive_once(program: str, choices: list[int]) -
     assert run_choices(Run(program, inserts_at_n=3), choices) is None
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", one_in(3, PROGRAMS))
 def test_many_histories_of_a_program(program: str) -> None:
     assert find_violation(Run, [program], runs=15) is None
 

@@ -112,6 +112,7 @@ def find_violation(runs: int) -> str | None:
     return None
 
 
+@pytest.mark.long
 def test_many_histories_of_a_mesh() -> None:
     assert find_violation(60) is None
 

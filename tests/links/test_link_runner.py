@@ -133,6 +133,7 @@ def test_one_server_leads_and_another_takes_over(pair: Pair) -> None:
     pair.wait_applied(1)
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_lead_may_ask_for_lost_parts(pair: Pair) -> None:
     """The leader's replica may have all its parts, and the other one lack some that nobody has."""
     pair.create(start_position="now")
@@ -290,6 +291,7 @@ def test_an_error_of_a_megabyte_fits_into_the_link_s_node(pair: Pair) -> None:
     assert LinkProgress(message="half \ud800").to_bytes()
 
 
+@pytest.mark.long
 def test_a_source_that_answers_at_once_is_not_asked_all_the_time(pair: Pair) -> None:
     """A source at which too many wait already answers at once."""
     pair.create(start_position="now", replication_timeout=5)

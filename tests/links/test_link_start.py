@@ -172,6 +172,7 @@ def test_a_server_may_be_read_only_meanwhile(servers: Servers) -> None:
         assert fails(client, "INSERT INTO t VALUES (3, 'c')").code == READ_ONLY
 
 
+@pytest.mark.long
 def test_two_clusters_that_start_together_do_not_wait_for_each_other(servers: Servers) -> None:
     west, east = servers.start("west"), servers.start("east")
     create_table([west, east])

@@ -52,6 +52,7 @@ LAST_WRITER = (
 )
 
 
+@pytest.mark.long
 def test_two_clusters_agree_on_the_last_writer(west: HttpClient, east: HttpClient) -> None:
     for client in (west, east):
         client.execute(LAST_WRITER)

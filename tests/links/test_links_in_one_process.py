@@ -35,6 +35,7 @@ def resting(tmp_path: Path) -> Iterator[dict[str, list[LinkedServer]]]:
         yield found
 
 
+@pytest.mark.long
 def test_idle_links_wait_for_news_together(resting: dict[str, list[LinkedServer]]) -> None:
     west, east = resting["west"][0], resting["east"][0]
     names = [f"t{number}" for number in range(20)]
@@ -62,6 +63,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list
         yield found
 
 
+@pytest.mark.long
 def test_a_link_brings_no_more_than_its_throttle_lets(servers: dict[str, list[LinkedServer]]) -> None:
     create_table([*servers["west"], *servers["east"]], "slow")
     west, east = servers["west"][0], servers["east"][0]
@@ -80,6 +82,7 @@ def test_a_link_brings_no_more_than_its_throttle_lets(servers: dict[str, list[Li
         target.execute("DROP REPLICATION LINK slow")
 
 
+@pytest.mark.long
 def test_a_link_logs_in_with_any_characters(servers: dict[str, list[LinkedServer]]) -> None:
     create_table([*servers["west"], *servers["east"]], "named")
     west, east = servers["west"][0], servers["east"][0]

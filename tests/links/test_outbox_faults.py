@@ -15,6 +15,7 @@ from engine.simulator.simulated_disk import read_directory, write_directory
 from tests.failing_disk.disk import failing
 from tests.links.crashes import run_until
 from tests.links.parts import Surroundings, make_part, name, verify
+from tests.portions import one_in
 
 NO_WAIT = RetentionLimits(min_seconds=0)
 EVERYTHING = RetentionLimits(min_seconds=0, max_bytes=1)
@@ -94,7 +95,7 @@ def test_a_crash_at_every_operation_leaves_whole_blocks(table: Path, tmp_path: P
     assert number > 25
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("error", one_in(3, [errno.EIO, errno.ENOSPC]))
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_a_failing_disk_leaves_an_outbox_that_goes_on(table: Path, error: int, times: int) -> None:
     number = 0

@@ -14,6 +14,7 @@ from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import FEATURE_LINKS, ReplicaAddress
 from parts.common.errors import PandoError, UserError
 from tests.links.linked_source import LINK, TARGET, Asker, linked_table
+from tests.portions import one_in
 
 INSERT = "INSERT INTO costs VALUES ({}, {}, 0)"
 
@@ -154,7 +155,7 @@ def test_a_link_begins_behind_what_was_under_way(asker: Asker) -> None:
     assert rounds[0] <= 0
 
 
-@pytest.mark.parametrize("number", range(1, 40, 3))
+@pytest.mark.parametrize("number", one_in(3, range(1, 40, 3)))
 def test_an_insert_meanwhile_is_before_the_beginning_or_is_sent(asker: Asker, number: int) -> None:
     """Another replica inserts, and mutates, before one of the registration's requests."""
     first, second = asker.table.servers.servers

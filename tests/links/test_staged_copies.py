@@ -115,9 +115,15 @@ def test_servers_copy_over_the_part_exchange(tmp_path: Path) -> None:
             target.execute("CREATE REPLICATION LINK l ON t FROM CLUSTER west SETTINGS start_position = 'now'")
             source.execute("INSERT INTO t VALUES (1, 'a')")
         stores = [server.table().store for server in east if isinstance(server.table(), ReplicatedTable)]  # type: ignore[attr-defined]
-        wait(lambda: all(store.staged.list_transactions() for store in stores))
-        (name,) = {name for store in stores for name in store.staged.list_transactions()}
-        assert {tuple(store.staged.list_places(name)) for store in stores} == {("0-all_0_0_0",)}
+
+        def list_staged() -> list[dict[str, tuple[str, ...]]]:
+            staged = [store.staged for store in stores]
+            return [{name: tuple(each.list_places(name)) for name in each.list_transactions()} for each in staged]
+
+        wait(lambda: all(("0-all_0_0_0",) in places.values() for places in list_staged()))
+        first, second = list_staged()
+        assert first == second
+        assert len(first) == 1
         for server in east:
             with server.client() as client:
                 client.execute("SYSTEM START REPLICATION QUEUES t")

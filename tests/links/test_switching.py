@@ -335,7 +335,7 @@ _SWITCH_STEPS = (
 )
 
 
-@pytest.mark.parametrize(("cluster", "step"), one_in(3, _SWITCH_STEPS))
+@pytest.mark.parametrize(("cluster", "step"), one_in(9, _SWITCH_STEPS))
 def test_a_switch_that_dies_goes_on_from_its_ticket(three: Clusters, cluster: str, step: str) -> None:
     table = f"h{_SWITCH_STEPS.index((cluster, step))}"
     _linked(three, table, "east")
@@ -419,7 +419,7 @@ _REJOIN_STEPS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("step", one_in(3, _REJOIN_STEPS))
+@pytest.mark.parametrize("step", one_in(6, _REJOIN_STEPS))
 def test_a_rejoin_that_dies_is_repeated(three: Clusters, step: str) -> None:
     table = f"k{_REJOIN_STEPS.index(step)}"
     _linked(three, table, "east")
@@ -478,7 +478,7 @@ def test_a_bar_of_a_synchronous_link_goes_with_it(three: Clusters) -> None:
     three.do("west", "INSERT INTO n VALUES (4, 'w')")
 
 
-@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("rows", one_in(2, [0, 1]))
 def test_a_follower_of_one_of_two_forks_goes_on(three: Clusters, rows: int) -> None:
     """West and east were both promoted by force, and east rejoins west. North had followed east."""
     table = f"r{rows}"
@@ -508,6 +508,7 @@ def test_a_follower_of_one_of_two_forks_goes_on(three: Clusters, rows: int) -> N
     assert three.writable(table) == ["west"]
 
 
+@pytest.mark.long
 def test_a_tail_that_was_taken_out_stays_out(three: Clusters) -> None:
     """Nor does it come back out of the journal of a table that becomes the source again."""
     _linked(three, "s", "east", "north")
@@ -528,6 +529,7 @@ def test_a_tail_that_was_taken_out_stays_out(three: Clusters) -> None:
     wait(lambda: three.must_be_equal("s") == [1, 2, 4, 5, 6], f"all follow west {three.explain()}")
 
 
+@pytest.mark.long
 def test_a_move_without_changes_is_not_behind_the_fork(three: Clusters) -> None:
     """A merge of the old source is a place in its stream, too. Some of its followers were told of it."""
     _linked(three, "v", "east", "north")
@@ -552,6 +554,7 @@ def test_a_move_without_changes_is_not_behind_the_fork(three: Clusters) -> None:
     assert ends[0] == ends[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("auto_bootstrap", [0, 1])
 def test_what_the_new_source_does_not_keep_is_copied(
     three: Clusters, monkeypatch: pytest.MonkeyPatch, auto_bootstrap: int
@@ -583,6 +586,7 @@ def test_what_the_new_source_does_not_keep_is_copied(
     wait(lambda: three.must_be_equal(table) == [1, 2, 3], f"the copy {three.explain()}")
 
 
+@pytest.mark.long
 def test_a_sibling_that_missed_two_switches_follows_the_last(three: Clusters) -> None:
     """It does not become the target of a target."""
     _linked(three, "y", "east", "north")

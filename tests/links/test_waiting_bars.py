@@ -35,7 +35,7 @@ def open_after(table: CountedTable, seconds: float) -> list[float]:
     return opened
 
 
-@pytest.mark.parametrize(("name", "is_late"), one_in(3, product(STATEMENTS, [False, True])))
+@pytest.mark.parametrize(("name", "is_late"), one_in(9, product(STATEMENTS, [False, True])))
 def test_a_statement_goes_on_when_the_bar_goes(table: CountedTable, name: str, is_late: bool) -> None:
     """The bar is there before, or it comes between look and commit."""
     prepare(table, name)

@@ -15,11 +15,12 @@ from parts.format.flat_arrays import LayoutError, flatten_array, rebuild_array
 from parts.read.part_reader import Part, open_part
 from parts.write.part_writer import write_part
 from tests.parts.generated import KINDS, block_of, description_of
+from tests.portions import one_in
 
 COLUMNS = [("k", "Int64"), ("s", "String"), ("n", "Nullable(Int32)"), ("c", "LowCardinality(String)"), ("p", "Date")]
 
 
-@pytest.fixture(params=list(KINDS))
+@pytest.fixture(params=one_in(3, KINDS))
 def part_directory(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathlib.Path:
     import datetime
 

@@ -31,6 +31,7 @@ from parts.write.part_writer import (
     write_part,
 )
 from tests.parts.generated import WIDE, block_of, blocks, description_of, plain, same_rows
+from tests.portions import one_in
 
 NO_SYNC = {"fsync_after_insert": False, "fsync_part_directory": False}
 
@@ -63,7 +64,7 @@ def files_of(path: pathlib.Path) -> dict[str, bytes]:
 KEYS = [("a",), ("s", "a"), ("n", "s"), ("t", "a"), ("f",), ()]
 
 
-@pytest.mark.parametrize("order_by", KEYS)
+@pytest.mark.parametrize("order_by", one_in(3, [(keys,) for keys in KEYS]))
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_merge_is_the_stable_sort_of_the_union(order_by: tuple[str, ...], data: st.DataObject) -> None:
@@ -90,6 +91,7 @@ def test_merge_is_the_stable_sort_of_the_union(order_by: tuple[str, ...], data: 
         assert stepped.content_hash == open_part(pathlib.Path(directory) / "mergeNone").content_hash
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_deduplicate(data: st.DataObject) -> None:
@@ -185,6 +187,7 @@ def test_merge_fills_an_added_column(tmp_path: pathlib.Path) -> None:
     assert plain(read(part)).to_pylist() == [{"k": k, "s": s} for k, s in ((0, "x"), (1, ""), (2, ""), (9, "y"))]
 
 
+@pytest.mark.long
 def test_large_parts_are_stored_densely(tmp_path: pathlib.Path) -> None:
     """Columns of the default codec alone, and the same bytes whatever the slicing."""
     columns = [("k", "UInt64"), ("price", "Float64"), ("kept", "UInt64", "LZ4")]

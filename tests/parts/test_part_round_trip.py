@@ -35,6 +35,7 @@ from parts.write.part_writer import (
     write_part,
 )
 from tests.parts.generated import ALL_TYPES, WIDE, block_of, blocks, description_of, plain, same_rows
+from tests.portions import one_in
 
 NO_SYNC = {"fsync_after_insert": False, "fsync_part_directory": False}
 CODECS = ["", "NONE", "LZ4", "LZ4HC", "ZSTD(1)"]
@@ -47,7 +48,7 @@ def read(part: Part, columns: Any = None, ranges: Any = None, **options: Any) ->
     return pa.Table.from_batches(batches, schema)
 
 
-@pytest.mark.parametrize("is_wide", [False, True])
+@pytest.mark.parametrize("is_wide", one_in(2, [False, True]))
 @pytest.mark.parametrize("type_", ALL_TYPES)
 @settings(max_examples=7, deadline=None)
 @given(data=st.data())
@@ -90,7 +91,7 @@ def test_ranges_and_columns(data: st.DataObject) -> None:
         assert same_rows(result, plain(block).select(names).take(pa.array(rows, pa.int64())))
 
 
-@pytest.mark.parametrize("is_wide", [False, True])
+@pytest.mark.parametrize("is_wide", one_in(8, [False, True]))
 @pytest.mark.parametrize("type_", ALL_TYPES)
 @settings(max_examples=7, deadline=None)
 @given(data=st.data())

@@ -16,6 +16,7 @@ from parts.blocks.sort_order import compute_sort_permutation
 from parts.common.errors import UserError
 from parts.types import parse_type
 from tests.parts.generated import SCALAR_TYPES, arrow_array, values_of
+from tests.portions import one_in
 
 KEY_TYPES = [
     *SCALAR_TYPES, "Nullable(Int32)", "Nullable(Float64)", "Nullable(UInt64)", "Nullable(Decimal(20, 3))",
@@ -47,7 +48,7 @@ def check(columns: list[list[Any]], types: list[str]) -> None:
     assert actual == expected_order(columns)
 
 
-@pytest.mark.parametrize("type_", KEY_TYPES)
+@pytest.mark.parametrize("type_", one_in(3, KEY_TYPES))
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_one_column(type_: str, data: st.DataObject) -> None:
@@ -77,7 +78,7 @@ def test_sorted_rows_are_left_alone() -> None:
     assert compute_sort_permutation(keys, 3) is None
 
 
-@pytest.mark.parametrize("distinct", [2, 1 << 16, (1 << 16) + 1, 1 << 40])
+@pytest.mark.parametrize("distinct", one_in(3, [2, 1 << 16, (1 << 16) + 1, 1 << 40]))
 @pytest.mark.parametrize("last", ["rising", "even", "falling"])
 def test_one_word_keys(distinct: int, last: str) -> None:
     generator = np.random.default_rng(distinct)

@@ -28,6 +28,7 @@ from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings
 from tests.parts.generated import ALL_TYPES, KINDS, block_of, description_of, plain
 from tests.parts.test_part_merge import NO_SYNC, merged, read
+from tests.portions import one_in
 
 ROWS = 20
 
@@ -71,7 +72,7 @@ ADDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("columns", "expected"), ADDED, ids=[columns for columns, _ in ADDED])
+@pytest.mark.parametrize(("columns", "expected"), one_in(3, ADDED), ids=[columns for columns, _ in ADDED])
 def test_a_column_that_a_part_lacks_has_its_default(
     columns: str, expected: object, old: TableDescription, tmp_path: pathlib.Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sql.settings.setting_values import parse_setting_value
+from tests.portions import one_in
 from tests.reading.conftest import Pair
 
 TABLE = """CREATE TABLE t (d Date, k UInt64, v String) ENGINE = MergeTree PARTITION BY toYYYYMM(d) ORDER BY k
@@ -20,7 +21,7 @@ def filled(pair: Pair) -> Pair:
 
 @pytest.mark.parametrize(
     ("query", "code"),
-    [
+    one_in(3, [
         ("SELECT count() FROM t SETTINGS max_rows_to_read = 1", 0),
         ("SELECT sum(k) FROM t SETTINGS max_rows_to_read = 1999", 158),
         ("SELECT sum(k) FROM t SETTINGS max_rows_to_read_leaf = 10", 158),
@@ -56,7 +57,7 @@ def filled(pair: Pair) -> Pair:
         ("SELECT count() FROM t SETTINGS max_partitions_to_read = 1", 0),
         ("SELECT sum(k) FROM t WHERE d = '2024-01-01' SETTINGS max_partitions_to_read = 1", 0),
         ("SELECT v FROM t WHERE k = 7 SETTINGS max_partitions_to_read = 1", 565),
-    ],
+    ]),
 )  # fmt: skip
 def test_limits(filled: Pair, query: str, code: int) -> None:
     assert filled.same_code(query) == code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.portions import one_in
 from tests.reading.conftest import Pair
 
 
@@ -22,20 +23,23 @@ def filled(pair: Pair) -> Pair:
 
 @pytest.mark.parametrize(
     "query",
-    [
-        "SELECT k, _partition_value, _partition_id FROM v ORDER BY d, k",
-        "SELECT _table, _part_uuid, _sample_factor FROM v LIMIT 1",
-        "SELECT * FROM v ORDER BY d, k LIMIT 1",
-        "SELECT _sample_factor FROM v SAMPLE 1/2 LIMIT 1",
-        "SELECT _sample_factor FROM v SAMPLE 3 LIMIT 1",
-        "SELECT sum(k * _sample_factor), max(_partition_value), min(_table) FROM v",
-        "SELECT DISTINCT _partition_value FROM v ORDER BY ALL",
-        "SELECT _partition_value.2 AS p, count() FROM v GROUP BY p ORDER BY p",
-        "SELECT a._table, b._table FROM v AS a JOIN v AS b ON a.k = b.k LIMIT 1",
-        "SELECT _table, k FROM small",
-        "SELECT _database = currentDatabase() FROM v LIMIT 1",
-        "SELECT count() FROM v PREWHERE _partition_value = (202402, 0) WHERE k < 5",
-    ],
+    one_in(
+        2,
+        [
+            "SELECT k, _partition_value, _partition_id FROM v ORDER BY d, k",
+            "SELECT _table, _part_uuid, _sample_factor FROM v LIMIT 1",
+            "SELECT * FROM v ORDER BY d, k LIMIT 1",
+            "SELECT _sample_factor FROM v SAMPLE 1/2 LIMIT 1",
+            "SELECT _sample_factor FROM v SAMPLE 3 LIMIT 1",
+            "SELECT sum(k * _sample_factor), max(_partition_value), min(_table) FROM v",
+            "SELECT DISTINCT _partition_value FROM v ORDER BY ALL",
+            "SELECT _partition_value.2 AS p, count() FROM v GROUP BY p ORDER BY p",
+            "SELECT a._table, b._table FROM v AS a JOIN v AS b ON a.k = b.k LIMIT 1",
+            "SELECT _table, k FROM small",
+            "SELECT _database = currentDatabase() FROM v LIMIT 1",
+            "SELECT count() FROM v PREWHERE _partition_value = (202402, 0) WHERE k < 5",
+        ],
+    ),
 )
 def test_values(filled: Pair, query: str) -> None:
     assert filled.same_table(query)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.alter.fault_matrix import Case, Matrix, matrix
+from tests.portions import one_in
 from tests.recovery.disk_matrix import DISK_OPERATIONS
 
 _CASES = 3
@@ -21,7 +22,7 @@ def _check(faults: Matrix, case: Case) -> None:
         raise AssertionError(f"{case}: {error}") from error
 
 
-@pytest.mark.parametrize("name", DISK_OPERATIONS)
+@pytest.mark.parametrize("name", one_in(4, DISK_OPERATIONS))
 def test_some_file_operations_fail(tmp_path: Path, name: str) -> None:
     with matrix(tmp_path, DISK_OPERATIONS) as faults:
         cases = list(faults.disk_cases(name))
@@ -37,14 +38,17 @@ def _of(*kinds: str) -> Callable[[Case], bool]:
 
 @pytest.mark.parametrize(
     ("name", "which"),
-    [
-        # A part that a full or read-only disk does not let go blocks its name until it is deleted, and not for ever.
-        ("insert", _of("rename", "sync")),
-        # A good copy that did not get its place gets it by the next attempt.
-        ("repair", _of("rename", "sync")),
-        # A part that is on its way back to staged/ is neither brought a second time nor lost.
-        ("replace partition", _of("write")),
-    ],
+    one_in(
+        3,
+        [
+            # A part that a full or read-only disk does not let go blocks its name until it is deleted, not for ever.
+            ("insert", _of("rename", "sync")),
+            # A good copy that did not get its place gets it by the next attempt.
+            ("repair", _of("rename", "sync")),
+            # A part that is on its way back to staged/ is neither brought a second time nor lost.
+            ("replace partition", _of("write")),
+        ],
+    ),
     ids=["a part keeps its name", "a copy does not get its place", "a part is not back in its place"],
 )
 def test_a_disk_that_becomes_read_only(tmp_path: Path, name: str, which: Callable[[Case], bool]) -> None:

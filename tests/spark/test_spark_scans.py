@@ -220,6 +220,7 @@ def test_a_server_that_falls_silent_is_left(pando: Pando, table: str) -> None:
         silent.accept()[0].close()
 
 
+@pytest.mark.long
 @cluster
 def test_a_replica_is_killed_in_the_middle_of_a_task(pando: Pando, spark: SparkSession, tmp_path: Path) -> None:
     """Of two tasks each reads from another replica; what one read there is not read again, the rest elsewhere."""

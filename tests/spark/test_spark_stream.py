@@ -103,6 +103,7 @@ def test_every_row_once_through_restarts_merges_and_replays(pando: Pando, table:
     assert len(reader.batches) == count, "a batch without rows is a job for nothing"
 
 
+@pytest.mark.long
 def test_batches_are_cut_at_blocks_by_rows(pando: Pando, table: str, reader: Reader) -> None:
     for number in range(10):
         insert(pando, table, 100 * number, 100)
@@ -133,6 +134,7 @@ def test_from_the_latest_and_from_given_blocks(pando: Pando, spark: SparkSession
     assert given.rows == [*range(10, 20, 2), *range(20, 30)]
 
 
+@pytest.mark.long
 def test_what_comes_while_an_endless_query_runs_on_two_replicas_of_which_one_dies(
     pando: Pando, table: str, reader: Reader
 ) -> None:
@@ -173,6 +175,7 @@ def test_numbers_that_are_committed_out_of_order(pando: Pando, table: str, reade
     assert reader.rows == list(range(30))
 
 
+@pytest.mark.long
 def test_rows_dropped_before_they_were_read_end_the_query(pando: Pando, table: str, reader: Reader) -> None:
     insert(pando, table, 0, 10)
     pando.sync(table)

@@ -58,7 +58,7 @@ def failing(frame: DataFrame, last: int) -> DataFrame:
 
 
 @KINDS
-@pytest.mark.parametrize("mode", one_in(2, ["overwrite", "append"]))
+@pytest.mark.parametrize("mode", one_in(4, ["overwrite", "append"]))
 def test_a_job_that_fails_changes_nothing(pando: Pando, spark: SparkSession, mode: str, engine: str) -> None:
     table = pando.new_table("k UInt32, s String", "k", engine=engine)
     options = here(pando, table, batch_rows="300")
@@ -85,6 +85,7 @@ def test_overwriting_the_table_or_its_partitions(pando: Pando, spark: SparkSessi
     assert keys(pando, table) == []
 
 
+@pytest.mark.long
 def test_readers_see_the_old_rows_or_the_new(pando: Pando, spark: SparkSession) -> None:
     table = pando.new_table("k UInt32, s String", "k", partition="k % 4")
     save(numbers(spark, 1000), pando.options(table))
@@ -182,7 +183,7 @@ def test_rows_that_were_lost_are_missed(pando: Pando) -> None:
 MOMENTS = ["before a task", "between tasks", "before the commit", "after the commit"]
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", one_in(4, MOMENTS))
 @pytest.mark.parametrize("victim", one_in(3, ["r1", "r2", "zookeeper"]))
 def test_a_server_that_is_killed(pando: Pando, victim: str, moment: str) -> None:
     """A driver and two tasks; the server is there again when the driver commits."""
@@ -209,6 +210,7 @@ def test_a_server_that_is_killed(pando: Pando, victim: str, moment: str) -> None
     assert counted(pando, table) == [(500, 500)] * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", one_in(3, ["transaction.after_commit", "exchange.before", "exchange.after"]))
 def test_a_replica_that_dies_in_the_commit(pando: Pando, point: str) -> None:
     table = pando.new_table("k Int64", "k")
@@ -227,6 +229,7 @@ def test_a_replica_that_dies_in_the_commit(pando: Pando, point: str) -> None:
     assert counted(pando, table) == [(300, 300)] * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", one_in(2, ["append", "complete"]))
 def test_a_stream_commits_every_batch_once_in_whatever_order(
     pando: Pando, spark: SparkSession, tmp_path: Path, mode: str

@@ -17,6 +17,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerServer]:
         yield server
 
 
+@pytest.mark.long
 def test_rows_groups_and_codecs(server: WorkerServer) -> None:
     server.execute(
         "CREATE TABLE t (k UInt64, d DateTime, v UInt64, s String TTL d) ENGINE = MergeTree ORDER BY k "

@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from tests.portions import one_in
 from tests.views.conftest import Both
 
 COLUMNS = "k, s, v, n, d"
@@ -77,6 +78,7 @@ def _condition(chance: random.Random) -> str:
     return terms[0] + "".join(f" {chance.choice(('AND', 'AND', 'OR'))} {term}" for term in terms[1:])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_answers_are_those_of_clickhouse(tables: Both, seed: int) -> None:
     chance = random.Random(seed)
@@ -100,18 +102,21 @@ def _granules(both: Both, query: str) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize(
     "query",
-    [
-        "SELECT * FROM whole WHERE k = 3",
-        "SELECT * FROM (SELECT *, k + 1 AS next FROM whole) WHERE k = 3 AND next > 0",
-        "SELECT * FROM (SELECT v AS k, k AS v FROM t) AS q WHERE q.v = 3",
-        "SELECT * FROM totals WHERE key = 3",
-        "SELECT count() FROM (SELECT DISTINCT k, s FROM t) WHERE k IN (3, 4)",
-        "WITH c AS (SELECT k, s FROM t) SELECT s FROM c WHERE k = 3",
-        "SELECT * FROM (SELECT * FROM t ORDER BY v) WHERE d = '2024-01-22'",
-        "SELECT a.s FROM whole AS a LEFT JOIN numbers(3) AS b ON a.k = b.number WHERE a.k = 3",
-        "SELECT k AS other FROM (SELECT k FROM t) WHERE other = 3",
-        "SELECT * FROM (SELECT v, s FROM t) WHERE v = 3",
-    ],
+    one_in(
+        3,
+        [
+            "SELECT * FROM whole WHERE k = 3",
+            "SELECT * FROM (SELECT *, k + 1 AS next FROM whole) WHERE k = 3 AND next > 0",
+            "SELECT * FROM (SELECT v AS k, k AS v FROM t) AS q WHERE q.v = 3",
+            "SELECT * FROM totals WHERE key = 3",
+            "SELECT count() FROM (SELECT DISTINCT k, s FROM t) WHERE k IN (3, 4)",
+            "WITH c AS (SELECT k, s FROM t) SELECT s FROM c WHERE k = 3",
+            "SELECT * FROM (SELECT * FROM t ORDER BY v) WHERE d = '2024-01-22'",
+            "SELECT a.s FROM whole AS a LEFT JOIN numbers(3) AS b ON a.k = b.number WHERE a.k = 3",
+            "SELECT k AS other FROM (SELECT k FROM t) WHERE other = 3",
+            "SELECT * FROM (SELECT v, s FROM t) WHERE v = 3",
+        ],
+    ),
 )
 def test_conditions_leave_out_granules_inside(tables: Both, query: str) -> None:
     tables.run("CREATE VIEW whole AS SELECT * FROM t")
@@ -123,17 +128,20 @@ def test_conditions_leave_out_granules_inside(tables: Both, query: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [
-        "SELECT * FROM (SELECT * FROM t LIMIT 5) WHERE k = 3",
-        "SELECT * FROM (SELECT * FROM t LIMIT 1 BY s) WHERE k = 3",
-        "SELECT * FROM (SELECT k, count() OVER () AS c FROM t) WHERE k = 3",
-        "SELECT * FROM (SELECT max(k) AS m FROM t) WHERE m = 3",
-        "SELECT * FROM (SELECT k, count() AS c FROM t GROUP BY k WITH ROLLUP) WHERE k = 3",
-        "SELECT * FROM (SELECT DISTINCT ON (s) k, s FROM t) WHERE k = 3",
-        "SELECT * FROM (SELECT k, rowNumberInBlock() AS r FROM t) WHERE k = 3",
-        "SELECT * FROM numbers(3) AS a LEFT JOIN (SELECT k FROM t) AS b ON a.number = b.k WHERE b.k = 0",
-        "SELECT * FROM (SELECT k FROM t) WHERE k = rand()",
-    ],
+    one_in(
+        3,
+        [
+            "SELECT * FROM (SELECT * FROM t LIMIT 5) WHERE k = 3",
+            "SELECT * FROM (SELECT * FROM t LIMIT 1 BY s) WHERE k = 3",
+            "SELECT * FROM (SELECT k, count() OVER () AS c FROM t) WHERE k = 3",
+            "SELECT * FROM (SELECT max(k) AS m FROM t) WHERE m = 3",
+            "SELECT * FROM (SELECT k, count() AS c FROM t GROUP BY k WITH ROLLUP) WHERE k = 3",
+            "SELECT * FROM (SELECT DISTINCT ON (s) k, s FROM t) WHERE k = 3",
+            "SELECT * FROM (SELECT k, rowNumberInBlock() AS r FROM t) WHERE k = 3",
+            "SELECT * FROM numbers(3) AS a LEFT JOIN (SELECT k FROM t) AS b ON a.number = b.k WHERE b.k = 0",
+            "SELECT * FROM (SELECT k FROM t) WHERE k = rand()",
+        ],
+    ),
 )
 def test_rows_that_others_depend_on_are_read(tables: Both, query: str) -> None:
     ((read, there),) = _granules(tables, query)

@@ -9,6 +9,7 @@ import pytest
 from engine.server import failpoints
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
+from tests.portions import one_in
 from tests.views.conftest import Both
 
 _INNER = "SELECT name FROM system.tables WHERE database = currentDatabase() AND name LIKE '.inner%'"
@@ -36,7 +37,7 @@ def _tables(both: Both) -> None:
     both.run("INSERT INTO other SELECT number, toString(number) FROM numbers(30)")
 
 
-@pytest.mark.parametrize("definition", VIEWS)
+@pytest.mark.parametrize("definition", one_in(3, VIEWS))
 def test_each_block_goes_through_the_query(both: Both, definition: str) -> None:
     _tables(both)
     both.run(f"CREATE MATERIALIZED VIEW v {definition}")

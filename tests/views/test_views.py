@@ -6,6 +6,7 @@ import pytest
 
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
+from tests.portions import one_in
 from tests.views.conftest import Both
 
 
@@ -30,7 +31,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", one_in(2, QUERIES))
 def test_a_view_is_kept_and_read_as_in_clickhouse(both: Both, query: str) -> None:
     _filled(both)
     both.run(f"CREATE VIEW v AS {query}")
@@ -151,6 +152,7 @@ def test_a_circle_that_came_by_renaming_ends_the_query(local: Local) -> None:
     assert caught.value.code == 306
 
 
+@pytest.mark.long
 def test_views_that_double_end_at_the_limit_of_the_tree(local: Local) -> None:
     local.run("CREATE VIEW v0 AS SELECT 1 AS x")
     views = (f"CREATE VIEW v{n + 1} AS SELECT x FROM v{n} UNION ALL SELECT x FROM v{n}" for n in range(30))

@@ -20,6 +20,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerServer]:
         yield server
 
 
+@pytest.mark.long
 def test_every_worker_knows_a_view(server: WorkerServer) -> None:
     server.execute("CREATE TABLE t (a UInt32, b String) ENGINE = MergeTree ORDER BY a")
     server.execute("INSERT INTO t SELECT number, toString(number) FROM numbers(100)")

@@ -18,7 +18,8 @@ from engine.tables.owned_table import OwnedTable
 from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 
-_PAUSE_SECONDS = 0.01
+_PAUSES_SECONDS = 0.01, 0.1
+"""Between two looks, the first and the longest."""
 _REFUSING = (UpstreamStatus.PAUSED, UpstreamStatus.STOPPED)
 _REFUSING_LEADER = (*_REFUSING, UpstreamStatus.BOOTSTRAP)
 
@@ -64,6 +65,7 @@ class SyncAnswers:
         services = self._server.services
         end, never = services.monotonic() + request.wait_seconds, threading.Event()
         target = require_linkable(self._find_table(link)).target
+        pause, longest = _PAUSES_SECONDS
         while not target.read_target().vector.covers(request.position):
             status.check()
             left = end - services.monotonic()
@@ -71,7 +73,8 @@ class SyncAnswers:
                 progress = self._read_progress(link)
                 told = f" ({progress.upstream_status.value}): {progress.message}".removesuffix(": ")
                 return {"missing": f"the target has not brought everything up to {request.position}{told}"}
-            services.wait(never, min(_PAUSE_SECONDS, left))
+            services.wait(never, min(pause, left))
+            pause = min(1.3 * pause, longest)
         try:
             target.wait_until_visible(max(0.0, end - services.monotonic()), status)
         except PandoError as error:

@@ -45,6 +45,7 @@ class LinkedCluster(SimulatedServers):
             root, replicas, seed, ClusterTrace(trace, name), disks,
             timeline=timeline, first_session=first_session, config_of=lambda node: dict(config), **settings,
         )  # fmt: skip
+        self.settle_step = SimulatedServer.step_all
 
     def make_environment(self, server: SimulatedServer, services: TableServices) -> ServerEnvironment:
         """Returns the world of a server that starts: its requests to other clusters go through the network."""

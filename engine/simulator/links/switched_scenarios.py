@@ -18,11 +18,17 @@ NAMES = ("east", "west", "north")
 
 
 def simulate_switches(
-    seed: int, rounds: int = 2, steps: int = 120, file: TextIO | None = None, replicas: int = 1
+    seed: int,
+    rounds: int = 2,
+    steps: int = 120,
+    file: TextIO | None = None,
+    replicas: int = 1,
+    *,
+    is_sync: bool = False,
 ) -> ScenarioOutcome:
     """Runs a seed in a temporary directory. ``file`` gets the trace.
 
-    Every second seed promotes by force, too.
+    Every second seed promotes by force, too. With ``is_sync`` the links begin as synchronous ones.
     """
     trace, counts = Trace(file), Counter[str]()
     disks: dict[Path, SimulatedDisk] = {}
@@ -35,7 +41,7 @@ def simulate_switches(
         world = LinkedWorld(directory, NAMES, replicas, seed, trace, disks, count, **options)
         failure = ""
         try:
-            SwitchedWork(world, counts, may_force=bool(seed % 2)).run(rounds, steps)
+            SwitchedWork(world, counts, may_force=bool(seed % 2), is_sync=is_sync).run(rounds, steps)
         except AssertionError as error:
             failure = str(error) or repr(error)
         finally:

@@ -9,6 +9,9 @@ one source again, and the others follow it. Then:
 - no position moves back while the epoch stays (invariant 7).
 
 At every step of a round without FORCE at most one cluster takes writes.
+
+With synchronous links, an INSERT that is acknowledged is visible on the servers of every synchronous target (invariant
+5). A promoted cluster has all rows that were acknowledged while it was such a target.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from coordination.links.switching.switching_gate import ASKED, FORK_OWNER, PROMI
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import CommitKind, Gate
 from coordination.nodes.gate_link import LinkDirection
+from engine.simulator.links.linked_cluster import LinkedCluster
 from engine.simulator.links.linked_world import LinkedWorld
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer
@@ -44,6 +48,8 @@ _WEIGHTS = {
     "promote": 0.4,
     "rejoin": 0.6,
 }
+_SYNC_WEIGHTS = {**_WEIGHTS, "mode": 0.5, "switch": 0.4, "cancel": 1, "network": 0.6, "promote": 0.2}
+"""Calmer: only a link whose target keeps up is synchronous."""
 _CREATE = (
     f"CREATE REPLICATION LINK {LINK} ON t FROM CLUSTER {{}} SETTINGS start_position = 'now', replication_timeout = 5, "
     "link_batch_delay_ms = 0"
@@ -53,11 +59,12 @@ _CREATE = (
 class SwitchedWork:
     """The work on the clusters of one run."""
 
-    def __init__(self, world: LinkedWorld, counts: Counter[str], *, may_force: bool) -> None:
+    def __init__(self, world: LinkedWorld, counts: Counter[str], *, may_force: bool, is_sync: bool = False) -> None:
         self.world = world
         self.counts = counts
         self.random = world.random
         self._may_force = may_force
+        self._is_sync = is_sync
         self._names = list(world.clusters)
         self._keys = itertools.count(1)
         self._acknowledged: set[int] = set()
@@ -67,6 +74,8 @@ class SwitchedWork:
         self._tails: dict[int, tuple[set[int], int]] = {}
         """By number of the REJOIN: the keys that the table had, and the rows of its tail."""
         self._vectors: dict[str, tuple[str, VersionVector]] = {}
+        self._shown: dict[str, set[int]] = {name: set() for name in self._names}
+        """By cluster: the keys that were acknowledged while it was the target of a synchronous link."""
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -76,7 +85,8 @@ class SwitchedWork:
         first, *others = self._names
         for name in others:
             server = self._server(name)
-            self._insist(lambda server=server: server.sql(_CREATE.format(first)))  # type: ignore[misc]
+            create = _CREATE.format(first) + (", mode = 'sync'" if self._is_sync else "")
+            self._insist(lambda server=server, create=create: server.sql(create))  # type: ignore[misc]
         for _ in range(rounds):
             self._is_forced, self._tails = False, {}
             for cluster in self.world.clusters.values():
@@ -131,7 +141,8 @@ class SwitchedWork:
 
     def _act(self) -> None:
         self.world.timeline.now += self.random.random()
-        (name,) = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
+        weights = _SYNC_WEIGHTS if self._is_sync else _WEIGHTS
+        (name,) = self.random.choices(list(weights), list(weights.values()))
         getattr(self, f"_do_{name}")()
 
     def _do_step(self) -> None:
@@ -141,13 +152,25 @@ class SwitchedWork:
                     server.step_random()
 
     def _do_insert(self) -> None:
-        server = self._idle()
+        opened = self._open() if self._is_sync and self.random.random() < 0.8 else []
+        server = self._idle(opened[0] if opened else "")
         if server is None:
             return
         key = next(self._keys)
         self._sent.add(key)
-        if self._try("insert", lambda: server.insert(key % 2, [key])) == "ok":
+        before = self._sync_targets(server)
+        options = {"insert_timeout": 8, "require_sync_replica": self.random.randrange(2)} if self._is_sync else {}
+        if self._try("insert", lambda: server.insert(key % 2, [key], **options)) == "ok":
             self._acknowledged.add(key)
+            self._check_visible(key, before & self._sync_targets(server))
+
+    def _sync_targets(self, server: SimulatedServer) -> set[str]:
+        gate = self._gate(cast(LinkedCluster, server.cluster).name)
+        return {link.peer_name for link in gate.sync_targets}
+
+    def _do_mode(self) -> None:
+        mode = self.random.choice(["sync", "sync", "sync", "async"])
+        self._statement(f"mode {mode}", f"ALTER REPLICATION LINK {LINK} MODE {mode}")
 
     def _do_network(self) -> None:
         one, other = self.random.sample(self._names, 2)
@@ -273,8 +296,19 @@ class SwitchedWork:
         self._is_over |= "journal begins later" in self._last_error
         if answer == "ok":
             self._tails[len(self._tails)] = had, sum(cast(int, row[3]) for row in rows)
+            self._shown[name].clear()
 
     # -- checks --------------------------------------------------------------------------------------------------
+
+    def _check_visible(self, key: int, targets: set[str]) -> None:
+        """Checks that the servers of these clusters show a key that was acknowledged just now."""
+        for name in sorted(targets):
+            self._shown[name].add(key)
+            for server in self.world.clusters[name].servers:
+                if server.is_up and server not in self.world.timeline.stack:
+                    keys = server.keys()
+                    assert key in keys, f"{name} is a synchronous target, and {server.name} lacks {key}"
+                    self.counts["an acknowledged key was seen at a synchronous target"] += 1
 
     def _check_step(self) -> None:
         if not self._is_forced:
@@ -308,6 +342,9 @@ class SwitchedWork:
         lost = self._acknowledged - set(keys)
         if not self._is_forced:
             assert not lost, f"acknowledged keys {sorted(lost)} are lost, and nobody forced anything"
+        for name in self._open():
+            missing = self._shown[name] & lost
+            assert not missing, f"{name} was a synchronous target of {sorted(missing)}, and lacks them"
         told: set[int] = set()
         for had, rows in self._tails.values():
             missing = had - set(keys)

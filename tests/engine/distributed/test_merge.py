@@ -129,6 +129,7 @@ def test_columns_change(local: Local) -> None:
     assert local.run("SELECT name, type FROM system.columns WHERE table = 'none'") == [("x", "UInt16"), ("q", "String")]
 
 
+@pytest.mark.long
 def test_tables_that_read_each_other_have_an_end(local: Local) -> None:
     local.run("CREATE TABLE ring1 (x UInt8) ENGINE = Merge(merge_oracle, '^ring2$')")
     local.run("CREATE TABLE ring2 (x UInt8) ENGINE = Merge(merge_oracle, '^ring1$')")

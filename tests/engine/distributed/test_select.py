@@ -7,6 +7,7 @@ from chdb.session import Session as Oracle
 
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
+from tests.portions import one_in
 
 QUERIES = [
     "SELECT count() FROM d",
@@ -43,7 +44,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", one_in(3, QUERIES))
 def test_the_same_as_clickhouse(sharded: Local, oracle: Oracle, query: str) -> None:
     oracle.query("USE shards_oracle")
     expected = oracle.query(query, "JSONCompactEachRow").data()

@@ -64,6 +64,7 @@ def test_every_listed_function_answers_in_the_cases_that_it_says(client: HttpCli
         assert not any_case or all(map(_answers, others)), f"{name} does not answer as {others}"
 
 
+@pytest.mark.long
 def test_nothing_else_of_clickhouse_answers(listed: Rows, clickhouse: Rows) -> None:
     lower = {name.lower() for name in listed}
     assert [name for name in clickhouse if name.lower() not in lower and _answers(name)] == []

@@ -14,6 +14,7 @@ KINDS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_promises_hold_and_everything_happens() -> None:
     counts: Counter[str] = Counter()
     for seed in range(20):

@@ -11,6 +11,7 @@ from engine.simulator.scenario import RESTORES, simulate
 KINDS = {"put back", "restore ok", "restore failed", "blocks that all had", "a block in detached", "truncate ok"}
 
 
+@pytest.mark.long
 def test_promises_hold_and_everything_happens() -> None:
     counts: Counter[str] = Counter()
     for seed in range(40):

@@ -20,6 +20,7 @@ from tests.portions import one_in
 SMALL = Scale(rounds=1, steps=80)
 
 
+@pytest.mark.long
 def test_a_seed_replays_byte_for_byte(tmp_path: Path) -> None:
     """In processes of their own, whose sets have other orders."""
     for number in range(2):

@@ -20,6 +20,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerServer]:
         yield server
 
 
+@pytest.mark.long
 def test_every_worker_uses_them(server: WorkerServer) -> None:
     server.execute("CREATE TABLE t (k UInt64, v String) ENGINE = MergeTree ORDER BY k SETTINGS index_granularity = 10")
     server.execute("INSERT INTO t SELECT number, toString(number * 7) FROM numbers(200)")

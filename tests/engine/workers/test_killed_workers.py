@@ -57,6 +57,7 @@ def test_a_killed_worker_takes_nothing_with_it(tmp_path: Path) -> None:
         assert server.value("SELECT sum(restarts) FROM system.workers") == 4
 
 
+@pytest.mark.long
 def test_the_query_of_a_killed_worker_gets_a_code(tmp_path: Path) -> None:
     with WorkerServer(tmp_path, workers=1) as server:
         (pid,) = server.pids().values()
@@ -72,7 +73,7 @@ def test_the_query_of_a_killed_worker_gets_a_code(tmp_path: Path) -> None:
         wait_for(lambda: server.run("SELECT 1") == [[1]], "a new worker")
 
 
-@pytest.mark.parametrize("point", one_in(2, ["before the commit", "in the body"]))
+@pytest.mark.parametrize("point", one_in(4, ["before the commit", "in the body"]))
 def test_an_insert_whose_worker_is_killed_leaves_nothing_behind(tmp_path: Path, point: str) -> None:
     gate = tmp_path / "gate"
     failpoints = f"insert.after_temporary_part=pause:{gate}" if point == "before the commit" else ""
@@ -166,6 +167,7 @@ def test_a_fork_server_that_is_killed_has_a_successor(tmp_path: Path) -> None:
     assert "Traceback" not in log
 
 
+@pytest.mark.long
 def test_without_the_replica_process_workers_answer_210_and_end(tmp_path: Path) -> None:
     server = WorkerServer(tmp_path)
     pids = server.pids()
@@ -184,6 +186,7 @@ def test_without_the_replica_process_workers_answer_210_and_end(tmp_path: Path) 
         assert again.run("SELECT 1") == [[1]]
 
 
+@pytest.mark.long
 def test_the_server_drains(tmp_path: Path) -> None:
     with WorkerServer(tmp_path, shutdown_wait_unfinished=60) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -198,6 +201,7 @@ def test_the_server_drains(tmp_path: Path) -> None:
         assert "Traceback" not in server.log()
 
 
+@pytest.mark.long
 def test_memory_of_all_workers_counts(tmp_path: Path) -> None:
     limit = 1200 << 20
     with WorkerServer(tmp_path, max_server_memory_usage=limit) as server:
@@ -238,6 +242,7 @@ def _is_well(server: WorkerServer, sql: str, answer: str) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_a_worker_at_the_systems_wall_is_replaced_or_goes_on(tmp_path: Path) -> None:
     """What nobody accounted for ends at the limit of the process, and the server lives on."""
     with WorkerServer(tmp_path, workers=1, profiles={"default": {"max_memory_usage": 0}}) as server:
@@ -251,6 +256,7 @@ def test_a_worker_at_the_systems_wall_is_replaced_or_goes_on(tmp_path: Path) -> 
         wait_for(lambda: _is_well(server, "SELECT count() FROM t", "[[1]]"), "the server")
 
 
+@pytest.mark.long
 def test_a_worker_that_leaked_to_the_wall_makes_room_for_another(tmp_path: Path) -> None:
     with WorkerServer(tmp_path, shutdown_wait_unfinished=60) as server:
         victim = server.pids()[1]

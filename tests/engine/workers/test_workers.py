@@ -196,6 +196,7 @@ def test_a_query_id_is_used_once_in_the_whole_server(server: WorkerServer) -> No
     assert server.run("SELECT 1", query_id="mine") == [[1]]
 
 
+@pytest.mark.long
 def test_counters_of_all_workers_come_together(tmp_path: Path) -> None:
     def count(server: WorkerServer) -> float:
         with server.client() as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,7 @@ tables = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(tables)
 def test_round_trip(create: CreateTable) -> None:

@@ -44,6 +44,7 @@ def _columns(draw: st.DrawFn) -> list[tuple[str, list[object]]]:
     return columns
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(_columns(), st.sampled_from(_FORMATS), st.booleans())
 def test_the_same_bytes(columns: list[tuple[str, list[object]]], format: str, is_quoted: bool) -> None:

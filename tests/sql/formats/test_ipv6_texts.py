@@ -41,6 +41,7 @@ def by_library(text: str) -> bytes | None:
     return (address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")).packed
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=500)
 @given(st.lists(TEXTS | st.none(), max_size=8))
 @example([":::", "::", "::1", "1::", ":1::", "1::1:", "1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7::8", "::2:3:4:5:6:7:8:9", "1"])

@@ -86,6 +86,7 @@ def check_same(columns: list[Column], chunk: bytes) -> bool:
     return table is not None
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=400)
 @given(bodies())
 @example((columns_of({"m": "Map(String, UInt8)"}), b'{"m":{{"0":"a","1":1}}}'))

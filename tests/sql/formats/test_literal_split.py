@@ -58,6 +58,7 @@ LISTS = st.tuples(st.sampled_from(["[", "{", "(", " [", "\u00a0("]), TEXTS, st.s
 )
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=500)
 @given(st.lists(st.none() | TEXTS | LISTS, max_size=6), BRACKETS)
 @example(["[1]", None, "[]", "[ ]", "['a''b', 'it\\'s, [x', [1,[2]]]"], ("[]", ","))

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parts.common.errors import PandoError
+from tests.portions import one_in
 from tests.sql.pruning.conftest import Local, Oracle
 
 COLUMNS = """
@@ -83,7 +84,7 @@ class Both:
             assert self.oracle.run(exact).split() == [str(value) for value in plain[0]], condition
 
 
-@pytest.fixture(scope="module", params=range(3))
+@pytest.fixture(scope="module", params=one_in(3, range(3)))
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     path = tmp_path_factory.mktemp("pruning")
     local, oracle = Local(path / "data"), Oracle()

@@ -9,6 +9,7 @@ import pytest
 
 from parts.common.errors import PandoError
 from parts.skip_indexes import text_index
+from tests.portions import one_in
 from tests.sql.pruning.conftest import Local, Oracle
 
 ROWS = """
@@ -50,7 +51,7 @@ def both(local: Local, oracle: Oracle, sql: str) -> None:
     oracle.run(sql)
 
 
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("tokenizer", one_in(3, TOKENIZERS))
 def test_conditions_leave_what_clickhouse_leaves(local: Local, oracle: Oracle, tokenizer: str) -> None:
     both(local, oracle, CREATE.format(tokenizer))
     both(local, oracle, ROWS)
@@ -68,7 +69,7 @@ SEARCHES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("tokenizer", one_in(3, TOKENIZERS))
 def test_searches_go_by_the_tokenizer_of_the_index(local: Local, oracle: Oracle, tokenizer: str) -> None:
     both(local, oracle, CREATE.format(tokenizer))
     both(local, oracle, ROWS)

@@ -76,6 +76,7 @@ def test_equal_is_what_is_made_in_the_same_way() -> None:
     assert one != fragment("f({}, {})", fragment("g({})", leaf('"1.x"')), "b")
 
 
+@pytest.mark.long
 def test_trees_are_as_deep_as_they_like() -> None:
     def nested(levels: int) -> Fragment:
         sql = _X

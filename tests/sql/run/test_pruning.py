@@ -18,6 +18,7 @@ from sql.pruning.pruned_parts import _subtract_ranges
 from sql.run.block_expressions import compile_expressions
 from sql.run.condition_analysis import analyse_condition
 from sql.run.query_engine import QueryEngine
+from tests.portions import one_in
 from tests.sql.run.dataset import MemoryCatalog, MemoryRelation
 from tests.sql.run.part_tables import PartTable, describe
 
@@ -121,6 +122,7 @@ _CONDITIONS = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(
     condition=_CONDITIONS,
@@ -185,6 +187,7 @@ def test_only_rows_that_can_match_are_decoded(tables: list[PartTable]) -> None:
             assert all(-3 <= value <= 2 for value in batch.column(0).to_pylist())
 
 
+@pytest.mark.long
 def test_the_key_alone_is_not_read_twice(tables: list[PartTable]) -> None:
     (pruned, *_) = analyse_condition("a = 3", tables[0].description).prune(tables[0].parts)
     assert sum(item.rows for item in pruned.find_needed_rows(["a"])) == pruned.rows
@@ -226,7 +229,7 @@ def test_other_counts_are_computed(tables: list[PartTable], query: str) -> None:
     assert found.equals(QueryEngine().select(query, catalog=plain).read_all())
 
 
-@pytest.mark.parametrize("key", ["ifNull(n, 0)", "assumeNotNull(n)", "isNull(n)", "ifNull(c, '')"])
+@pytest.mark.parametrize("key", one_in(3, ["ifNull(n, 0)", "assumeNotNull(n)", "isNull(n)", "ifNull(c, '')"]))
 @pytest.mark.parametrize("as_partition", [False, True])
 @pytest.mark.parametrize(
     ("condition", "wanted"),

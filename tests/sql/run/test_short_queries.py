@@ -185,6 +185,7 @@ _digit = st.integers(0, 9)
 _day = st.dates().map(str) | st.sampled_from(["2019-04-14", "2019-05-01", "2019-13-01", "soon", "2019-4-14"])
 
 
+@pytest.mark.long
 @example(("SELECT sum(f), avg(f), min(f), max(f) FROM t WHERE k = {0}", True), [(36, 0, "", 0)] * 3)  # -0.0
 @example(
     ("SELECT k, s FROM t WHERE k >= {0} LIMIT 7, {1}", True), [(1000, 5, "", 0), (1000, 6, "", 0), (1000, -1, "", 0)]

@@ -16,6 +16,7 @@ from coordination.keeper.memory_keeper import Fault
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulation import Simulation
 from engine.simulator.simulation_model import Weights
+from tests.portions import one_in
 
 MakeColony = Callable[..., SimulatedCluster]
 FIRST_SEED, END_SEED = map(int, os.environ.get("PANDO_SIMULATION_SEEDS", "100:105").split(":"))
@@ -61,7 +62,7 @@ def run_clones(make_colony: MakeColony, seed: int, rounds: int, steps: int) -> N
 SCENARIOS = [run_faulty, run_disk_loss, run_clones]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", one_in(4, SCENARIOS))
 @pytest.mark.parametrize("seed", range(6))
 def test_quick(make_colony: MakeColony, scenario: Callable[..., object], seed: int) -> None:
     scenario(make_colony, seed, rounds=2, steps=120)

@@ -20,6 +20,7 @@ from tests.engine.tables.replicated.converted import (
     work_on,
 )
 from tests.faults import FAULTS, hit_request
+from tests.portions import one_in
 
 __all__ = ["make_servers"]
 
@@ -41,7 +42,7 @@ def convert_hit_at(server: PlainServer, request: int, fault: Fault | str) -> boo
     return len(seen) >= request
 
 
-@pytest.mark.parametrize("is_second", [False, True])
+@pytest.mark.parametrize("is_second", one_in(2, [False, True]))
 def test_a_fault_at_any_request_is_repaired_by_the_start_or_the_same_statement(tmp_path: Path, is_second: bool) -> None:
     """Every fault in turn, at one request after the other."""
     for number, request in enumerate(range(1, 400, 13 if is_second else 9)):

@@ -11,6 +11,7 @@ from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
+from tests.portions import one_in
 
 MakeColony = Callable[..., SimulatedCluster]
 
@@ -170,7 +171,7 @@ def test_crash_during_a_truncate(make_colony: MakeColony, after_requests: int) -
     assert one.keys() in ([], [0, 1, 2, 3, 10])
 
 
-@pytest.mark.parametrize("after_requests", range(1, 30))
+@pytest.mark.parametrize("after_requests", one_in(3, range(1, 30)))
 def test_crash_at_any_request_of_a_start(make_colony: MakeColony, after_requests: int) -> None:
     colony = make_colony(2)
     one, two = colony
@@ -187,7 +188,7 @@ def test_crash_at_any_request_of_a_start(make_colony: MakeColony, after_requests
     assert one.keys() == [0, 1, 2, 3, 10, 11, 12, 13, 20]
 
 
-@pytest.mark.parametrize("after_requests", range(1, 60, 2))
+@pytest.mark.parametrize("after_requests", one_in(3, range(1, 60, 2)))
 def test_crash_at_any_request_of_a_clone(make_colony: MakeColony, after_requests: int) -> None:
     colony = make_colony(1)
     one = colony.nodes["r1"]

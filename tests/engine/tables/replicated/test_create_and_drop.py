@@ -15,6 +15,7 @@ from engine.simulator.simulated_table import TABLE
 from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
 from parts.common.errors import PandoError
+from tests.portions import one_in
 
 CREATE = f"CREATE TABLE t (p UInt8, k UInt64, v String) ENGINE = ReplicatedMergeTree('{TABLE.root}', '{{replica}}')"
 DROP = f"SYSTEM DROP REPLICA 'r2' FROM ZKPATH '{TABLE.root}'"
@@ -96,7 +97,7 @@ def test_a_server_that_lost_everything(servers: SimulatedServers, way: str) -> N
     assert two.keys() == [1, 2]
 
 
-@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.EXPIRE_AFTER])
+@pytest.mark.parametrize("fault", one_in(3, [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.EXPIRE_AFTER]))
 @pytest.mark.parametrize("number", range(1, 24, 2))
 def test_create_is_repeated_until_it_is_answered(servers: SimulatedServers, number: int, fault: Fault) -> None:
     two = servers.servers[1]

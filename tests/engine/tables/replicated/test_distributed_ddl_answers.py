@@ -109,6 +109,7 @@ def test_a_server_that_is_down(make_cluster: MakeCluster, mode: str, expected: o
     assert has_table(first, "a")
 
 
+@pytest.mark.long
 def test_a_negative_time_out_waits_for_everybody(make_cluster: MakeCluster) -> None:
     servers = make_cluster(2)
     first, second = servers.servers

@@ -16,6 +16,7 @@ from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import CommitOptions
 from parts.common.errors import PandoError
 from tests.engine.tables.replicated.staging import stage
+from tests.portions import one_in
 
 MakeColony = Callable[..., SimulatedCluster]
 ANYHOW = pytest.mark.parametrize("is_parallel", [True, False])
@@ -252,7 +253,7 @@ def at_request_of(colony: SimulatedCluster, number: int, action: Callable[[], ob
 
 
 @ANYHOW
-@pytest.mark.parametrize("number", range(1, 16))
+@pytest.mark.parametrize("number", one_in(3, range(1, 16)))
 def test_fetch_is_committed_while_it_is_settled(make_colony: MakeColony, number: int, is_parallel: bool) -> None:
     colony = make_colony(3)
     one, two, three = colony

@@ -15,6 +15,7 @@ from parts.read.part_reader import open_part
 from tests.alter.test_alter_on_replicas import MakeServers, make_servers
 from tests.engine.conftest import Local, local
 from tests.faults import FAULTS, hit_request
+from tests.portions import one_in
 
 __all__ = ["local", "make_servers"]
 FETCH = "ALTER TABLE t FETCH PARTITION 1 FROM '/tables/t'"
@@ -100,7 +101,7 @@ def test_of_a_table_of_one_server(local: Local) -> None:
     assert code(lambda: local.run("ALTER TABLE t FETCH PARTITION tuple() FROM '/tables/t'")) == 48
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("fault", one_in(3, FAULTS), ids=str)
 def test_one_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault | str) -> None:
     servers = make_servers()
     _, two = with_parts(servers)

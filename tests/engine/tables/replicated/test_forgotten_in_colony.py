@@ -24,6 +24,7 @@ from parts.common.query_status import QueryStatus
 from tests.engine.tables.replicated.mutations import MakeColony, code, mutate, shown, values
 from tests.engine.tables.replicated.test_block_history import KEPT, Stream
 from tests.faults import FAULTS, hit_request
+from tests.portions import one_in
 
 STEP = 1 if "PANDO_SIMULATION_SEEDS" in os.environ else 3
 """Of neighbouring requests each test hits one."""
@@ -261,8 +262,8 @@ OTHERS: dict[str, Callable[[SimulatedNode], object]] = {
 }
 
 
-@pytest.mark.parametrize("is_inside", [True, False], ids=["in a FORGET", "around a FORGET"])
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("is_inside", one_in(2, [True, False]), ids=["in a FORGET", "around a FORGET"])
+@pytest.mark.parametrize("name", one_in(3, OTHERS))
 def test_others_at_any_request(make_colony: MakeColony, name: str, is_inside: bool) -> None:
     """Each of both comes between two requests of the other."""
     outer, inner = (forget, OTHERS[name]) if is_inside else (OTHERS[name], forget)
@@ -314,7 +315,7 @@ def interleave(
     return len(seen)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("fault", one_in(2, FAULTS), ids=str)
 def test_it_is_hit_at_any_request(make_colony: MakeColony, fault: Fault | str) -> None:
     total = hit(make_colony, 0, fault)
     assert total > 15

@@ -237,6 +237,7 @@ def test_parts_are_merged_soon_after_they_came(colony: SimulatedCluster) -> None
     assert comes_true(colony, lambda: all(len(node.parts()) == 1 for node in colony), MERGED)
 
 
+@pytest.mark.long
 def test_parts_that_a_mutation_kept_apart_are_merged_soon_after_it(colony: SimulatedCluster) -> None:
     one, _ = pair(colony)
     for node in colony:

@@ -35,6 +35,7 @@ from parts.common.query_status import QueryStatus
 from parts.common.thread_pool import run_jobs_inline
 from parts.read.part_reader import Part
 from tests.faults import hit_request
+from tests.portions import one_in
 
 COLUMNS = "(p UInt8, k UInt64, v String)"
 REPLICATED = "ENGINE = ReplicatedMergeTree('/tables/{}', '{{replica}}') PARTITION BY p ORDER BY k"
@@ -167,7 +168,7 @@ RIVALS = {
 }
 
 
-@pytest.mark.parametrize("rival", RIVALS)
+@pytest.mark.parametrize("rival", one_in(6, RIVALS))
 def test_something_comes_between_two_requests(make: Make, rival: str) -> None:
     commit = beside(make, rival, 0)[1]
     assert 20 < commit < 150

@@ -186,6 +186,7 @@ def test_confirmed_part_is_pulled_and_fetched(make_colony: MakeColony) -> None:
     assert counts["refused"] > 10
 
 
+@pytest.mark.long
 def test_part_that_another_merges_is_fetched_as_the_merged_one(make_colony: MakeColony) -> None:
     """Its entry leaves the queue, and a part that covers it comes."""
     one, two, three = colony = make_colony(3, old_parts_lifetime=0)

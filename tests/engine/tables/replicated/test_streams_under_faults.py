@@ -14,6 +14,7 @@ from engine.simulator.simulation_model import Weights
 from parts.common.errors import PandoError
 from tests.engine.tables.replicated.test_block_history import KEPT, Stream
 from tests.engine.tables.replicated.test_colony_simulation import SETTINGS
+from tests.portions import one_in
 
 GONE = 33
 
@@ -96,7 +97,7 @@ SCENARIOS = {
 }
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", one_in(4, SCENARIOS))
 @pytest.mark.parametrize("seed", range(4))
 def test_every_row_that_is_there_came_once(
     make_colony: Callable[..., SimulatedCluster], seed: int, scenario: str

@@ -134,6 +134,7 @@ def insert_until_stored(servers: list[Server], choose: random.Random, block: int
     raise AssertionError(f"block {block} is never acknowledged")
 
 
+@pytest.mark.long
 def test_clients_merges_and_faults_at_once(servers: list[Server]) -> None:
     ensemble = servers[0].keeper._ensemble
     chance = random.Random(5)

@@ -63,6 +63,7 @@ def test_many_parts_of_a_partition_share_a_lock(make_colony: MakeColony) -> None
     assert keys(two) == [*range(40), 100, 101]
 
 
+@pytest.mark.long
 def test_an_overwrite_that_comes_while_the_one_before_is_brought(tmp_path: Path) -> None:
     """At whichever request of the replica that brings it: readers see the rows of one of them."""
     seen: set[tuple[int, ...]] = set()

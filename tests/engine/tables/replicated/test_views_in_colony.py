@@ -19,6 +19,7 @@ from engine.simulator.trace import Trace
 from parts.common.errors import PandoError, UnavailableError
 from parts.common.thread_pool import run_jobs_inline
 from tests.faults import hit_request
+from tests.portions import one_in
 
 Make = Callable[..., SimulatedServers]
 REPLICATED = "ENGINE = ReplicatedMergeTree('/tables/{}', '{{replica}}') ORDER BY k"
@@ -95,7 +96,7 @@ def test_what_was_complete_long_ago_is_not_stored_in_a_target_again(make: Make) 
     assert [rows(server, "of_a") for server in servers.servers] == [expected] * 2
 
 
-@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, "crash"], ids=str)
+@pytest.mark.parametrize("fault", one_in(2, [Fault.LOSE_ANSWER, "crash"]), ids=str)
 def test_a_fault_at_every_request(make: Make, fault: Fault | str) -> None:
     """The INSERT is repeated at either server, and at the other when a target has forgotten it."""
     servers = make()
