@@ -21,7 +21,6 @@ def follower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Follower]:
         yield made
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("block", one_in(BLOCKS, range(BLOCKS)))
 def test_histories(follower: Follower, block: int) -> None:
     for seed in range(block, HISTORIES, BLOCKS):

@@ -11,6 +11,7 @@ from engine.cluster.cluster import Cluster
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from tests.engine.workers.server import wait_for
+from tests.portions import one_in
 from tests.recovery.damages import Damage, create, damages_of, insert, query
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("damaged parts")]
@@ -34,8 +35,7 @@ def _table(cluster: Cluster, table: str) -> Path:
     return next(cluster.replica_directory("r2").rglob("metadata")).parent / "data" / "default" / table
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["wide", "packed"])
+@pytest.mark.parametrize("kind", one_in(2, ["wide", "packed"]))
 def test_what_a_worker_meets_is_mended(cluster: Cluster, kind: str) -> None:
     one, two = _client(cluster, "r1"), _client(cluster, "r2")
     for client in (one, two):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-import pytest
-
 from coordination.log.log_entry import EntryType, LogEntry, drop_range_name
 from coordination.log.part_set import PartSet
 from coordination.merges_mutations.merge_assignment import make_mutate_part_entry
@@ -181,7 +179,6 @@ class Model:
                 assert due <= set(seen), (part, block, due, seen)
 
 
-@pytest.mark.long
 def test_whatever_interleaves() -> None:
     counts: Counter[str] = Counter()
     for seed in range(400):

@@ -15,7 +15,6 @@ from engine.tables.replicated.replica_state import LINK_STAGING_PREFIX
 from parts.common.errors import PandoError
 from parts.store.staged_parts import STAGED
 from tests.links.linked_tables import LinkedTables, linked_tables
-from tests.portions import one_in
 
 FAILPOINTS = (
     "link.after_block",
@@ -81,7 +80,7 @@ def must_end_well(tables: LinkedTables) -> None:
         assert locks == []
 
 
-@pytest.mark.parametrize("place", one_in(3, FAILPOINTS))
+@pytest.mark.parametrize("place", FAILPOINTS)
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_crash(tables: LinkedTables, place: str, is_lost: bool) -> None:
     """At any step, with the power of the server; what was staged may be lost."""

@@ -79,7 +79,6 @@ def before_reads(keeper: MemoryKeeper, action: Callable[[], None]) -> None:
     keeper.read_many = read  # type: ignore[method-assign]
 
 
-@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1_000_000))
 def test_what_begins_after_a_commit_is_later(seed: int) -> None:

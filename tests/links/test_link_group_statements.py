@@ -287,7 +287,6 @@ def test_a_statement_takes_one_view(
         assert asked == [group] * number
 
 
-@pytest.mark.long
 def test_what_a_start_finds_in_the_queue_counts_as_begun(
     servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
 ) -> None:

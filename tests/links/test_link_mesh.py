@@ -112,7 +112,6 @@ def find_violation(runs: int) -> str | None:
     return None
 
 
-@pytest.mark.long
 def test_many_histories_of_a_mesh() -> None:
     assert find_violation(60) is None
 

@@ -508,7 +508,6 @@ def test_a_follower_of_one_of_two_forks_goes_on(three: Clusters, rows: int) -> N
     assert three.writable(table) == ["west"]
 
 
-@pytest.mark.long
 def test_a_tail_that_was_taken_out_stays_out(three: Clusters) -> None:
     """Nor does it come back out of the journal of a table that becomes the source again."""
     _linked(three, "s", "east", "north")
@@ -554,8 +553,7 @@ def test_a_move_without_changes_is_not_behind_the_fork(three: Clusters) -> None:
     assert ends[0] == ends[1]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("auto_bootstrap", [0, 1])
+@pytest.mark.parametrize("auto_bootstrap", one_in(2, [0, 1]))
 def test_what_the_new_source_does_not_keep_is_copied(
     three: Clusters, monkeypatch: pytest.MonkeyPatch, auto_bootstrap: int
 ) -> None:
@@ -586,7 +584,6 @@ def test_what_the_new_source_does_not_keep_is_copied(
     wait(lambda: three.must_be_equal(table) == [1, 2, 3], f"the copy {three.explain()}")
 
 
-@pytest.mark.long
 def test_a_sibling_that_missed_two_switches_follows_the_last(three: Clusters) -> None:
     """It does not become the target of a target."""
     _linked(three, "y", "east", "north")

@@ -38,17 +38,14 @@ def _of(*kinds: str) -> Callable[[Case], bool]:
 
 @pytest.mark.parametrize(
     ("name", "which"),
-    one_in(
-        3,
-        [
-            # A part that a full or read-only disk does not let go blocks its name until it is deleted, not for ever.
-            ("insert", _of("rename", "sync")),
-            # A good copy that did not get its place gets it by the next attempt.
-            ("repair", _of("rename", "sync")),
-            # A part that is on its way back to staged/ is neither brought a second time nor lost.
-            ("replace partition", _of("write")),
-        ],
-    ),
+    [
+        # A part that a full or read-only disk does not let go blocks its name until it is deleted, not for ever.
+        ("insert", _of("rename", "sync")),
+        # A good copy that did not get its place gets it by the next attempt.
+        ("repair", _of("rename", "sync")),
+        # A part that is on its way back to staged/ is neither brought a second time nor lost.
+        ("replace partition", _of("write")),
+    ],
     ids=["a part keeps its name", "a copy does not get its place", "a part is not back in its place"],
 )
 def test_a_disk_that_becomes_read_only(tmp_path: Path, name: str, which: Callable[[Case], bool]) -> None:

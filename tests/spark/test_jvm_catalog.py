@@ -396,7 +396,6 @@ def test_delete_takes_the_rows_that_spark_would_take(sql: Session, edges: Edges,
         client.execute(f"DROP TABLE {name}")
 
 
-@pytest.mark.long
 def test_delete_on_replicas(sql: Session, database: str) -> None:
     table = f"pando.{database}.t"
     sql(f"CREATE TABLE {table} (k INT, s STRING, f DOUBLE) TBLPROPERTIES (order_by = 'k')")

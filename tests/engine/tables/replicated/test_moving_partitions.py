@@ -158,8 +158,8 @@ def test_tables_on_other_servers_and_replicas_that_are_away(make: Make) -> None:
 
 
 RIVALS = {
-    "insert": "INSERT INTO t VALUES (1, 9, 'new')",
     "update": "ALTER TABLE t UPDATE v = 'new' WHERE 1 SETTINGS mutations_sync = 0",
+    "insert": "INSERT INTO t VALUES (1, 9, 'new')",
     "delete": "ALTER TABLE t DELETE WHERE k = 3 SETTINGS mutations_sync = 0",
     "drop": "ALTER TABLE t DROP PARTITION 1",
     "drop part": "ALTER TABLE t DROP PART '1_0_1_1'",
