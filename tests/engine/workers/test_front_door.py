@@ -264,6 +264,7 @@ def test_a_head_that_has_begun_ends_with_a_code(start: Start) -> None:
     options = b"/?send_progress_in_http_headers=1&http_headers_progress_interval_ms=20&"
     connection = server.connect(ENDLESS.replace(b"/?", options))
     server.wait_for_states(BEGUN=1)
+    wait_for(lambda: b"X-ClickHouse-Progress" in connection.recv(1 << 16, socket.MSG_PEEK))
     server.kill(0)
     answer = http.client.HTTPResponse(connection)
     answer.begin()
