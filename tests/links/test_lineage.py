@@ -245,3 +245,10 @@ def test_a_fork_that_is_met_shuts_the_gate_and_is_named() -> None:
     assert str(Position(S, 10)) in bar.reason
     assert Lineage.read(shut).met == (fork(10),)
     assert read_fact(shut, PROMISE) is None
+
+
+def test_a_table_that_has_rejoined_since_somebody_looked_stays_open() -> None:
+    """A link's step that began before the REJOIN would else shut the table again, and nothing would open it."""
+    rejoined = Lineage().meet(fork(10)).follow(fork(10))
+    gate = rejoined.write(OPEN)
+    assert meet_fork(gate, rejoined, fork(10), "east/l") == gate

@@ -124,7 +124,12 @@ def end_promotion(gate: Gate) -> Gate:
 
 
 def meet_fork(gate: Gate, lineage: Lineage, fork: EpochFork, link: str) -> Gate:
-    """Returns the gate of a table whose epoch ended at a fork that it does not follow: it is shut."""
+    """Returns the gate of a table whose epoch ended at a fork that it does not follow: it is shut.
+
+    A table that has rejoined since somebody looked keeps its gate.
+    """
+    if lineage.find(fork.name) is not None:
+        return gate
     name = link.rpartition("/")[2]
     bar = Bar(
         FORK_OWNER,
