@@ -4,7 +4,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := engine coordination parts sql recovery spark_connector
-WORKERS ?= 2
+# One more than cores: of two on two cores one waits for processes a quarter of the time
+WORKERS ?= 3
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 0 --durations 20 --durations-min 5
 # Of the long simulation: first:end
 SEEDS ?= 100:300

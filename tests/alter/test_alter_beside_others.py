@@ -101,6 +101,7 @@ def test_every_worker_knows_it_at_once(server: WorkerServer) -> None:
     server.execute("DROP TABLE t")
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_beside_writers_and_readers(server: WorkerServer) -> None:
     """Renames back and forth: no acknowledged row is lost or has another value, whatever name it came under."""

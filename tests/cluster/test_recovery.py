@@ -133,6 +133,7 @@ def test_check_table_finds_what_no_query_met_and_has_it_mended(replicas: Replica
     assert replicas["r3"].value(f"SELECT count() FROM {table}") == PARTS * 100
 
 
+@pytest.mark.long
 def test_removed_is_active_is_made_again_by_its_server(replicas: Replicas) -> None:
     """The server hears of it by its watch, and again by the watch of the new session."""
     table = filled_table(replicas)

@@ -53,6 +53,7 @@ def test_clients_that_commit_one_transaction_at_once_decide_it_once(replicas: Re
     replicas.wait_equal(table)
 
 
+@pytest.mark.long
 def test_transactions_that_are_committed_at_once_are_all_there(replicas: Replicas) -> None:
     """Beside INSERTs of others, and merges."""
     table = replicas.new_table()

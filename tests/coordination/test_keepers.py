@@ -309,6 +309,7 @@ class TestKazooFaults:
             keeper.close()
             twin.close()
 
+    @pytest.mark.long
     def test_silent_server_makes_a_write_unknown(self, tmp_path: object) -> None:
         """A stopped process keeps its connections open and answers nothing: the read time-out must tell."""
         server = EmbeddedZooKeeper(str(tmp_path)).start()

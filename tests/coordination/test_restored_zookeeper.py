@@ -189,6 +189,7 @@ def test_a_running_table_says_that_its_nodes_are_gone(server: _Server, tmp_path:
         _insert_when_writable(local, "INSERT INTO other VALUES (1)")
 
 
+@pytest.mark.long
 def test_a_running_table_goes_on_over_an_older_copy_that_has_all_of_it(server: _Server, tmp_path: Path) -> None:
     with _replica(server, tmp_path / "r1") as local:
         local.run(_CREATE.format("t", "t"))

@@ -37,7 +37,7 @@ def run(world: World, steps: int = 250) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", one_in(12, SEEDS))
+@pytest.mark.parametrize("seed", one_in(24, SEEDS))
 def test_replicas_converge_after_faults(seed: int) -> None:
     try:
         run_world(seed)

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from tests.engine.conftest import Local
+from tests.portions import one_in
 
 _OTHERS = {
     "another column": "(k UInt64, w String) ENGINE = MergeTree PARTITION BY k % 2 ORDER BY k",
@@ -75,16 +76,19 @@ def test_a_part_of_a_table_of_the_same_kind_is_taken(table: Local) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "ADD COLUMN w UInt8 DEFAULT 7",
-        "RENAME COLUMN v TO w",
-        "MODIFY COLUMN v Nullable(String)",
-        "MODIFY COLUMN v LowCardinality(String)",
-        "DROP COLUMN v",
-        "CLEAR COLUMN v",
-        "MODIFY TTL toDateTime(4000000000 + k)",
-        "ADD INDEX i v TYPE minmax",
-    ],
+    one_in(
+        3,
+        [
+            "ADD COLUMN w UInt8 DEFAULT 7",
+            "RENAME COLUMN v TO w",
+            "MODIFY COLUMN v Nullable(String)",
+            "MODIFY COLUMN v LowCardinality(String)",
+            "DROP COLUMN v",
+            "CLEAR COLUMN v",
+            "MODIFY TTL toDateTime(4000000000 + k)",
+            "ADD INDEX i v TYPE minmax",
+        ],
+    ),
 )
 def test_parts_of_before_an_alter_stay(table: Local, change: str) -> None:
     table.run(f"ALTER TABLE t {change}")

@@ -180,6 +180,7 @@ def clickhouse() -> Iterator[object]:
     running.close()
 
 
+@pytest.mark.long
 def test_answers_are_those_of_clickhouse(local: Local, clickhouse: object) -> None:
     for sql in filter(None, SCRIPT.splitlines()):
         expected = OTHERWISE.get(sql, answer_of_clickhouse(clickhouse, sql))

@@ -14,6 +14,7 @@ from parts.common.part_name import PartName
 from parts.common.safe_names import check_znode_path, encode_file_name, is_plain_file_name
 from sql.grammar.tokens import quote_identifier
 from tests.engine.conftest import Local
+from tests.portions import one_in
 
 STRANGE = [".", "..", "...", "a/b", "../x", "x.sql", "x.tmp", "rename_in_progress", "%2E", "~", "ä\n", "a.b", "`", "\\"]
 LAYOUT = "ENGINE = MergeTree ORDER BY k"
@@ -29,7 +30,7 @@ def _entries(path: Path) -> set[str]:
     return {str(entry.relative_to(path)) for entry in path.rglob("*")}
 
 
-@pytest.mark.parametrize("name", STRANGE)
+@pytest.mark.parametrize("name", one_in(3, STRANGE))
 def test_a_name_is_only_a_name(local: Local, name: str) -> None:
     quoted = quote_identifier(name)
     local.run(f"CREATE TABLE other (k UInt8) {LAYOUT}")

@@ -23,7 +23,7 @@ def server() -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.parametrize("text", one_in(4, FOUND))
+@pytest.mark.parametrize("text", one_in(8, FOUND))
 def test_what_was_found_is_answered(server: Server, text: str) -> None:
     for format_name in ("JSON", "Native", "Arrow"):
         run_case(server, Case(text, {}, {"x": "1", "n": "1"}, format_name))

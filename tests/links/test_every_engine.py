@@ -10,6 +10,7 @@ import pytest
 
 from engine.simulator.simulated_node import SimulatedNode
 from tests.links.linked_tables import SOURCE, LinkedTables, linked_tables
+from tests.portions import one_in
 
 COLUMNS = "p UInt16, k UInt64, v UInt64, sign Int8"
 ENGINES = {
@@ -43,7 +44,7 @@ def equal_tables(root: Path, engine: str) -> Iterator[LinkedTables]:
         yield tables
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", one_in(2, ENGINES))
 def test_a_copy_of_every_engine(tmp_path: Path, engine: str) -> None:
     """Blocks, a mutation and a drop arrive; merged to the end, source and target have the same rows."""
     with equal_tables(tmp_path, engine) as tables:

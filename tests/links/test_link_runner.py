@@ -277,6 +277,7 @@ def test_a_link_that_was_dropped_at_its_source_says_what_helps(pair: Pair) -> No
     pair.wait_status(UpstreamStatus.FOLLOW)
 
 
+@pytest.mark.long
 def test_an_error_of_a_megabyte_fits_into_the_link_s_node(pair: Pair) -> None:
     """ZooKeeper would cut the connection of the whole server."""
     pair.create(start_position="now")

@@ -228,6 +228,7 @@ def test_a_forced_promotion_and_the_old_source_back(three: Clusters) -> None:
     assert three.writable("b") == ["east", "north"]
 
 
+@pytest.mark.long
 def test_from_one_to_the_other_and_back(three: Clusters) -> None:
     """A to B to A, by force each time, with rows left behind each time."""
     _linked(three, "c", "east")

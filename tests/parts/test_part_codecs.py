@@ -12,13 +12,14 @@ from parts.common.errors import UserError
 from parts.format.codecs import BufferKind, ChainError, DenseEncoder, decode_chain, parse_codec
 from parts.format.codecs.buffer_slices import decode_slice
 from parts.types import parse_type
+from tests.portions import one_in
 
 TEXTS = ["", "NONE", "LZ4", "LZ4HC", "LZ4HC(12)", "ZSTD", "ZSTD(7)", "Delta, LZ4", "Delta(2), ZSTD(1)",
          "DoubleDelta, ZSTD(3)",
          "DoubleDelta(1), LZ4HC(3)", "Delta, Delta(4), LZ4", "Default", "Delta, Default"]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", one_in(3, TEXTS))
 @given(data=st.binary(max_size=3000), repeat=st.integers(1, 20), kind=st.integers(0, 5), values=st.booleans())
 def test_chain_round_trip(text: str, data: bytes, repeat: int, kind: int, values: bool) -> None:
     codec = parse_codec(text, parse_type("Int64"))

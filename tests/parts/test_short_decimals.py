@@ -75,6 +75,7 @@ def test_slices(with_nulls: bool) -> None:
         assert (found.type, found.to_pylist()) == (pa.decimal64(18, 3), piece.to_pylist())
 
 
+@pytest.mark.long
 def test_parts_with_columns_that_are_not_stored(tmp_path: Path) -> None:
     description = description_of(
         [("k", "UInt32"), ("d", "Decimal(15, 2)"), ("w", "Decimal(38, 2)")], ("k",), index_granularity=1024

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from parts.write.block_preparation import take_rows
+from tests.portions import one_in
 
 ROWS = 25_000
 
@@ -28,7 +29,7 @@ COLUMNS: dict[str, pa.Array] = {
 }
 
 
-@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("name", one_in(3, COLUMNS))
 @pytest.mark.parametrize("layout", ["whole", "slice", "chunks"])
 def test_rows_are_those_of_take(name: str, layout: str) -> None:
     array = COLUMNS[name]

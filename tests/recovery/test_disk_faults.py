@@ -22,7 +22,7 @@ def _check(faults: Matrix, case: Case) -> None:
         raise AssertionError(f"{case}: {error}") from error
 
 
-@pytest.mark.parametrize("name", one_in(4, DISK_OPERATIONS))
+@pytest.mark.parametrize("name", one_in(8, DISK_OPERATIONS))
 def test_some_file_operations_fail(tmp_path: Path, name: str) -> None:
     with matrix(tmp_path, DISK_OPERATIONS) as faults:
         cases = list(faults.disk_cases(name))

@@ -109,6 +109,7 @@ def test_a_table_is_made_on_all_replicas_and_read(sql: Session, database: str) -
     assert sql(f"SHOW TABLES IN pando.{database}") == [(database, "hits", False)]
 
 
+@pytest.mark.long
 def test_what_spark_shows_of_a_table_makes_it_again(sql: Session, database: str) -> None:
     """SHOW CREATE TABLE, under another name and with a path of its own, makes a table of the same definition."""
     sql(
@@ -182,6 +183,7 @@ def test_what_cannot_be_made_is_refused_by_name(sql: Session, database: str, sta
     assert sql.server(f"SELECT name FROM system.tables WHERE database = '{database}'") == []
 
 
+@pytest.mark.long
 def test_a_table_is_never_replaced(sql: Session, database: str) -> None:
     """Spark would drop it before it finds that the rows of the new one cannot be written."""
     sql(f"CREATE TABLE alone.{database}.t (k INT)")
@@ -261,6 +263,7 @@ def test_columns_are_changed_on_all_replicas(sql: Session, database: str) -> Non
         ]
 
 
+@pytest.mark.long
 def test_settings_and_comments_are_changed_on_each_server(sql: Session, database: str) -> None:
     table = f"pando.{database}.t"
     sql(f"CREATE TABLE {table} (k INT) COMMENT 'old'")
@@ -380,6 +383,7 @@ def edges(sql: Session) -> Edges:
     return Edges(sql)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", one_in(18, range(0, len(CONDITIONS), 6)))
 def test_delete_takes_the_rows_that_spark_would_take(sql: Session, edges: Edges, place: int) -> None:
     """Or is refused, and takes none."""
@@ -502,6 +506,7 @@ def test_a_name_is_given_once(sql: Session) -> None:
         assert ("default",) in threads.submit(sql, f"SHOW NAMESPACES IN {name}").result(60)
 
 
+@pytest.mark.long
 def test_a_password_is_nowhere_to_be_read(
     sql: Session, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

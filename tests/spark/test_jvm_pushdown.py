@@ -89,6 +89,7 @@ def test_spark_filters_no_row_again_where_the_server_says_the_same(pair: Pair) -
     assert kept <= LEFT_TO_SPARK | {"s LIKE '_ä%'", "s LIKE 'a\\\\%_'", "isnan(f)", "lc LIKE 'x_'"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", one_in(32, range(32)))
 def test_any_query_gives_the_same(pair: Pair, seed: int) -> None:
     choose = random.Random(seed)
@@ -198,6 +199,7 @@ def test_an_empty_table_has_one_row_of_totals(pando: Pando, spark: SparkSession)
     assert frame.orderBy("k").limit(3).collect() == frame.limit(2).collect() == []
 
 
+@pytest.mark.long
 def test_sums_overflow_as_they_do_in_spark(pando: Pando, spark: SparkSession) -> None:
     use_jvm_source(spark)
     table = pando.new_table("g UInt8, i Int64, u UInt64", "g")

@@ -62,6 +62,7 @@ def test_every_type_is_read_as_by_python(pando: Pando, spark: SparkSession, ever
     assert ours.select("tp.y").where("y != ''").collect() == [("yy",)]
 
 
+@pytest.mark.long
 def test_options_and_nanoseconds(pando: Pando, spark: SparkSession, every_type: str) -> None:
     narrow = load(spark, pando.options(every_type, columns="s, mat", filter="s != '' -- not the default"))
     assert narrow.collect() == [("zoë", 7)]

@@ -150,6 +150,7 @@ def test_the_filter_option_filters_and_prunes(pando: Pando, spark: SparkSession,
     assert frame.selectExpr("sum(k)").collect() == [(expected,)]
 
 
+@pytest.mark.long
 def test_a_view_used_twice_in_one_query(pando: Pando, spark: SparkSession, numbers: str) -> None:
     """Spark would hand the filters of one use to the other, so none are pushed, whatever its configuration says."""
     options = pando.options(numbers)
@@ -185,6 +186,7 @@ def test_a_frame_shows_what_is_there_when_it_is_used(pando: Pando, spark: SparkS
     assert frame.rdd.count() == 0
 
 
+@pytest.mark.long
 def test_a_static_frame_in_foreach_batch_lives_on(pando: Pando, spark: SparkSession, tmp_path: Path) -> None:
     table = pando.new_table("k UInt32", "k", settings="old_parts_lifetime = 0")
     static = load(spark, pando.options(table, partitions="2"))
@@ -212,6 +214,7 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.long
 def test_a_stream_of_a_table_without_block_numbers_is_refused(
     pando: Pando, spark: SparkSession, numbers: str, tmp_path: Path
 ) -> None:

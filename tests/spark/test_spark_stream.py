@@ -210,6 +210,7 @@ def test_a_table_made_again_is_another_one(pando: Pando, spark: SparkSession, tm
     assert reader.rows == [0, 1, 2, 7]
 
 
+@pytest.mark.long
 def test_a_table_whose_merges_forget_the_numbers_is_refused(pando: Pando, spark: SparkSession, tmp_path: Path) -> None:
     table = pando.new_table("k UInt32", "k")
     failure = Reader(spark, pando.options(table), tmp_path / "checkpoint").failure()
@@ -217,6 +218,7 @@ def test_a_table_whose_merges_forget_the_numbers_is_refused(pando: Pando, spark:
     assert "UnboundLocalError" not in failure
 
 
+@pytest.mark.long
 def test_only_a_table_is_read_as_a_stream(pando: Pando, spark: SparkSession, tmp_path: Path) -> None:
     options = {"url": pando.urls["r1"], "query": "SELECT 1 AS k"}
     failure = Reader(spark, options, tmp_path / "checkpoint").failure()

@@ -33,6 +33,7 @@ def test_rows_groups_and_codecs(server: WorkerServer) -> None:
     assert server.everywhere(query) == {str(expected)}
 
 
+@pytest.mark.long
 def test_what_is_gone_and_what_alter_finds(server: WorkerServer) -> None:
     server.execute("CREATE TABLE u (k UInt64, d DateTime) ENGINE = MergeTree ORDER BY k")
     server.execute("INSERT INTO u SELECT number, now() - INTERVAL 2 DAY FROM numbers(100)")

@@ -39,6 +39,7 @@ def test_every_worker_knows_a_view(server: WorkerServer) -> None:
             server.run("SELECT * FROM w")
 
 
+@pytest.mark.long
 def test_inserts_of_every_worker_go_through_materialized_views(server: WorkerServer) -> None:
     server.execute("CREATE TABLE s (a UInt32) ENGINE = MergeTree ORDER BY a")
     server.execute("CREATE MATERIALIZED VIEW m ENGINE = Log AS SELECT count() AS n, max(a) AS a FROM s")

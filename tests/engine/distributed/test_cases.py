@@ -46,6 +46,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     local.engine.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", one_in(24, FILES), ids=[file.stem for file in FILES])
 def test_shards_are_one_table(halves: Local, file: Path) -> None:
     different = []

@@ -284,6 +284,7 @@ def test_own_settings_of_joins_stay(table: HttpClient) -> None:
     assert ask(table, query) == "0\n"
 
 
+@pytest.mark.long
 def test_the_command_line_has_it() -> None:
     script = "SELECT `number` FROM numbers(2); SET dialect = 'clickhouse'; SELECT toTypeName(1)"
     command = [sys.executable, "-m", "engine.cli", "local", "--dialect", "spark", "--query", script]
@@ -291,6 +292,7 @@ def test_the_command_line_has_it() -> None:
     assert answer.stdout == b"0\n1\nUInt8\n", answer.stderr
 
 
+@pytest.mark.long
 def test_the_names_are_sqlglots_and_its_import_waits() -> None:
     code = "import sys, engine.cli, engine.engine; print('sqlglot' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=True)

@@ -56,6 +56,7 @@ def test_what_is_listed_is_as_in_clickhouse(listed: Rows, clickhouse: Rows) -> N
         assert listed[name] == [*facts, str(syntax).strip().replace("\t", "    "), categories], name
 
 
+@pytest.mark.long
 def test_every_listed_function_answers_in_the_cases_that_it_says(client: HttpClient) -> None:
     for name, any_case in client.rows("SELECT name, case_insensitive FROM system.functions"):
         assert _answers(name), name

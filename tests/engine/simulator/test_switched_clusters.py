@@ -13,7 +13,7 @@ def test_a_seed_replays_byte_for_byte() -> None:
     assert first.digest == second.digest
 
 
-@pytest.mark.parametrize("seed", one_in(3, (0, 2, 4, 6, 8, 10, 57, 3, 5, 15, 21, 29, 121, 71, 91, 123, 133)))
+@pytest.mark.parametrize("seed", one_in(6, (0, 2, 4, 6, 8, 10, 57, 3, 5, 15, 21, 29, 121, 71, 91, 123, 133)))
 def test_promises_hold(seed: int) -> None:
     """Odd seeds force promotions, too, some of them in both rounds."""
     outcome = simulate_switches(seed)

@@ -64,7 +64,7 @@ def _rows(server: WorkerServer, query: str) -> set[str]:
     return {", ".join(" ".join(map(str, row)) for row in answer) for answer in (server.run(query) for _ in range(6))}
 
 
-@pytest.mark.parametrize("name", one_in(3, ENGINES))
+@pytest.mark.parametrize("name", one_in(6, ENGINES))
 def test_every_worker_reads_what_a_merge_would_leave(server: WorkerServer, name: str) -> None:
     engine, columns, inserts, left = ENGINES[name]
     server.execute(f"CREATE TABLE {name} ({columns}) ENGINE = {engine} ORDER BY k")

@@ -42,6 +42,7 @@ def test_every_worker_uses_them(server: WorkerServer) -> None:
     assert server.everywhere("SELECT count() FROM t WHERE v = '700'") == {"[[1]]"}
 
 
+@pytest.mark.long
 def test_every_worker_knows_the_sorting_key(server: WorkerServer) -> None:
     server.execute("CREATE TABLE s (k UInt64, v UInt64) ENGINE = MergeTree ORDER BY k SETTINGS index_granularity = 10")
     server.execute("INSERT INTO s SELECT intDiv(number, 50), number FROM numbers(200)")

@@ -97,6 +97,7 @@ def test_an_insert_whose_worker_is_killed_leaves_nothing_behind(tmp_path: Path, 
         assert server.everywhere("SELECT count() FROM t") == {"[[0]]"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", one_in(3, ["stage.after_move", "insert.after_temporary_part", ""]))
 def test_a_worker_that_is_killed_under_a_transaction_takes_nothing_of_it(tmp_path: Path, point: str) -> None:
     """In the middle of its second INSERT, which is repeated, or between that and the COMMIT."""
@@ -275,6 +276,7 @@ def test_a_worker_that_leaked_to_the_wall_makes_room_for_another(tmp_path: Path)
         assert "at the system's limit" in server.log()
 
 
+@pytest.mark.long
 def test_a_port_in_use_is_said_before_anything_is_started(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(AssertionError, match="the port is in use"):
         WorkerServer(tmp_path, http_port=taken.getsockname()[1])

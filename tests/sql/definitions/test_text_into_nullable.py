@@ -6,6 +6,7 @@ import pytest
 
 from parts.common.errors import PandoError
 from tests.alter.following import Pando
+from tests.portions import one_in
 from tests.sql.oracle import Oracle
 
 TYPES = (
@@ -19,7 +20,7 @@ TEXTS = (
 SOURCES = ("s", "toLowCardinality(s)", "toNullable(s)")
 
 
-@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("type_", one_in(3, TYPES))
 def test_a_text_that_is_no_value_is_null(oracle: Oracle, pando: Pando, type_: str) -> None:
     answers = []
     # ClickHouse takes a bare 7 for a day of this year.

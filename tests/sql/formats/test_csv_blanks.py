@@ -13,6 +13,7 @@ from tests.sql.oracle import columns_of, read
 PIECES = st.sampled_from([b" ", b"\t", b",", b"\n", b"\r\n", b'"', b'""', b"a", b'"x, "', b";", b" \n"])
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=500)
 @given(st.lists(PIECES, max_size=12).map(b"".join), st.sampled_from([",", ";", "\t", " "]))
 @example(b' 1 ,"a ""b"" , " \t\r\n \t\n, "x"', ",")

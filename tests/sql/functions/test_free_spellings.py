@@ -44,6 +44,7 @@ def _asked(server: Oracle | Pando, function: str, text: str) -> str:
     return "error" if found.startswith("error") else found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", one_in(15, _FUNCTIONS))
 def test_spellings(oracle: Oracle, pando: Pando, function: str) -> None:
     texts = [text.strip() for text in _TEXTS]

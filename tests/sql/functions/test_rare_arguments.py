@@ -9,6 +9,7 @@ import pytest
 
 from parts.common.errors import PandoError
 from tests.alter.following import Pando
+from tests.portions import one_in
 from tests.sql.oracle import Oracle
 
 _DIVISIONS = [
@@ -80,7 +81,7 @@ def answer(server: Oracle | Pando, query: str) -> str:
         return "error " + "".join(re.findall(r"^Code: (\d+)", str(error)))
 
 
-@pytest.mark.parametrize("query", _DIVISIONS)
+@pytest.mark.parametrize("query", one_in(3, _DIVISIONS))
 def test_least_numbers(oracle: Oracle, pando: Pando, query: str) -> None:
     assert answer(pando, query) == answer(oracle, query)
 

@@ -63,6 +63,6 @@ _ZONES = [
 _WRITTEN = [line for line in Path(__file__).with_name("rarer_calls.txt").read_text().splitlines() if line[:2] != "--"]
 
 
-@pytest.mark.parametrize("query", one_in(8, [*_ADDRESSES, *_BITS, *_ZONES, *_WRITTEN]))
+@pytest.mark.parametrize("query", one_in(24, [*_ADDRESSES, *_BITS, *_ZONES, *_WRITTEN]))
 def test_as_in_clickhouse(oracle: Oracle, pando: Pando, query: str) -> None:
     assert answer(pando, query) == answer(oracle, query)

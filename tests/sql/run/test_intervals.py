@@ -44,6 +44,7 @@ def _literal(name: str, number: int) -> str:
     return f"{name}({number})" if name in ("Date", "DateTime") else str(number)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(sorted(_TYPES)),

@@ -91,7 +91,7 @@ def _scanned(query: str, catalog: MemoryCatalog) -> list[str]:
     return [label for planned in plan.scans for label in planned.scan.computed]
 
 
-@pytest.mark.parametrize("call", one_in(5, _CALLS))
+@pytest.mark.parametrize("call", one_in(15, _CALLS))
 def test_same_values(catalog: MemoryCatalog, call: str) -> None:
     found, is_by_scan = _computed(f"SELECT {call} FROM t", catalog)
     expected, is_expected_by_scan = _computed(f"SELECT {call} FROM (SELECT * FROM t LIMIT 1000)", catalog)

@@ -123,7 +123,7 @@ def catalog() -> MemoryCatalog:
 
 
 @pytest.mark.parametrize("column", ["x", "n"])
-@pytest.mark.parametrize(("name", "call"), one_in(5, _CALLS), ids=[f"{name}-{call}" for name, call in _CALLS])
+@pytest.mark.parametrize(("name", "call"), one_in(15, _CALLS), ids=[f"{name}-{call}" for name, call in _CALLS])
 def test_same_values(engines: Engines, catalog: MemoryCatalog, name: str, call: str, column: str) -> None:
     if column == "n":
         call = call.replace("(x", f"({column}").replace(",x", f",{column}")

@@ -208,6 +208,7 @@ def test_a_statement_that_runs_when_the_server_stops_has_no_outcome(make_cluster
     assert not has_table(second, "a")
 
 
+@pytest.mark.long
 def test_the_answer_of_zookeeper_is_lost(make_cluster: MakeCluster) -> None:
     """Wherever an answer is lost the statement is carried out once."""
     for place in range(1, 12):

@@ -18,6 +18,7 @@ _RATE = 0.04
 _FAULTS = (Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("definition", one_in(2, [PLAIN, REPLICATED]), ids=["plain", "replicated"])
 def test_what_is_done_is_done_once(make_cluster: MakeCluster, definition: str) -> None:
     """Every statement adds 1; its outcome is 0, or 341: 0 times or once."""

@@ -82,6 +82,7 @@ def test_a_table_at_rest_runs_few_steps(colony: SimulatedCluster) -> None:
     assert pass_time(colony, HOUR) / HOUR / 2 < 0.1
 
 
+@pytest.mark.long
 def test_parts_that_cannot_be_merged_cost_little(colony: SimulatedCluster) -> None:
     """A block with a number between them is being inserted; on either side there are too few."""
     one, _ = pair(colony)

@@ -62,6 +62,7 @@ def test_merging_one_pair_in_each_partition(make: Make) -> None:
     check_linear([merged(make(size, 2), size) for size in SIZES], 20)
 
 
+@pytest.mark.long
 def test_merging_one_pair_in_each_partition_on_two_replicas(make: Make) -> None:
     check_linear([merged(make(size, 2, replicas=2), size) for size in SIZES], 30)
 
