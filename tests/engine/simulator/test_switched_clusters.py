@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.simulator.links.switched_scenarios import simulate_switches
+from engine.tables.replicated.write.sync_insert import SyncInsert
 from tests.portions import one_in
 
 
@@ -18,3 +19,14 @@ def test_promises_hold(seed: int) -> None:
     """Odd seeds force promotions, too, some of them in both rounds."""
     outcome = simulate_switches(seed)
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+
+
+def test_synchronous_targets_show_what_is_acknowledged() -> None:
+    outcome = simulate_switches(4, replicas=2, is_sync=True)
+    assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+    assert outcome.counts["an acknowledged key was seen at a synchronous target"] > 5
+
+
+def test_an_answer_that_does_not_wait_for_synchronous_targets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SyncInsert, "wait", lambda insert: None)
+    assert "is a synchronous target, and" in simulate_switches(4, replicas=2, is_sync=True).failure
