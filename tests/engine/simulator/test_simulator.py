@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -10,8 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from coordination.keeper.interface import ANY_VERSION, Delete
+from engine.commands.simulate import command
 from engine.simulator.scenario import Scale, simulate
 from engine.tables.replicated.follow.log_pull import LogPull
 from parts.format.hashed_file import SharedSync
@@ -104,3 +107,19 @@ def test_a_commit_that_leaves_out_what_was_inserted_beside_it_is_found(monkeypat
         "coordination.transactions.transaction_commit.Delete", lambda path, version=ANY_VERSION: Delete(path)
     )
     assert any(simulate(seed).failure for seed in range(60))
+
+
+def test_options_of_other_scenarios_are_refused() -> None:
+    both = CliRunner().invoke(command, ["--switches", "--moves"])
+    assert (both.exit_code, "different scenarios" in both.output) == (2, True)
+    alone = CliRunner().invoke(command, ["--sync"])
+    assert (alone.exit_code, "--sync goes with --switches" in alone.output) == (2, True)
+
+
+def test_switches_are_run_from_the_command_line() -> None:
+    options = ["--switches", "--sync", "--replicas", "2", "--rounds", "1", "--steps", "10"]
+    try:
+        one = CliRunner().invoke(command, options)
+    finally:
+        logging.disable(logging.NOTSET)
+    assert (one.exit_code, "seed 1: ok" in one.output) == (0, True)
