@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := engine coordination parts sql recovery spark_connector
-# One more than cores: of two on two cores one waits for processes a quarter of the time
+# Three on two cores: with two, the cores are idle for a quarter of the time, while tests wait for servers
 WORKERS ?= 3
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 0 --durations 20 --durations-min 5
 # Of the long simulation: first:end
@@ -54,7 +54,7 @@ demo-links: check-tools $(VENV)/.demo ## Three linked clusters take flights, one
 $(VENV)/.jar: $(wildcard spark_connector/jvm/*) $(VENV)/.dev
 	@$(BIN)/python -m spark_connector.jvm > $@
 
-test: check-tools $(VENV)/.dev lint $(VENV)/.jar ## Lint, types, layering, and the tests that guard what Pando promises (about ten minutes)
+test: check-tools $(VENV)/.dev lint $(VENV)/.jar ## Lint, types, layering, and the tests that guard what Pando promises (about a quarter of an hour)
 	$(PYTEST) -m "not long and not docker"
 
 test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about half an hour)

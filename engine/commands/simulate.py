@@ -19,7 +19,7 @@ import click
 @click.option("--restores", is_flag=True, help="ZooKeeper is put back to an older snapshot, and replicas are restored.")
 @click.option("--clusters", type=click.IntRange(2, 5), help="Of so many clusters that replicate to each other.")
 @click.option("--switches", is_flag=True, help="Of three clusters whose source is switched over.")
-@click.option("--sync", "is_sync", is_flag=True, help="With --switches: the links are synchronous.")
+@click.option("--sync", "is_sync", is_flag=True, help="With --switches: the links begin as synchronous ones.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="File for what happened, line by line.")
 def command(
     seed: int,

@@ -15,7 +15,6 @@ from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 from tests.alter.test_alter_on_replicas import CREATE, MakeServers, make_servers
 from tests.faults import FAULTS, hit_request
-from tests.portions import one_in
 
 __all__ = ["make_servers"]
 ALTER = "ALTER TABLE t ADD COLUMN a UInt8, MODIFY ORDER BY (k, a)"
@@ -128,7 +127,7 @@ def finish(servers: SimulatedServers) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", one_in(5, FAULTS), ids=str)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_one_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault | str) -> None:
     counted = make_servers()
     one = scenario(counted)

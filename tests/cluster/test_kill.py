@@ -38,7 +38,7 @@ def test_kill_during_insert(replicas: Replicas, failpoint: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "failpoint",
-    one_in(4, ["fetch.piece", "fetch.after_temporary_part", "produced.after_rename", "produced.after_commit"]),
+    ["fetch.piece", "fetch.after_temporary_part", "produced.after_rename", "produced.after_commit"],
 )
 def test_kill_during_fetch(replicas: Replicas, failpoint: str) -> None:
     table = replicas.new_table()
@@ -54,9 +54,7 @@ def test_kill_during_fetch(replicas: Replicas, failpoint: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "failpoint", one_in(3, ["produced.after_rename", "merge.after_temporary_part", "produced.after_commit"])
-)
+@pytest.mark.parametrize("failpoint", ["produced.after_rename", "merge.after_temporary_part", "produced.after_commit"])
 def test_kill_during_merge(replicas: Replicas, failpoint: str) -> None:
     table = replicas.new_table(settings="max_bytes_to_merge_at_max_space_in_pool = 1")  # no merge but the asked one
     for start in range(0, 3000, 1000):

@@ -13,7 +13,6 @@ import pytest
 from coordination.keeper.kazoo_keeper import KazooKeeper
 from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
-from tests.portions import one_in
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
@@ -53,7 +52,7 @@ def test_an_emptied_directory_is_filled_again(replicas: Replicas) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("way", one_in(3, ["command", "znode", "file"]))
+@pytest.mark.parametrize("way", ["command", "znode", "file"])
 def test_a_great_loss_is_refused_until_forced(replicas: Replicas, way: str) -> None:
     table = filled_table(replicas)
     replicas.cluster.kill("r2")
@@ -196,7 +195,7 @@ def test_a_replica_that_will_not_come_back_is_dropped_by_another(replicas: Repli
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("data", one_in(2, ["put back to an older copy", "emptied"]))
+@pytest.mark.parametrize("data", ["put back to an older copy", "emptied"])
 def test_zookeeper_that_lost_its_data_is_written_down_anew(replicas: Replicas, data: str) -> None:
     table = filled_table(replicas)
     directory = replicas.cluster.directory / "zookeeper"

@@ -6,14 +6,13 @@ import pytest
 
 from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
-from tests.portions import one_in
 from tests.worker_count import WORKERS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("replicas")]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("repeats_at", one_in(2, ["r1", "r2"]))
+@pytest.mark.parametrize("repeats_at", ["r1", "r2"])
 def test_kill_between_a_table_and_its_views(replicas: Replicas, repeats_at: str) -> None:
     table = replicas.new_table()
     targets = [replicas.new_table("n UInt64, k UInt64") for _ in range(2)]

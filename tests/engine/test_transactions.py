@@ -255,7 +255,7 @@ def failing_disk(calls: Iterator[int], broken: Callable[[int], bool]) -> Callabl
     return sync
 
 
-@pytest.mark.parametrize("is_repaired", one_in(3, [True, False]))
+@pytest.mark.parametrize("is_repaired", one_in(2, [True, False]))
 @pytest.mark.parametrize("ends", ["repeat", "rollback", "restart"])
 def test_a_commit_whose_disk_fails_at_any_fsync(table: Local, ends: str, is_repaired: bool) -> None:
     """``is_repaired``: only one fsync fails. Otherwise what was done cannot be undone while the disk is broken: then

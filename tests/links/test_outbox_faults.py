@@ -95,7 +95,7 @@ def test_a_crash_at_every_operation_leaves_whole_blocks(table: Path, tmp_path: P
     assert number > 25
 
 
-@pytest.mark.parametrize("error", one_in(3, [errno.EIO, errno.ENOSPC]))
+@pytest.mark.parametrize("error", one_in(2, [errno.EIO, errno.ENOSPC]))
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_a_failing_disk_leaves_an_outbox_that_goes_on(table: Path, error: int, times: int) -> None:
     number = 0

@@ -48,7 +48,7 @@ def read(part: Part, columns: Any = None, ranges: Any = None, **options: Any) ->
     return pa.Table.from_batches(batches, schema)
 
 
-@pytest.mark.parametrize("is_wide", one_in(4, [False, True]))
+@pytest.mark.parametrize("is_wide", one_in(2, [False, True]))
 @pytest.mark.parametrize("type_", ALL_TYPES)
 @settings(max_examples=7, deadline=None)
 @given(data=st.data())
@@ -91,7 +91,7 @@ def test_ranges_and_columns(data: st.DataObject) -> None:
         assert same_rows(result, plain(block).select(names).take(pa.array(rows, pa.int64())))
 
 
-@pytest.mark.parametrize("is_wide", one_in(16, [False, True]))
+@pytest.mark.parametrize("is_wide", one_in(2, [False, True]))
 @pytest.mark.parametrize("type_", ALL_TYPES)
 @settings(max_examples=7, deadline=None)
 @given(data=st.data())

@@ -17,7 +17,6 @@ from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
 from tests.engine.conftest import Local
 from tests.engine.distributed.conftest import SHARDS
-from tests.portions import one_in
 from tests.sql.run.dataset import TABLES
 
 FILES = sorted((Path(__file__).parents[2] / "sql" / "run" / "cases").glob("*.sql"))
@@ -47,7 +46,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("file", one_in(24, FILES), ids=[file.stem for file in FILES])
+@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
 def test_shards_are_one_table(halves: Local, file: Path) -> None:
     different = []
     queries = [query for query in file.read_text().splitlines() if query.strip() and not query.startswith("--")]

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from tests.alter.following import Pando
-from tests.portions import one_in
 from tests.sql.functions.test_rare_arguments import answer
 from tests.sql.oracle import Oracle
 
@@ -45,7 +44,7 @@ def _asked(server: Oracle | Pando, function: str, text: str) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("function", one_in(15, _FUNCTIONS))
+@pytest.mark.parametrize("function", _FUNCTIONS)
 def test_spellings(oracle: Oracle, pando: Pando, function: str) -> None:
     texts = [text.strip() for text in _TEXTS]
     if "US" in function:  # ClickHouse refuses these there

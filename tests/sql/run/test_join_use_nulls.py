@@ -42,7 +42,7 @@ def test_using(engines: Engines, kind: str, use_nulls: bool) -> None:
     _same(engines, f"SELECT a.*, b.* FROM {source} ORDER BY ALL", use_nulls=use_nulls)
 
 
-@pytest.mark.parametrize("use_nulls", one_in(3, [False, True]))
+@pytest.mark.parametrize("use_nulls", one_in(2, [False, True]))
 @pytest.mark.parametrize("kind", _KINDS)
 def test_on(engines: Engines, kind: str, use_nulls: bool) -> None:
     condition = "a.id = b.id AND a.t >= b.t" if kind.startswith("ASOF") else "a.id = b.id"

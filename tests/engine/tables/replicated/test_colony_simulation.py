@@ -62,7 +62,7 @@ def run_clones(make_colony: MakeColony, seed: int, rounds: int, steps: int) -> N
 SCENARIOS = [run_faulty, run_disk_loss, run_clones]
 
 
-@pytest.mark.parametrize("scenario", one_in(4, SCENARIOS))
+@pytest.mark.parametrize("scenario", one_in(3, SCENARIOS))
 @pytest.mark.parametrize("seed", range(6))
 def test_quick(make_colony: MakeColony, scenario: Callable[..., object], seed: int) -> None:
     scenario(make_colony, seed, rounds=2, steps=120)

@@ -325,7 +325,7 @@ def try_to_restore(node: SimulatedNode, *codes: int) -> None:
 
 
 @pytest.mark.parametrize("way", ["lost", "past"])
-@pytest.mark.parametrize("number", one_in(12, range(1, 120, 17)))
+@pytest.mark.parametrize("number", one_in(7, range(1, 120, 17)))
 def test_crash_at_every_request_of_a_restore(make_colony: MakeColony, way: str, number: int) -> None:
     """Of either replica. Where the mark is there the restart alone goes on, else the statement is repeated."""
     colony = lost_table(make_colony, way)
