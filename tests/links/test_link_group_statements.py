@@ -59,7 +59,7 @@ def fails(client: HttpClient, text: str) -> PandoError:
 
 
 def make_links(servers: dict[str, list[LinkedServer]], east: HttpClient, number: int = 2) -> list[str]:
-    names = [f"t{next(_numbers)}" for _ in range(number)]
+    names = [f"t{next(_numbers):03}" for _ in range(number)]
     for name in names:
         create_table([*servers["west"], *servers["east"]], name)
         east.execute(f"CREATE REPLICATION LINK {name} ON {name} FROM CLUSTER west")
@@ -76,12 +76,17 @@ def make_group(servers: dict[str, list[LinkedServer]], east: HttpClient) -> tupl
 
 def insert_in_one_cut(west: HttpClient, east: HttpClient, group: str, a: str, b: str) -> None:
     """Commits to both tables while the group rests, so that one cut brings both."""
-    east.execute(f"ALTER REPLICATION LINK {b} DISABLE")
-    message = f"SELECT message FROM system.replication_links WHERE name = '{a}' AND direction = 'in'"
-    wait(lambda: f"Group {group} waits: link {b} is disabled" in east.value(message), "the group to rest")
+    rest_group(east, group, a, b)
     west.execute(f"INSERT INTO {a} VALUES (10, 'x')")
     west.execute(f"INSERT INTO {b} VALUES (20, 'x')")
     east.execute(f"ALTER REPLICATION LINK {b} ENABLE")
+
+
+def rest_group(east: HttpClient, group: str, asked: str, disabled: str) -> None:
+    """Disables one link of the group, and waits until another says so."""
+    east.execute(f"ALTER REPLICATION LINK {disabled} DISABLE")
+    message = f"SELECT message FROM system.replication_links WHERE name = '{asked}' AND direction = 'in'"
+    wait(lambda: f"Group {group} waits: link {disabled} is disabled" in east.value(message), "the group to rest")
 
 
 def is_read(client: HttpClient, table: str) -> bool:
@@ -116,6 +121,20 @@ def test_groups_are_shown_and_end(servers: dict[str, list[LinkedServer]], west: 
     east.execute(f"SYSTEM WAIT REPLICATION LINK {b}")
     wait(lambda: east.rows(SUMS.format(a=a, b=b)) == [[1, 2]], "links that go on alone")
     assert fails(east, f"SELECT lastCut('{a}')").code == 36
+
+
+def test_all_links_say_that_one_is_disabled(
+    servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
+) -> None:
+    """The first link leads the group; the other one only looks on."""
+    group, a, b = make_group(servers, east)
+    for asked, disabled in ((a, b), (b, a)):
+        rest_group(east, group, asked, disabled)
+        west.execute(f"INSERT INTO {b} VALUES (1, 'x')")
+        east.execute(f"ALTER REPLICATION LINK {disabled} ENABLE")
+        east.execute(f"SYSTEM WAIT REPLICATION LINK {b}")
+    message = "SELECT name, message FROM system.replication_links WHERE direction = 'in' AND name IN ('{}', '{}')"
+    wait(lambda: {row[1] for row in east.rows(message.format(a, b))} == {""}, "messages that end")
 
 
 def test_what_no_group_takes(servers: dict[str, list[LinkedServer]], east: HttpClient) -> None:

@@ -14,6 +14,7 @@ from coordination.links.batches.batch_plan import BatchLimits
 from coordination.links.batches.batch_selection import Selection, select_batch
 from coordination.links.groups.cut_mark import CutMark
 from coordination.links.groups.link_group import LinkGroup, find_group, group_path
+from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import LinkPaused, LinkStopped
 from coordination.links.positions import Position
 from coordination.links.stream.gap_check import Gap
@@ -57,9 +58,19 @@ class GroupedRunner(LinkRunner):
             self._tell_source(upstream, state, source)
             self._told_at = now
         if group.leader != upstream.definition.name:
+            self._require_leader(group)
             self._failure = None
             return _TELL_SECONDS
         return self._make_cut(group, version)
+
+    def _require_leader(self, group: LinkGroup) -> None:
+        """Raises ``LinkPaused`` if nobody leads the group because that link is disabled."""
+        for runner in self._list_grouped():
+            if runner.definition.name == group.leader:
+                _require_enabled(group, runner.definition)
+
+    def _list_grouped(self) -> list[GroupedRunner]:
+        return [each for each in self._world.list_runners() if isinstance(each, GroupedRunner)]
 
     def _tell_source(self, upstream: LinkUpstream, state: TargetState, source: SourceTable) -> None:
         """Tells the source how far the table is, and notes how far it is behind."""
@@ -98,7 +109,7 @@ class GroupedRunner(LinkRunner):
 
     def _find_members(self, group: LinkGroup) -> list[_MemberLink]:
         """Returns the links of the group. Raises ``LinkPaused`` if one cannot take a cut here."""
-        here = {each.definition.name: each for each in self._world.list_runners() if isinstance(each, GroupedRunner)}
+        here = {each.definition.name: each for each in self._list_grouped()}
         members = []
         for member in sorted(group.members, key=lambda each: each.link):
             runner = here.get(member.link)
@@ -110,11 +121,7 @@ class GroupedRunner(LinkRunner):
             definition = runner.definition
             if not definition.is_begun or definition.wants_copy:
                 raise UnavailableError("ABORTED", f"Group {group.name} waits until link {member.link} has begun")
-            if not definition.is_enabled:
-                raise LinkPaused(
-                    f"Group {group.name} waits: link {member.link} is disabled. ALTER REPLICATION LINK {member.link} "
-                    "ENABLE goes on"
-                )
+            _require_enabled(group, definition)
             members.append(_MemberLink(runner, runner._make_upstream(definition), runner._target.read_target()))
         return members
 
@@ -160,3 +167,11 @@ class GroupedRunner(LinkRunner):
         upstream = member.upstream
         fetches = upstream.fetch, upstream.fetch_small
         return IncomingBatch(definition, state, source, found.changes, vector, end, *fetches)
+
+
+def _require_enabled(group: LinkGroup, definition: LinkDefinition) -> None:
+    if not definition.is_enabled:
+        name = definition.name
+        raise LinkPaused(
+            f"Group {group.name} waits: link {name} is disabled. ALTER REPLICATION LINK {name} ENABLE goes on"
+        )
