@@ -263,7 +263,7 @@ def both(local: Local, oracle: Oracle, statement: str) -> None:
         local.run(statement)
 
 
-@pytest.mark.parametrize("name", one_in(3, HISTORIES))
+@pytest.mark.parametrize("name", one_in(7, HISTORIES))
 def test_a_history(local: Local, oracle: Oracle, name: str) -> None:
     for statement in ("CREATE DATABASE differences", "USE differences"):
         both(local, oracle, statement)

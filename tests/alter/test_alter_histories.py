@@ -12,7 +12,7 @@ import pytest
 from tests.alter.following import Follower, following
 from tests.portions import one_in
 
-HISTORIES, BLOCKS, STEPS = 300, 24, 10
+HISTORIES, BLOCKS, STEPS = 300, 75, 10
 
 
 @pytest.fixture(scope="module")

@@ -295,6 +295,7 @@ def finish(servers: SimulatedServers) -> None:
 
 
 @pytest.mark.parametrize("fault", one_in(5, FAULTS), ids=str)
+@pytest.mark.long
 def test_an_alter_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault | str) -> None:
     total = requests_of_an_alter(make_servers)
     assert total > 15

@@ -93,6 +93,7 @@ def questions(columns: list[str], random: Random) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("seed", one_in(14, range(14)))
+@pytest.mark.long
 def test_histories(local: Local, oracle: Oracle, seed: int) -> None:
     random = Random(seed)
     for server in (local.run, oracle.query):

@@ -13,6 +13,7 @@ _CASES = 8
 
 
 @pytest.mark.parametrize("name", one_in(24, OPERATIONS))
+@pytest.mark.long
 def test_some_faults(tmp_path: Path, name: str) -> None:
     with matrix(tmp_path) as faults:
         cases = list(faults.cases(name))

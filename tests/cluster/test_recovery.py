@@ -100,6 +100,7 @@ def force(replicas: Replicas, table: str, way: str) -> None:
     subprocess.run([*pando, *arguments], capture_output=True, text=True, timeout=60, check=True)
 
 
+@pytest.mark.long
 def test_a_flipped_byte_is_found_and_mended(replicas: Replicas) -> None:
     table = filled_table(replicas)
     victim = part_directories(data_path(replicas, "r2", table))[3] / "data.bin"
@@ -121,6 +122,7 @@ def test_a_flipped_byte_is_found_and_mended(replicas: Replicas) -> None:
     assert [f"broken_{victim.parent.name}"] in names
 
 
+@pytest.mark.long
 def test_check_table_finds_what_no_query_met_and_has_it_mended(replicas: Replicas) -> None:
     table = filled_table(replicas)
     victim = part_directories(data_path(replicas, "r3", table))[7] / "data.bin"

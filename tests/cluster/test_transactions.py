@@ -79,6 +79,7 @@ def test_transactions_that_are_committed_at_once_are_all_there(replicas: Replica
     assert [key for (key,) in found] == expected
 
 
+@pytest.mark.long
 def test_clients_that_insert_beside_a_commit(replicas: Replicas) -> None:
     """What is acknowledged is in it. They do not keep it from being committed."""
     table = replicas.new_table()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
@@ -173,7 +174,7 @@ class MergePredicateMachine(RuleBasedStateMachine):
                 virtual.add(entry.new_part)
 
 
-MergePredicateMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+MergePredicateMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=60, deadline=None)
 TestMergePredicate = MergePredicateMachine.TestCase
 
 
@@ -290,7 +291,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert set(self.active) == set(self.made)
 
 
-QueueMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestQueue = QueueMachine.TestCase
 
 
@@ -371,6 +372,7 @@ def test_a_stream_of_single_rows_is_merged_by_dozens() -> None:
     assert most < 150
 
 
+@pytest.mark.long
 def test_write_amplification_is_logarithmic() -> None:
     """10,000 equal inserts, each followed by one look of the selector."""
     block, written, parts = 10**6, 0, list[tuple[PartName, int]]()

@@ -41,6 +41,7 @@ def test_data_survive_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.long
 def test_detached_server_is_in_a_session_of_its_own(tmp_path: Path) -> None:
     port = find_free_port()
     pid = start_detached(tmp_path, port)

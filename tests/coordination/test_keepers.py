@@ -266,6 +266,7 @@ def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 @pytest.mark.cluster
 class TestKazooFaults:
+    @pytest.mark.long
     def test_server_that_goes_and_comes_back(self, tmp_path: object) -> None:
         server = EmbeddedZooKeeper(str(tmp_path)).start()
         states: list[SessionState] = []

@@ -181,8 +181,8 @@ class Model:
 
 def test_whatever_interleaves() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(400):
+    for seed in range(130):
         model = Model(seed)
         model.run(100)
         counts += model.counts
-    assert all(counts[name] > 100 for name in ("insert", "merge", "mutate", "finished")), counts
+    assert all(counts[name] > 30 for name in ("insert", "merge", "mutate", "finished")), counts

@@ -13,6 +13,7 @@ from engine.queries.session import Session
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
+from tests.portions import one_in
 from tests.sql.definitions.test_ddl import describe
 from tests.sql.oracle import Oracle
 
@@ -43,7 +44,7 @@ def texts(local: Local, sql: str) -> bytes:
     return b"".join("\t".join(str(value) for value in row.values()).encode() + b"\n" for row in rows)
 
 
-@pytest.mark.parametrize("settings", [KEPT, ""])
+@pytest.mark.parametrize("settings", one_in(2, [KEPT, ""]))
 def test_as_in_clickhouse_before_and_after_merges(local: Local, oracle: Oracle, settings: str) -> None:
     statements = (
         f"{CREATE} {settings}",

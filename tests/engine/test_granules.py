@@ -43,6 +43,7 @@ def marks(local: Local, oracle: Oracle) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("columns", one_in(7, COLUMNS))
+@pytest.mark.long
 def test_marks_are_those_of_clickhouse(local: Local, oracle: Oracle, columns: str) -> None:
     counted = []
     for limit in (0, 1, 333, 1000, 100_000):
@@ -83,6 +84,7 @@ def read_of(local: Local, oracle: Oracle, query: str) -> str:
     return " ".join(granules)
 
 
+@pytest.mark.long
 def test_what_counts_on_granules_stays_right(local: Local, oracle: Oracle) -> None:
     both(local, oracle, """
         CREATE TABLE t (k UInt64, v UInt32, s String, INDEX i v TYPE minmax GRANULARITY 2) ENGINE = MergeTree ORDER BY k

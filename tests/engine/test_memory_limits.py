@@ -42,7 +42,7 @@ def rows(engine: Engine, sql: str, **settings: object) -> list[dict[str, object]
 @pytest.mark.parametrize(
     ("sql", "code"),
     one_in(
-        3,
+        6,
         [
             ("SELECT length(range(100000000))", 241),
             ("SELECT length(range(600000000))", 69),
@@ -94,6 +94,7 @@ def test_groups_beyond_the_limit_go_to_disk(engine: Engine) -> None:
     assert rows(engine, sql, max_memory_usage=150_000_000) == [{"n": 4_000_000}]
 
 
+@pytest.mark.long
 def test_memory_goes_back(engine: Engine) -> None:
     rows(engine, "SELECT 1")
     before = get_held_bytes()

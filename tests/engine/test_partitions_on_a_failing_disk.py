@@ -43,6 +43,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("command", one_in(3, COMMANDS))
+@pytest.mark.long
 def test_an_fsync_that_fails_is_told_as_it_is(tmp_path: Path, command: str) -> None:
     for number in range(1, 100):
         local = Local(tmp_path / str(number))

@@ -58,6 +58,7 @@ def filled(request: pytest.FixtureRequest, local: Local) -> Local:
     return local
 
 
+@pytest.mark.long
 def test_answers_are_those_of_one_part(filled: Local) -> None:
     assert filled.value("SELECT count() FROM system.parts WHERE active") == _PARTS
     found = [filled.run(sql) for sql in _QUERIES]

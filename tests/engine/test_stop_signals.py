@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 _WAITS = """
 import os, signal, threading
 from engine.commands.stop_signals import StopSignals
@@ -18,6 +20,7 @@ print("ended 200 times")
 """
 
 
+@pytest.mark.long
 def test_a_signal_that_comes_at_any_instruction_of_the_wait_ends_it() -> None:
     """``threading.Event`` in its place hangs within some tens of signals."""
     done = subprocess.run([sys.executable, "-c", _WAITS], capture_output=True, text=True, timeout=60)

@@ -211,6 +211,7 @@ def test_check_table_reads_every_byte(local: Local) -> None:
     assert code(local, "CHECK TABLE nowhere") == 60
 
 
+@pytest.mark.long
 def test_a_block_of_many_partitions_is_refused_whole(local: Local) -> None:
     local.run("CREATE TABLE t (k UInt32) ENGINE = MergeTree PARTITION BY k % 150 ORDER BY k")
     insert = "INSERT INTO t {} SELECT number FROM numbers(150)"

@@ -55,6 +55,7 @@ def rows(node: SimulatedServer) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(("engine", "fault"), one_in(4, CASES), ids=str)
+@pytest.mark.long
 def test_a_merge_that_is_hit(make_servers: MakeServers, engine: str, fault: Fault) -> None:
     servers = scenario(make_servers, engine)
     requests = hit_request(servers, 0, "crash")

@@ -236,6 +236,7 @@ def expected_rows(rows: list[Row], rollup: Rollup, now: int) -> list[Row]:
 
 
 @pytest.mark.parametrize("seed", one_in(4, range(12)))
+@pytest.mark.long
 def test_any_cut_gives_the_same_rows(seed: int) -> None:
     chance = random.Random(seed)
     now = 1_700_000_000

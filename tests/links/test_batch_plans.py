@@ -159,6 +159,7 @@ def test_the_estimate_of_a_batch_is_never_too_small() -> None:
     assert commit.size_bytes <= sum(map(sum, estimated)) + 96 * 1024
 
 
+@pytest.mark.long
 def test_a_transaction_of_thousands_of_parts_becomes_a_list() -> None:
     blocks = [make_block(number, block_id=f"p_{number}") for number in range(1, 6_001)]
     change = make_change(1, *blocks)
@@ -313,6 +314,7 @@ _ITEMS = st.lists(
 
 @given(_ITEMS, st.randoms(use_true_random=False), st.lists(st.integers(0, 3), unique=True))
 @settings(max_examples=150, deadline=None)
+@pytest.mark.long
 def test_any_batch_is_one_multi_and_leaves_the_ids_that_its_changes_leave(
     items: list[tuple[str, str, int]], chance: Random, existing: list[int]
 ) -> None:

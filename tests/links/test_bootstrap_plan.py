@@ -42,6 +42,7 @@ PROGRAMS = st.text("OIQMD", min_size=2, max_size=6)
 
 @settings(max_examples=600, deadline=None)
 @given(program=PROGRAMS, seed=st.integers(0, 10**9), says_kinds=st.booleans())
+@pytest.mark.long
 def test_held_parts_and_the_changes_behind_their_place_are_the_table(program: str, seed: int, says_kinds: bool) -> None:
     model = GiverModel(program, Random(seed), says_kinds)
     model.run()

@@ -97,6 +97,7 @@ def test_an_origin_is_forgotten_when_all_have_the_same_of_it(chain: Chain) -> No
     assert chain.sql("east", FORGET) == ""
 
 
+@pytest.mark.long
 def test_a_cluster_that_does_not_answer_is_named_and_force_goes_on(
     chain: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_cluster_that_does_not_answer_is_named_and_force_goes_on(
     assert "does not know /links/origin" in chain.fails("north", FORGET)
 
 
+@pytest.mark.long
 def test_users_that_only_read_may_ask_and_strangers_may_not(chain: Chain) -> None:
     """As of ``system.link_positions``, which shows the same."""
     body = json.dumps(encode_survey_request(SurveyRequest(GONE, "default", "t"))).encode()

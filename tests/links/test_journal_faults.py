@@ -136,6 +136,7 @@ def test_a_crash_at_every_operation_leaves_what_was_acknowledged(tmp_path: Path)
     assert _sweep(crashed_at) > 40
 
 
+@pytest.mark.long
 def test_a_crash_during_a_start_loses_nothing(tmp_path: Path) -> None:
     """Every image of a crash is started; the start crashes at each of its operations, and the next one is whole."""
     number, starts = 0, 0
@@ -165,6 +166,7 @@ def test_a_crash_during_a_start_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", one_in(2, [errno.EIO, errno.ENOSPC]))
 @pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.long
 def test_a_failing_disk_leaves_a_journal_that_can_be_read_and_appended(tmp_path: Path, error: int, times: int) -> None:
     def failed_at(number: int) -> bool:
         root = _fresh(tmp_path / "disk")

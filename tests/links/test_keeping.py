@@ -284,6 +284,7 @@ def clean(asker: Asker) -> None:
         asker.table.table.housekeeping.step()
 
 
+@pytest.mark.long
 def test_a_link_that_never_asks_costs_zookeeper_a_constant(asker: Asker) -> None:
     asker.begin()
     keeper = asker.table.servers.ensemble.connect()

@@ -28,6 +28,7 @@ def mutate(asker: Asker, values: range) -> None:
 
 
 @pytest.mark.parametrize("has_link_that_asks", one_in(2, [True, False]))
+@pytest.mark.long
 def test_a_table_with_mutations_only_trims_its_journal(asker: Asker, has_link_that_asks: bool) -> None:
     """By what the links have, or by the longest time."""
     asker.begin()

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
@@ -46,6 +48,7 @@ def until(client: HttpClient, text: str, wanted: list[list[object]]) -> None:
     raise AssertionError(f"{text}: {found}")
 
 
+@pytest.mark.long
 def test_both_tables_follow(tmp_path: Path) -> None:
     with grouped(tmp_path) as (source, (target,), _):
         until(target, "SELECT count() FROM a", [[0]])
@@ -77,6 +80,7 @@ def write_at_random(
     return history
 
 
+@pytest.mark.long
 def test_every_select_is_a_prefix(tmp_path: Path) -> None:
     with grouped(tmp_path, replicas=2) as (source, targets, _):
         for target in targets:

@@ -99,6 +99,7 @@ def run_mesh(choices: list[int]) -> str | None:
 
 @given(st.lists(st.integers(0, 9_999), max_size=30))
 @settings(max_examples=100, deadline=None)
+@pytest.mark.long
 def test_a_full_mesh_has_every_insert_once(choices: list[int]) -> None:
     assert run_mesh(choices) is None
 
@@ -121,6 +122,7 @@ def test_own_changes_that_come_back_in_a_ring_are_noticed(monkeypatch: pytest.Mo
     assert find_violation(200) is not None
 
 
+@pytest.mark.long
 def test_a_hole_that_is_passed_over_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gap_check, "_find_gap", lambda vector, change: None)
     assert find_violation(200) is not None

@@ -214,6 +214,7 @@ def test_a_narrow_schema_pauses_and_the_link_goes_on_by_itself(pair: Pair) -> No
     assert not pair.wait_status(UpstreamStatus.FOLLOW).message
 
 
+@pytest.mark.long
 def test_a_change_that_fails_five_times_in_a_row_pauses(pair: Pair) -> None:
     pair.target.error = UserError("ILLEGAL_COLUMN", "no such thing")
     pair.create(start_position="now")
@@ -266,6 +267,7 @@ def test_a_table_that_is_gone_from_the_source_is_told(pair: Pair) -> None:
     pair.source.error = None
 
 
+@pytest.mark.long
 def test_a_link_that_was_dropped_at_its_source_says_what_helps(pair: Pair) -> None:
     pair.create(start_position="now")
     pair.wait_status(UpstreamStatus.FOLLOW)
@@ -394,6 +396,7 @@ def test_two_servers_that_begin_a_link_give_it_one_place(pair: Pair) -> None:
     pair.wait_applied(1)
 
 
+@pytest.mark.long
 def test_a_leader_that_keeps_failing_lets_another_server_try(pair: Pair) -> None:
     pair.create(start_position="now")
     pair.wait_status(UpstreamStatus.FOLLOW)
@@ -443,6 +446,7 @@ class SilentSource(StreamSource):
         return super().read_changes(request, status)
 
 
+@pytest.mark.long
 def test_a_silent_server_is_given_up_for_another(pair: Pair) -> None:
     pair.create(start_position="now")
     pair.wait_status(UpstreamStatus.FOLLOW)

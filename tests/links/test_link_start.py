@@ -164,6 +164,7 @@ def test_when_the_time_is_over_reads_work_and_it_says_what_is_missing(
         client.execute("INSERT INTO t (k, v) VALUES (3, 'c')")
 
 
+@pytest.mark.long
 def test_a_server_may_be_read_only_meanwhile(servers: Servers) -> None:
     make_linked(servers, two_way=1)
     east = servers.start("east", **QUORUM, replication_orphan_mode="readonly")

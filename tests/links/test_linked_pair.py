@@ -106,6 +106,7 @@ def test_a_table_with_rows_is_copied_and_followed(
     east.execute("DROP REPLICATION LINK c")
 
 
+@pytest.mark.long
 def test_every_field_is_shown_at_both_ends(
     servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
 ) -> None:
@@ -138,6 +139,7 @@ def test_every_field_is_shown_at_both_ends(
     east.execute("DROP REPLICATION LINK l")
 
 
+@pytest.mark.long
 def test_renamed_tables_stay_linked(servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient) -> None:
     name = make_table(servers)
     east.execute(

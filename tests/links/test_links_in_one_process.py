@@ -255,6 +255,7 @@ def test_a_link_of_a_cluster_that_is_not_configured_any_more_says_so(servers: di
         target.execute("DROP REPLICATION LINK lost")
 
 
+@pytest.mark.long
 def test_a_link_runs_the_views_of_its_target(servers: dict[str, list[LinkedServer]]) -> None:
     create_table([*servers["west"], *servers["east"]], "viewed")
     with servers["west"][0].client() as source, servers["east"][0].client() as target:
@@ -279,6 +280,7 @@ def test_a_link_runs_the_views_of_its_target(servers: dict[str, list[LinkedServe
         target.execute("DROP REPLICATION LINK viewed")
 
 
+@pytest.mark.long
 def test_a_source_that_is_made_anew_is_another_table(servers: dict[str, list[LinkedServer]]) -> None:
     create_table([*servers["west"], *servers["east"]], "anew")
     east = servers["east"][0]

@@ -68,6 +68,7 @@ class Work:
             assert (facts.lost.first, facts.lost.last, facts.lost.blocks) == (2, 3, 2)
 
 
+@pytest.mark.long
 def test_a_crash_at_every_operation_leaves_whole_blocks(table: Path, tmp_path: Path) -> None:
     before = read_directory(table)
     number = 0
@@ -97,6 +98,7 @@ def test_a_crash_at_every_operation_leaves_whole_blocks(table: Path, tmp_path: P
 
 @pytest.mark.parametrize("error", one_in(2, [errno.EIO, errno.ENOSPC]))
 @pytest.mark.parametrize("times", [1, 2, 4])
+@pytest.mark.long
 def test_a_failing_disk_leaves_an_outbox_that_goes_on(table: Path, error: int, times: int) -> None:
     number = 0
     while True:

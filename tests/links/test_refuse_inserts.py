@@ -48,6 +48,7 @@ def test_inserts_are_refused_on_every_replica(table: CountedTable) -> None:
 
 @pytest.mark.parametrize("number", range(1, 9))
 @pytest.mark.parametrize("quorum", ["", "SETTINGS insert_quorum = 2"])
+@pytest.mark.long
 def test_no_insert_is_acknowledged_after_the_alter_has_returned(table: CountedTable, number: int, quorum: str) -> None:
     """The ALTER runs before one of the INSERT's requests to ZooKeeper; only what committed before it is stored."""
     first, second = table.servers.servers

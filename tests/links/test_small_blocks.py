@@ -54,6 +54,7 @@ def bring(west: LinkedServer, east: LinkedServer, name: str, *inserts: str) -> l
     return found
 
 
+@pytest.mark.long
 def test_small_blocks_come_together_and_a_large_one_alone(
     pair: tuple[LinkedServer, LinkedServer], requests: Counter[str]
 ) -> None:
@@ -74,6 +75,7 @@ def test_an_older_source_is_asked_for_one_after_the_other(
     assert requests["fetch_block"] == 4
 
 
+@pytest.mark.long
 def test_a_broken_block_is_fetched_again(
     pair: tuple[LinkedServer, LinkedServer], requests: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

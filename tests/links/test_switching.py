@@ -421,6 +421,7 @@ _REJOIN_STEPS = (
 
 
 @pytest.mark.parametrize("step", one_in(6, _REJOIN_STEPS))
+@pytest.mark.long
 def test_a_rejoin_that_dies_is_repeated(three: Clusters, step: str) -> None:
     table = f"k{_REJOIN_STEPS.index(step)}"
     _linked(three, table, "east")
@@ -602,6 +603,7 @@ def _follows(three: Clusters, table: str, source: str) -> bool:
     return three.sql("north", shown) == [[source]]
 
 
+@pytest.mark.long
 def test_what_is_refused_by_name(three: Clusters) -> None:
     three.join()
     three.make("m")

@@ -325,6 +325,7 @@ def test_tombstones_stay_where_other_values_decide(tmp_path: Path, rest: str) ->
 # -- between clusters -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_tombstones_go_in_linked_clusters(tmp_path: Path) -> None:
     with linked_servers(tmp_path, west=1, east=1) as found:
         servers = {name: each[0] for name, each in found.items()}
@@ -353,6 +354,7 @@ def test_tombstones_go_in_linked_clusters(tmp_path: Path) -> None:
         assert {run(server, "SELECT k, v FROM t FINAL") for server in servers.values()} == {"2\t1\n"}
 
 
+@pytest.mark.long
 def test_the_largest_time_travels_with_a_copy(tmp_path: Path) -> None:
     """What is inserted into the copy is later than every row of the source, also than those that are gone."""
     with linked_servers(tmp_path, west=1, east=1) as found:

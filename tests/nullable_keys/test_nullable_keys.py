@@ -78,7 +78,7 @@ def conditions() -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(condition=conditions(), is_negated=st.booleans())
 def test_same_rows(both: Both, condition: str, is_negated: bool) -> None:
     where = f"NOT ({condition})" if is_negated and "f " not in condition else condition  # NOT meets NaN otherwise there
@@ -90,7 +90,7 @@ def test_same_rows(both: Both, condition: str, is_negated: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("keys", one_in(3, TABLES))
+@pytest.mark.parametrize("keys", one_in(6, TABLES))
 def test_order_and_partitions(local: Local, oracle: Oracle, keys: str) -> None:
     both = Both(local, oracle, keys)
     partitions = "SELECT DISTINCT partition_id FROM system.parts WHERE table = 't' AND active{} ORDER BY 1"

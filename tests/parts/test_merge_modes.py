@@ -99,6 +99,7 @@ def test_rows_of_one_key_are_compared_over_all_blocks(data: st.DataObject) -> No
 
 @pytest.mark.parametrize("order_by", one_in(2, [(("k",),), ((),)]))
 @pytest.mark.parametrize("mode", [ORDINARY, LastOfKey(), Deduplicating(ORDINARY)], ids=lambda mode: type(mode).__name__)
+@pytest.mark.long
 def test_a_key_of_a_million_rows_needs_the_memory_of_a_block(
     mode: MergeMode, order_by: tuple[str, ...], tmp_path: pathlib.Path
 ) -> None:

@@ -157,6 +157,7 @@ def test_a_failed_fsync_fails_for_all_who_shared_it(tmp_path: pathlib.Path) -> N
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
+@pytest.mark.long
 def test_a_part_made_at_once_is_what_the_writer_writes(data: st.DataObject) -> None:
     """Byte for byte: whichever of the two a replica takes."""
     types = data.draw(st.lists(st.sampled_from(ALL_TYPES), min_size=1, max_size=4))

@@ -40,6 +40,7 @@ def consume(directory: pathlib.Path) -> None:
     part.verify()
 
 
+@pytest.mark.long
 def test_every_flipped_byte_is_found(part_directory: pathlib.Path) -> None:
     consume(part_directory)
     for path in sorted(part_directory.iterdir()):

@@ -25,6 +25,7 @@ NO_SYNC = {"fsync_after_insert": False, "fsync_part_directory": False}
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
+@pytest.mark.long
 def test_index_holds_first_keys_and_last(data: st.DataObject) -> None:
     columns = [("a", "LowCardinality(String)"), ("b", "Nullable(Int32)"), ("c", "Decimal(9, 2)"), ("v", "Int64")]
     order_by = data.draw(st.permutations(["a", "b", "c"]))[: data.draw(st.integers(1, 3))]

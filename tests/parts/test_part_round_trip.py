@@ -49,7 +49,7 @@ def read(part: Part, columns: Any = None, ranges: Any = None, **options: Any) ->
 
 
 @pytest.mark.parametrize("is_wide", one_in(2, [False, True]))
-@pytest.mark.parametrize("type_", ALL_TYPES)
+@pytest.mark.parametrize("type_", one_in(2, ALL_TYPES))
 @settings(max_examples=7, deadline=None)
 @given(data=st.data())
 def test_every_type(type_: str, is_wide: bool, data: st.DataObject) -> None:
@@ -72,6 +72,7 @@ def test_every_type(type_: str, is_wide: bool, data: st.DataObject) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
+@pytest.mark.long
 def test_ranges_and_columns(data: st.DataObject) -> None:
     columns = [("a", "Int64"), ("b", "String"), ("c", "LowCardinality(String)"), ("d", "Array(Nullable(Int32))")]
     description = description_of(columns, **NO_SYNC, **(WIDE if data.draw(st.booleans()) else {}))
@@ -92,7 +93,7 @@ def test_ranges_and_columns(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("is_wide", one_in(2, [False, True]))
-@pytest.mark.parametrize("type_", ALL_TYPES)
+@pytest.mark.parametrize("type_", one_in(2, ALL_TYPES))
 @settings(max_examples=7, deadline=None)
 @given(data=st.data())
 def test_some_rows_of_every_type(type_: str, is_wide: bool, data: st.DataObject) -> None:
@@ -120,6 +121,7 @@ def test_some_rows_of_every_type(type_: str, is_wide: bool, data: st.DataObject)
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
+@pytest.mark.long
 def test_bytes_do_not_depend_on_chunks(data: st.DataObject) -> None:
     """However rows are appended, and in whatever dictionary order, the files are the same."""
     columns = [("a", "Int64"), ("c", "LowCardinality(Nullable(String))"), ("d", "Map(String, Int32)")]

@@ -184,7 +184,7 @@ die()
 @pytest.mark.parametrize(
     ("step", "expected"),
     one_in(
-        3,
+        5,
         [
             ("in_the_middle_of_writing", ["all_1_1_0"]),
             ("before_rename", ["all_1_1_0"]),

@@ -23,6 +23,7 @@ def _check(faults: Matrix, case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", one_in(8, DISK_OPERATIONS))
+@pytest.mark.long
 def test_some_file_operations_fail(tmp_path: Path, name: str) -> None:
     with matrix(tmp_path, DISK_OPERATIONS) as faults:
         cases = list(faults.disk_cases(name))

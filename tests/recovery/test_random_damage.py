@@ -11,6 +11,7 @@ from tests.recovery.random_damage import DAMAGES_A_HISTORY, damaged_replicas
 
 
 @pytest.mark.parametrize("history", one_in(3, range(3)))
+@pytest.mark.long
 def test_what_is_damaged_is_mended(tmp_path: Path, history: int) -> None:
     first = history * DAMAGES_A_HISTORY
     with damaged_replicas(tmp_path, first) as replicas:

@@ -134,6 +134,7 @@ def test_what_spark_shows_of_a_table_makes_it_again(sql: Session, database: str)
     assert one == two
 
 
+@pytest.mark.long
 def test_defaults_of_a_table_at_one_server(sql: Session, database: str) -> None:
     sql(f"CREATE TABLE alone.{database}.plain (k INT, s STRING)")
     shown = str(sql.server(f"SELECT create_table_query FROM system.tables WHERE database = '{database}'"))
@@ -200,6 +201,7 @@ def test_a_table_is_never_replaced(sql: Session, database: str) -> None:
 
 
 @pytest.mark.parametrize("name", one_in(10, HOSTILE))
+@pytest.mark.long
 def test_any_name_is_quoted(sql: Session, name: str) -> None:
     database, column = f"d {name}", f"c {name}"
     full = f"pando.{quote(database)}.{quote(name)}"
@@ -235,6 +237,7 @@ def test_any_name_is_quoted(sql: Session, name: str) -> None:
 # -- changing ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_columns_are_changed_on_all_replicas(sql: Session, database: str) -> None:
     table = f"pando.{database}.t"
     sql(f"CREATE TABLE {table} (k INT, a INT, b STRING NOT NULL, c FLOAT) TBLPROPERTIES (order_by = 'k')")
@@ -298,6 +301,7 @@ def test_settings_and_comments_are_changed_on_each_server(sql: Session, database
         ],
     ),
 )
+@pytest.mark.long
 def test_changes_that_cannot_be_are_refused(sql: Session, database: str, statement: str, message: str) -> None:
     table = f"alone.{database}.t"
     sql(f"CREATE TABLE {table} (k INT, v INT, s STRUCT<x: INT> NOT NULL) TBLPROPERTIES (order_by = 'k')")
@@ -329,6 +333,7 @@ def test_tables_are_renamed_emptied_and_dropped(sql: Session, database: str) -> 
     assert sql(f"SELECT count(s) FROM {table}") == [(0,)]
 
 
+@pytest.mark.long
 def test_namespaces(sql: Session) -> None:
     name = sql.new_name()
     sql(f"CREATE NAMESPACE pando.{name}")
@@ -350,6 +355,7 @@ def test_namespaces(sql: Session) -> None:
     sql.refuse("ALTER NAMESPACE pando.default SET PROPERTIES (a = 'b')", "A database has no properties")
 
 
+@pytest.mark.long
 def test_the_catalog_can_be_the_current_one(sql: Session, database: str) -> None:
     sql(f"CREATE TABLE pando.{database}.t (k INT)")
     before = sql.spark.catalog.currentCatalog()

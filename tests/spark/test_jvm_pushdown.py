@@ -166,6 +166,7 @@ def test_aggregates_and_first_rows_are_computed_by_the_servers(pair: Pair) -> No
         assert "query:" not in plan(left)
 
 
+@pytest.mark.long
 def test_a_limit_with_an_offset(pair: Pair) -> None:
     """The servers give as many rows of a task as both need, and Spark passes over the first ones."""
     first = pair.ours.orderBy("k").offset(5).limit(3)
@@ -179,6 +180,7 @@ def test_a_limit_with_an_offset(pair: Pair) -> None:
     assert pair.ours.limit(7).offset(9).collect() == []
 
 
+@pytest.mark.long
 def test_an_empty_table_has_one_row_of_totals(pando: Pando, spark: SparkSession) -> None:
     use_jvm_source(spark)
     table = pando.new_table("k UInt32, s String, n Nullable(Int64), f Float32", "k")

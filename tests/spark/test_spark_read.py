@@ -141,6 +141,7 @@ def test_an_empty_table(pando: Pando, spark: SparkSession) -> None:
     assert load(spark, pando.options(table)).collect() == []
 
 
+@pytest.mark.long
 def test_the_filter_option_filters_and_prunes(pando: Pando, spark: SparkSession, numbers: str) -> None:
     condition = "toYYYYMM(day) = 202402 AND v % 3 = 1"
     frame = load(spark, pando.options(numbers, filter=condition, columns="k"))
@@ -166,6 +167,7 @@ def test_a_view_used_twice_in_one_query(pando: Pando, spark: SparkSession, numbe
         load(spark, {**options, "push_filters": "true"})
 
 
+@pytest.mark.long
 def test_a_frame_shows_what_is_there_when_it_is_used(pando: Pando, spark: SparkSession) -> None:
     """A frame is loaded once; each query over it reads the table as it is then, and never parts that are gone."""
     table = pando.new_table("k UInt32", "k", settings="old_parts_lifetime = 0")
@@ -230,6 +232,7 @@ def test_a_stream_of_a_table_without_block_numbers_is_refused(
     assert "UnboundLocalError" not in answer
 
 
+@pytest.mark.long
 def test_no_secret_of_a_catalog_table_reaches_a_file(
     pando: Pando, spark: SparkSession, numbers: str, tmp_path: Path
 ) -> None:
@@ -258,6 +261,7 @@ def test_a_catalog_table_that_lost_its_options_says_so(pando: Pando, spark: Spar
         spark.sql("DROP TABLE with_columns")
 
 
+@pytest.mark.long
 def test_sql_over_a_catalog_table(pando: Pando, spark: SparkSession, numbers: str) -> None:
     url = pando.urls["r1"]
     spark.sql(f"CREATE TABLE numbers_of_pando USING pando OPTIONS (url '{url}', table '{numbers}')")

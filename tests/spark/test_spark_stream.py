@@ -83,6 +83,7 @@ def insert(pando: Pando, table: str, first: int, rows: int, replica: str = "r1")
     pando[replica].execute(f"INSERT INTO {table} SELECT number % 2, number FROM numbers({first}, {rows})")
 
 
+@pytest.mark.long
 def test_every_row_once_through_restarts_merges_and_replays(pando: Pando, table: str, reader: Reader) -> None:
     for round_ in range(4):
         for number in range(3):

@@ -54,6 +54,7 @@ def test_nobody_reads_a_password(pando: Pando, spark: SparkSession, event_log: P
     assert [name for name, data in texts.items() if SECRET.encode() in data] == []
 
 
+@pytest.mark.long
 def test_a_password_comes_from_a_file_of_the_driver(pando: Pando, spark: SparkSession, secret_file: Path) -> None:
     table = pando.new_table("k UInt32", "k")
     given = pando.options(table, user="ada")
@@ -118,6 +119,7 @@ def test_a_wrong_configuration_is_refused(spark: SparkSession, name: str, value:
 # -- making tables ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_table_is_made_for_a_frame(pando: Pando, spark: SparkSession) -> None:
     """On every replica; what is written to it is read back unchanged."""
     frame = spark.sql(

@@ -31,7 +31,7 @@ from tests.spark.test_spark_write import counted, numbers
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
 
 KEYS = StructType([StructField("k", LongType(), False)])
-KINDS = pytest.mark.parametrize("engine", ["", "MergeTree"], ids=["replicated", "plain"])
+KINDS = pytest.mark.parametrize("engine", one_in(2, ["", "MergeTree"]), ids=["replicated", "plain"])
 
 
 def here(pando: Pando, table: str, **more: str) -> dict[str, str]:
@@ -71,6 +71,7 @@ def test_a_job_that_fails_changes_nothing(pando: Pando, spark: SparkSession, mod
 
 
 @KINDS
+@pytest.mark.long
 def test_overwriting_the_table_or_its_partitions(pando: Pando, spark: SparkSession, engine: str) -> None:
     table = pando.new_table("k UInt32, s String", "k", engine=engine, partition="intDiv(k, 100)")
     save(numbers(spark, 300), here(pando, table))
@@ -145,6 +146,7 @@ def test_an_application_commits_a_version_once(pando: Pando, spark: SparkSession
         save(frame, here(pando, table, txnAppId="daily"))
 
 
+@pytest.mark.long
 def test_equal_jobs_are_jobs_of_their_own(pando: Pando, spark: SparkSession) -> None:
     table = pando.new_table("k UInt32, s String", "k")
     for _ in range(2):

@@ -56,6 +56,7 @@ def shuffled_at_the_second_attempt(batches: Iterator[pa.RecordBatch]) -> Iterato
     yield from (table.take(list(range(table.num_rows))[::-1]) if context.attemptNumber() else table).to_batches()
 
 
+@pytest.mark.long
 def test_a_repeated_task_whose_rows_come_in_another_order(pando: Pando, spark: SparkSession) -> None:
     spark.dataSource.register(FailingDataSource)
     frame = numbers(spark, 6000).mapInArrow(shuffled_at_the_second_attempt, "k LONG NOT NULL, s STRING NOT NULL")
@@ -139,6 +140,7 @@ def test_values_of_every_type(pando: Pando, spark: SparkSession) -> None:
         ],
     ),
 )
+@pytest.mark.long
 def test_what_does_not_fit_is_refused(pando: Pando, spark: SparkSession, select: str, message: str) -> None:
     table = refusing_table(pando)
     with pytest.raises(Exception, match=message) as refused:
@@ -166,6 +168,7 @@ def test_nulls_become_defaults_on_request(pando: Pando, spark: SparkSession) -> 
     assert rows(pando["r1"], f"SELECT k, s FROM {table}") == [(1, "was null")]
 
 
+@pytest.mark.long
 def test_settings_and_modes_are_checked(pando: Pando, spark: SparkSession) -> None:
     table = pando.new_table("k UInt32, s String", "k")
     with pytest.raises(Exception, match=r"Code: 115\. .*no_such_setting.*\(UNKNOWN_SETTING\)"):
@@ -177,6 +180,7 @@ def test_settings_and_modes_are_checked(pando: Pando, spark: SparkSession) -> No
         save(numbers(spark, 1), pando.options(alone))
 
 
+@pytest.mark.long
 def test_sql_inserts_into_a_catalog_table(pando: Pando, spark: SparkSession) -> None:
     table = pando.new_table("k UInt32, s String", "k")
     options = ", ".join(f"{name} '{value}'" for name, value in pando.options(table).items())

@@ -343,6 +343,7 @@ def hit(servers: SimulatedServers, number: int, fault: Fault | str) -> int:
 
 
 @pytest.mark.parametrize("fault", one_in(6, FAULTS), ids=str)
+@pytest.mark.long
 def test_ttl_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault | str) -> None:
     total = hit(make_servers(), 0, fault)
     assert total > 5

@@ -8,6 +8,7 @@ import pytest
 
 from sql.grammar.queries.query_formatter import format_view_query
 from sql.grammar.queries.query_parser import parse_query
+from tests.portions import one_in
 
 AS_CLICKHOUSE = [
     "select a, count() c from db.t where b = 'x' and a in (1,2,3) or not c group by a, b having c > 1 order by a desc",
@@ -55,7 +56,7 @@ def test_layout(oracle: Any, query: str, one_line: bool) -> None:
     assert format_view_query(parse_query(query), one_line=one_line) == expected
 
 
-@pytest.mark.parametrize("query", [*AS_CLICKHOUSE, *OTHERS])
+@pytest.mark.parametrize("query", one_in(3, [*AS_CLICKHOUSE, *OTHERS]))
 def test_the_text_is_the_same_query(query: str) -> None:
     tree = parse_query(query)
     assert parse_query(format_view_query(tree)) == tree

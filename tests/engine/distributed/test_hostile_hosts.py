@@ -123,6 +123,7 @@ def silent() -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("answers", [(silent,), (COLUMNS, silent)])
+@pytest.mark.long
 def test_a_silent_host_is_waited_for_as_long_as_the_query_may_take(
     local: Local, host: Callable[..., Host], answers: tuple[object, ...]
 ) -> None:

@@ -72,6 +72,7 @@ def oracle() -> Iterator[Oracle]:
 
 
 @pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.long
 def test_the_same_as_clickhouse(local: Local, oracle: Oracle, query: str) -> None:
     oracle.query(f"USE {DATABASE}")
     expected = oracle.query(query, "JSONCompactEachRow").data()

@@ -70,6 +70,7 @@ def probed(server: RunningServer) -> Iterator[HttpClient]:
 
 
 @pytest.mark.parametrize("sql", SAME)
+@pytest.mark.long
 def test_the_same_columns_and_rows(probed: HttpClient, clickhouse: object, sql: str) -> None:
     form = "JSONCompactEachRowWithNamesAndTypes"
     theirs = clickhouse.query(sql, form).bytes().decode()  # type: ignore[attr-defined]

@@ -250,6 +250,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", one_in(4, HOSTILE))
+@pytest.mark.long
 def test_hostile_texts_end_in_time(table: HttpClient, name: str) -> None:
     started = time.monotonic()
     code = 0

@@ -327,6 +327,7 @@ def test_compressed_answer(http: httpx.Client, encoding: str) -> None:
     assert "content-encoding" not in http.get("/", params=query).headers
 
 
+@pytest.mark.long
 def test_error_after_the_first_byte(server: RunningServer, client: HttpClient) -> None:
     """The answer ends with the error, broken, so that it cannot be taken for whole."""
     query = "SELECT number, throwIf(number = 3000000) FROM system.numbers LIMIT 5000000"
@@ -429,6 +430,7 @@ def test_concurrent_queries_beyond_the_limit(server: RunningServer) -> None:
         "SELECT throwIf(number = 30000000) FROM numbers(50000000) FORMAT Null",
     ],
 )
+@pytest.mark.long
 def test_progress_in_headers(server: RunningServer, http: httpx.Client, query: str) -> None:
     """The answer's head begins while the query runs."""
     given = {"query": query, "send_progress_in_http_headers": 1, "http_headers_progress_interval_ms": 1}

@@ -42,20 +42,21 @@ VARIANT_KINDS = {
 """By variant, what must happen in it, besides what happens in all."""
 
 
+@pytest.mark.long
 def test_a_seed_replays_byte_for_byte() -> None:
     first, other, second = (simulate_links(seed, SMALL) for seed in (7, 8, 7))
     assert first.digest == second.digest != other.digest
     assert first.lines > 500
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
+@pytest.mark.parametrize("topology", one_in(2, TOPOLOGIES), ids=lambda topology: topology.name)
 @pytest.mark.parametrize("seed", one_in(4, range(4)))
 def test_promises_hold(topology: Topology, seed: int) -> None:
     outcome = simulate_links(seed, topology=topology)
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
 
 
-@pytest.mark.parametrize("variant", VARIANTS[1:], ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", one_in(2, VARIANTS[1:]), ids=lambda variant: variant.name)
 @pytest.mark.parametrize("topology", one_in(6, TOPOLOGIES), ids=lambda topology: topology.name)
 def test_promises_hold_in_every_variant(topology: Topology, variant: LinkedVariant) -> None:
     if not variant.fits(topology):

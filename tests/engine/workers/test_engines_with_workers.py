@@ -65,6 +65,7 @@ def _rows(server: WorkerServer, query: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", one_in(6, ENGINES))
+@pytest.mark.long
 def test_every_worker_reads_what_a_merge_would_leave(server: WorkerServer, name: str) -> None:
     engine, columns, inserts, left = ENGINES[name]
     server.execute(f"CREATE TABLE {name} ({columns}) ENGINE = {engine} ORDER BY k")

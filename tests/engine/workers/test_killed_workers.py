@@ -44,6 +44,7 @@ def test_parts_that_are_read_stay(tmp_path: Path) -> None:
         assert server.value(outdated) == 0
 
 
+@pytest.mark.long
 def test_a_killed_worker_takes_nothing_with_it(tmp_path: Path) -> None:
     with WorkerServer(tmp_path) as server:
         server.execute("CREATE TABLE t (k UInt64) ENGINE = MergeTree ORDER BY k")

@@ -24,6 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerServer]:
         yield server
 
 
+@pytest.mark.long
 def test_what_is_acknowledged_is_seen_by_every_worker(server: WorkerServer) -> None:
     server.execute("CREATE TABLE seen (k UInt64, v String) ENGINE = MergeTree ORDER BY k")
     for count in range(1, 31):
@@ -40,6 +41,7 @@ def test_what_is_acknowledged_is_seen_by_every_worker(server: WorkerServer) -> N
             server.run("SELECT count() FROM seen")
 
 
+@pytest.mark.long
 def test_small_tables_are_the_same_in_every_worker(server: WorkerServer) -> None:
     for engine, rows in (("Memory", 20), ("Log", 20), ("Null", 0)):
         table = f"small_{engine}"
@@ -83,6 +85,7 @@ def test_too_many_parts_are_too_many_for_every_worker(server: WorkerServer) -> N
     assert server.everywhere("SELECT count() FROM crowded") == {"[[4]]"}
 
 
+@pytest.mark.long
 def test_tables_that_take_each_others_names(server: WorkerServer) -> None:
     server.execute("CREATE TABLE taken_1 ENGINE = MergeTree AS SELECT 1 AS k")
     server.execute("CREATE TABLE taken_2 ENGINE = Memory AS SELECT 'two' AS v")

@@ -94,6 +94,7 @@ def test_bad_data(format: str, types: dict[str, str], data: bytes, code: int, to
         assert piece in caught.value.message
 
 
+@pytest.mark.long
 def test_rows_are_counted_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     from sql.formats.streams import row_chunks
     from sql.formats.text import values_reader

@@ -86,7 +86,7 @@ types = composite | st.sampled_from(["LowCardinality(String)", "LowCardinality(N
 TEXT = ["TSV", "TSVWithNamesAndTypes", "CSV", "CSVWithNamesAndTypes", "Values", "JSONEachRow"]
 
 
-@pytest.mark.parametrize("format", one_in(3, [*TEXT, "Parquet", "Arrow", "ArrowStream"]))
+@pytest.mark.parametrize("format", one_in(8, [*TEXT, "Parquet", "Arrow", "ArrowStream"]))
 @settings(max_examples=60, deadline=None)
 @given(kinds=st.lists(types, min_size=1, max_size=3), data=st.data())
 def test_round_trip(format: str, kinds: list[DataType], data: st.DataObject) -> None:

@@ -216,7 +216,7 @@ def test_no_rows(oracle: Oracle, format: str) -> None:
     assert ours.decode() == theirs.decode()
 
 
-@pytest.mark.parametrize("format", one_in(4, [name for name in EXACT if not name.startswith(("Pretty", "Vertical"))]))
+@pytest.mark.parametrize("format", one_in(8, [name for name in EXACT if not name.startswith(("Pretty", "Vertical"))]))
 def test_many_rows(oracle: Oracle, format: str) -> None:
     sql = (
         "SELECT number, number / 7 AS x, toString(cityHash64(number)) AS s, [number] AS a, toDateTime(number * 99) AS t"

@@ -23,6 +23,7 @@ values = st.recursive(
 
 
 @given(data=st.data(), width=st.integers(1, 3), is_ascii=st.booleans())
+@pytest.mark.long
 def test_values_are_the_same(data: st.DataObject, width: int, is_ascii: bool) -> None:
     rows: list[list[Any]] = data.draw(st.lists(st.lists(values, min_size=width, max_size=width), min_size=1))
     lines = "\n".join(json.dumps(row, ensure_ascii=is_ascii) for row in rows).encode()

@@ -166,6 +166,7 @@ def test_the_bad_row_is_named(type_: str, body: str, is_compact: bool) -> None:
 @settings(deadline=None)
 @given(bodies())
 @example((columns_of({"c0": "Nullable(UInt8)"}), b'{"c0":1}\n{"c0":null}\n{}\n{"a":{"c0":1}}\n{"c0":2,"a":[]}'))
+@pytest.mark.long
 def test_left_out_columns_are_told(body: tuple[list[Column], bytes]) -> None:
     columns = [Column(column.name, NullableType(StringType()), default_kind="DEFAULT") for column in body[0]]
     found = rows_with_keys(body[1], [column.name for column in columns])

@@ -19,6 +19,7 @@ from parts.table.table_description import Column
 from parts.types import parse_type
 from sql.formats.registry import read_blocks, write_blocks
 from tests.fuzz.body_values import texts_of
+from tests.portions import one_in
 from tests.sql.formats.test_formats_oracle import QUERY, ROWS, TYPES
 from tests.sql.oracle import Oracle, columns_of, read
 
@@ -229,7 +230,7 @@ def any_type() -> st.SearchStrategy[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["Native", "RowBinaryWithNamesAndTypes", "RowBinary"])
+@pytest.mark.parametrize("name", one_in(2, ["Native", "RowBinaryWithNamesAndTypes", "RowBinary"]))
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(types=st.lists(any_type(), min_size=1, max_size=4), rows=st.integers(1, 60), data=st.data())
 def test_what_is_written_is_read(name: str, types: list[str], rows: int, data: st.DataObject) -> None:

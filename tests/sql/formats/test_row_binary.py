@@ -66,6 +66,7 @@ def test_clickhouse_reads_what_is_written(oracle: Oracle, table: pa.Table, tmp_p
 
 
 @pytest.mark.parametrize("type_", ["String", "Nullable(String)", "Array(UInt16)", "Array(String)", "UInt32"])
+@pytest.mark.long
 def test_rows_that_span_windows(type_: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_binary_reader, "_WINDOW_BYTES", 100)
     chance = np.random.default_rng(1)

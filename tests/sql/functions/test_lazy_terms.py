@@ -57,6 +57,7 @@ def test_in_order(oracle: Oracle, pando: Pando, query: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["number", "nullIf(number, 1)"])
+@pytest.mark.long
 def test_many_terms(oracle: Oracle, pando: Pando, value: str) -> None:
     terms = " AND ".join(f"{value} != {n} AND intDiv(1, {value} - {n}) = 0" for n in range(10, 40))
     query = f"SELECT {terms} FROM numbers(3)"

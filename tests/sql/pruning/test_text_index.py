@@ -111,6 +111,7 @@ NESTED_CONDITIONS = [
 
 
 @pytest.mark.parametrize("tokenizer", ["splitByNonAlpha", "ngrams(3)", "array"])
+@pytest.mark.long
 def test_what_is_in_arrays_and_maps(local: Local, oracle: Oracle, tokenizer: str) -> None:
     both(local, oracle, NESTED.format(tokenizer))
     both(local, oracle, NESTED_ROWS)
@@ -195,6 +196,7 @@ def left(local: Local, query: str) -> str:
 
 
 @pytest.mark.parametrize(("most_postings", "are_exact"), [(1 << 26, True), (3000, False)])
+@pytest.mark.long
 def test_many_tokens(local: Local, monkeypatch: pytest.MonkeyPatch, most_postings: int, are_exact: bool) -> None:
     """Blocks of the dictionary, windows and merges, and where postings become too many: nothing is lost."""
     monkeypatch.setattr(text_index, "_MOST_POSTINGS", most_postings)

@@ -31,7 +31,7 @@ def _same(engines: Engines, query: str, *, use_nulls: bool) -> None:
     assert [line.split("\t") for line in text.splitlines()] == rows
 
 
-@pytest.mark.parametrize("use_nulls", [False, True])
+@pytest.mark.parametrize("use_nulls", one_in(2, [False, True]))
 @pytest.mark.parametrize("kind", one_in(4, _KINDS))
 def test_using(engines: Engines, kind: str, use_nulls: bool) -> None:
     columns = "id, t" if kind.startswith("ASOF") else "id"

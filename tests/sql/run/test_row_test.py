@@ -65,6 +65,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> PartTable:
         ],
     ),
 )
+@pytest.mark.long
 def test_answers(table: PartTable, condition: str, is_local: bool) -> None:
     query = f"SELECT count(), sum(k), max(wide), sum(m) FROM t WHERE {condition}"
     names = table.description.schema.arrow.names

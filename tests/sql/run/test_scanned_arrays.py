@@ -92,6 +92,7 @@ def _scanned(query: str, catalog: MemoryCatalog) -> list[str]:
 
 
 @pytest.mark.parametrize("call", one_in(15, _CALLS))
+@pytest.mark.long
 def test_same_values(catalog: MemoryCatalog, call: str) -> None:
     found, is_by_scan = _computed(f"SELECT {call} FROM t", catalog)
     expected, is_expected_by_scan = _computed(f"SELECT {call} FROM (SELECT * FROM t LIMIT 1000)", catalog)

@@ -12,6 +12,7 @@ from sql.run.short_queries.short_query_cache import ShortQueryCache
 from sql.settings.session_settings import (
     make_settings,
 )
+from tests.portions import one_in
 from tests.sql.run.dataset import TABLES, Engines, MemoryCatalog, parsed, same_cell
 from tests.sql.run.part_tables import describe
 
@@ -71,7 +72,7 @@ def stored(engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> Memory
     return MemoryCatalog(tables)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("template", _QUERIES)
+@pytest.mark.parametrize("template", one_in(3, _QUERIES))
 def test_the_same_as_clickhouse(engines: Engines, stored: MemoryCatalog, template: str) -> None:
     short = ShortQueryCache(QueryEngine())
     settings = make_settings({}, engines.zone)

@@ -182,6 +182,7 @@ def _plain(table: PartTable, query: str = _QUERY) -> tuple[pa.Table, object]:
     [(None, [True], [True]), (5, [False], [True, False]), (3 * _ROWS - 1, [True, False], [True, False])],
     ids=["never", "at once", "in the last rows"],
 )
+@pytest.mark.long
 def test_a_long_string_costs_its_first_rows_or_a_second_run(
     tmp_path: Path, leased: list[bool], column: str, long_at: int | None, statements: list[bool], compiled: list[bool]
 ) -> None:

@@ -85,6 +85,7 @@ def test_queries_of_one_text_run_at_the_same_time(pool: StatementPool, tmp_path:
     assert len(pool._idle) == 1
 
 
+@pytest.mark.long
 def test_an_idle_statement_holds_nothing_of_the_query(
     pool: StatementPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

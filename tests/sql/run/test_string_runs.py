@@ -70,6 +70,7 @@ def test_sizes_tell(table: PartTable) -> None:
         ],
     ),
 )
+@pytest.mark.long
 def test_answers(table: PartTable, query: str) -> None:
     block = pa.Table.from_batches([batch for part in table.parts for batch in part.read(["s", "n", "r", "a"])])
     plain = MemoryCatalog({"t": MemoryRelation(table.description.schema, block)})

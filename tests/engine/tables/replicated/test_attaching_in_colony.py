@@ -173,6 +173,7 @@ def test_what_is_not_there_and_what_is_broken(make_colony: MakeColony) -> None:
 
 
 @pytest.mark.parametrize("fault", one_in(5, FAULTS), ids=str)
+@pytest.mark.long
 def test_a_replacement_by_the_same_rows_is_hit_at_any_request(make_colony: MakeColony, fault: Fault | str) -> None:
     """Whatever became of it, the rows are there, once."""
     total = replace_under(make_colony, 0, fault)

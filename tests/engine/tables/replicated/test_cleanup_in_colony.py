@@ -15,6 +15,7 @@ from engine.tables.statement_options import OptimizeOptions
 MakeColony = Callable[..., SimulatedCluster]
 
 
+@pytest.mark.long
 def test_many_inserts_do_not_wait_for_the_period_of_cleaning(make_colony: MakeColony) -> None:
     """A period would see hundreds of them: a quarter of the window is time to clean, too."""
     colony = make_colony(2, replicated_deduplication_window=100, cleanup_delay_period=3600)

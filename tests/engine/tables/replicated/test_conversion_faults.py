@@ -43,6 +43,7 @@ def convert_hit_at(server: PlainServer, request: int, fault: Fault | str) -> boo
 
 
 @pytest.mark.parametrize("is_second", one_in(2, [False, True]))
+@pytest.mark.long
 def test_a_fault_at_any_request_is_repaired_by_the_start_or_the_same_statement(tmp_path: Path, is_second: bool) -> None:
     """Every fault in turn, at one request after the other."""
     for number, request in enumerate(range(1, 400, 13 if is_second else 9)):

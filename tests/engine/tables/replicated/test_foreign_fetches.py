@@ -102,6 +102,7 @@ def test_of_a_table_of_one_server(local: Local) -> None:
 
 
 @pytest.mark.parametrize("fault", one_in(3, FAULTS), ids=str)
+@pytest.mark.long
 def test_one_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault | str) -> None:
     servers = make_servers()
     _, two = with_parts(servers)

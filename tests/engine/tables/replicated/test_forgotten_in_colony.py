@@ -316,6 +316,7 @@ def interleave(
 
 
 @pytest.mark.parametrize("fault", one_in(2, FAULTS), ids=str)
+@pytest.mark.long
 def test_it_is_hit_at_any_request(make_colony: MakeColony, fault: Fault | str) -> None:
     total = hit(make_colony, 0, fault)
     assert total > 15

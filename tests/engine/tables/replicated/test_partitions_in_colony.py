@@ -123,6 +123,7 @@ def test_it_happens_everywhere_and_lasts(make_colony: MakeColony, name: str) -> 
 
 
 @pytest.mark.parametrize(("fault", "name"), one_in(10, product(FAULTS, OPERATIONS)), ids=str)
+@pytest.mark.long
 def test_it_is_hit_at_any_request(make_colony: MakeColony, name: str, fault: Fault | str) -> None:
     operation = OPERATIONS[name]
     step = 1 if "PANDO_SIMULATION_SEEDS" in os.environ else 4

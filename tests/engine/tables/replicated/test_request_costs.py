@@ -80,6 +80,7 @@ def mutated(table: CountedTable) -> int:
     return cost.requests
 
 
+@pytest.mark.long
 def test_an_update_of_one_partition_in_a_table_of_many(make: Make) -> None:
     """ClickHouse 18.16 makes 595 requests for 30 partitions and 1,925 for 100."""
     check_linear([mutated(make(size)) for size in SIZES], 19)

@@ -97,6 +97,7 @@ def test_what_was_complete_long_ago_is_not_stored_in_a_target_again(make: Make) 
 
 
 @pytest.mark.parametrize("fault", one_in(2, [Fault.LOSE_ANSWER, "crash"]), ids=str)
+@pytest.mark.long
 def test_a_fault_at_every_request(make: Make, fault: Fault | str) -> None:
     """The INSERT is repeated at either server, and at the other when a target has forgotten it."""
     servers = make()
