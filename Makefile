@@ -7,6 +7,8 @@ PACKAGES := engine coordination parts sql recovery spark_connector
 # Three on two cores: with two, the cores are idle for a quarter of the time, while tests wait for servers
 WORKERS ?= 3
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 0 --durations 20 --durations-min 5
+# Of the tests of test-all: K/N, counted from 0; the second of three is 1/3
+PORTION ?= 0/1
 # Of the long simulation: first:end
 SEEDS ?= 100:300
 # Of the random damages: first:end
@@ -54,12 +56,12 @@ demo-links: check-tools $(VENV)/.demo ## Three linked clusters take flights, one
 $(VENV)/.jar: $(wildcard spark_connector/jvm/*) $(VENV)/.dev
 	@$(BIN)/python -m spark_connector.jvm > $@
 
-test: check-tools $(VENV)/.dev lint $(VENV)/.jar ## Lint, types, layering, and the tests that guard what Pando promises (about a quarter of an hour)
+test: check-tools $(VENV)/.dev lint $(VENV)/.jar ## Lint, types, layering, and the tests that guard what Pando promises (about ten minutes)
 	$(PYTEST) -m "not long and not docker"
 
-test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about half an hour)
-	$(PYTEST) -m "long and not docker"
-	PANDO_TEST_WORKERS=4 $(PYTEST) -m "not docker" tests/engine/front tests/cluster
+test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about an hour; PORTION=0/3 for the first third)
+	$(PYTEST) --portion $(PORTION) -m "long and not docker"
+	PANDO_TEST_WORKERS=4 $(PYTEST) --portion $(PORTION) -m "not docker" tests/engine/front tests/cluster
 
 test-quick: check-tools $(VENV)/.dev ## Of the tests of `make test` those without processes and Spark
 	$(BIN)/pytest -n $(WORKERS) -m "not long and not cluster and not spark and not docker"

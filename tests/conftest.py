@@ -22,6 +22,7 @@ import pytest
 from hypothesis import settings
 
 from tests import low_descriptors
+from tests.portions import is_in_portion
 
 _SECONDS = 400.0
 _GRACE_SECONDS = 100.0
@@ -41,11 +42,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_stderr] = os.dup(2)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--portion", default="0/1", help="K/N: of N portions of the tests that are selected, the K-th, counted from 0"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    portion = config.getoption("portion")
+    kept = [item for item in items if is_in_portion(_name_together(item), portion)]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=list(set(items).difference(kept)))
+        items[:] = kept
     for item in items:
         if item.get_closest_marker("xdist_group") is None and _shares_servers(item):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _name_together(item: pytest.Item) -> str:
+    """Returns the same for tests that are in one portion: a test of servers may look at what the one before it made."""
+    return item.path.stem if item.get_closest_marker("cluster") is not None else item.nodeid
 
 
 def _shares_servers(item: pytest.Item) -> bool:
