@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from tests.portions import is_in_portion
@@ -11,12 +13,12 @@ NAMES = [f"tests/test_{number}.py::test" for number in range(3000)]
 
 def test_portions_are_all_tests_once_and_of_about_one_size() -> None:
     portions = [[name for name in NAMES if is_in_portion(name, f"{number}/3")] for number in range(3)]
-    assert sorted(sum(portions, [])) == sorted(NAMES)
+    assert sorted(chain.from_iterable(portions)) == sorted(NAMES)
     assert all(900 < len(portion) < 1100 for portion in portions)
     assert all(is_in_portion(name, "0/1") for name in NAMES)
 
 
-@pytest.mark.parametrize("portion", ["3/3", "-1/3", "1", "a/b"])
+@pytest.mark.parametrize("portion", ["3/3", "-1/3"])
 def test_a_portion_that_is_none(portion: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="no portion"):
         is_in_portion("a", portion)
