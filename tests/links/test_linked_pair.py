@@ -139,7 +139,6 @@ def test_every_field_is_shown_at_both_ends(
     east.execute("DROP REPLICATION LINK l")
 
 
-@pytest.mark.long
 def test_renamed_tables_stay_linked(servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient) -> None:
     name = make_table(servers)
     east.execute(
