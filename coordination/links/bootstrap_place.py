@@ -6,8 +6,9 @@ examined; its parts then contain nothing above the last log entry that it pulled
 active before their entries are pulled (:func:`select_held_parts`).
 
 F is not below the last pulled entry, nor below the definition, the vector and the registration of the link, and not at
-or above the next entry. If there is no such place, or something at or below it is not done, the replica pulls on, and a
-later F is looked for. YugabyteDB likewise takes the place of a stream before it copies a table; its copy is then not of
+or above the next entry. The newest mutation is the better F if it is such a place: nothing in the log says that a
+mutation found no rows to change, and a target that has it must not be told for ever that its source lacks it. If there
+is no such place, or something at or below it is not done, the replica pulls on, and a later F is looked for. YugabyteDB likewise takes the place of a stream before it copies a table; its copy is then not of
 one place, and the changes behind it are applied over it again.
 
 The reads of a :class:`RestingReplica` have an order, which is the proof as in ``frontier``: a number that was taken
@@ -39,6 +40,8 @@ class RestingReplica:
     """The entries that it has pulled and not carried out."""
     floor: int
     """The newest zxid among the last pulled entry, the definition, the vector and the link's registration."""
+    last_mutation: int
+    """The zxid of the newest mutation; 0 if there is none."""
     locks: tuple[Lock, ...]
     open_quorums: frozenset[PartName]
     """All parts that wait, those of transactions too."""
@@ -50,10 +53,11 @@ class RestingReplica:
     """The log entries that it has not pulled."""
 
 
-def find_place(replica: RestingReplica) -> int | None:
-    """Returns F; ``None`` if an entry that is not pulled lies at or below the floor."""
+def find_places(replica: RestingReplica) -> list[int]:
+    """Returns what may be F, the best first; nothing if an entry that is not pulled lies at or below the floor."""
     following = min((record.zxid for record in replica.behind), default=None)
-    return replica.floor if following is None or replica.floor < following else None
+    places = sorted({replica.floor, max(replica.floor, replica.last_mutation)}, reverse=True)
+    return [place for place in places if following is None or place < following]
 
 
 def select_held_parts(replica: RestingReplica) -> list[PartName]:

@@ -15,7 +15,7 @@ from random import Random
 from coordination.links.bootstrap_place import (
     RestingReplica,
     explain_unfinished,
-    find_place,
+    find_places,
     select_held_parts,
 )
 from coordination.links.stream.change_stream import LogRecord, MutationRecord
@@ -200,6 +200,7 @@ class GiverModel:
         return RestingReplica(
             tuple(self.todo),
             floor,
+            max((record.zxid for record in self.mutations), default=0),
             locks,
             frozenset(self.quorums),
             frozenset(self.failed),
@@ -211,8 +212,8 @@ class GiverModel:
     def try_to_hold(self) -> None:
         """Holds the parts if the decisions allow it."""
         resting = self.rest()
-        place = find_place(resting)
-        if place is None or explain_unfinished(resting, place):
+        place = next((place for place in find_places(resting) if not explain_unfinished(resting, place)), None)
+        if place is None:
             return
         rows: Rows = {}
         for part in select_held_parts(resting):

@@ -80,6 +80,21 @@ def test_a_mutation_that_is_not_done_is_waited_for(tables: BootstrapTables, give
     tables.must_be([(1, 1, 1), (1, 2, 7), (1, 3, 3), (1, 4, 4)])
 
 
+def test_a_mutation_that_finds_no_rows_is_in_the_copy(tables: BootstrapTables) -> None:
+    """Nothing in the log follows it, and a target that has it already must not wait for its source."""
+    tables.insert(1)
+    tables.sql("ALTER TABLE source DROP PARTITION 1")
+    tables.settle()
+    tables.sql("ALTER TABLE source UPDATE v = 7 WHERE 1 SETTINGS mutations_sync = 0")
+    last = tables.keeper.get(SOURCE.mutation("0000000000"))[1].created_zxid
+    with tables.servers[0].acting():
+        held = tables.source().links.bootstrap.giver.hold(LINK, QueryStatus())
+    assert held.place == last
+    tables.insert(2)
+    tables.run()
+    tables.must_be([(1, 2, 2)])
+
+
 def test_an_open_quorum_is_waited_for(tables: BootstrapTables) -> None:
     tables.insert(1)
     tables.settle()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from coordination.links.bootstrap_place import RestingReplica, explain_unfinished, find_place, select_held_parts
+from coordination.links.bootstrap_place import RestingReplica, explain_unfinished, find_places, select_held_parts
 from coordination.links.bootstrap_plan import (
     MOST_ROUNDS,
     HeldPart,
@@ -54,7 +54,7 @@ def test_held_parts_and_the_changes_behind_their_place_are_the_table(program: st
 
 def resting(**changes: object) -> RestingReplica:
     parts = (PartName("p", 0, 3, 1), PartName("p", 5, 5, 0))
-    made = RestingReplica((), 10, (), frozenset(), frozenset(), (), parts, ())
+    made = RestingReplica((), 10, 0, (), frozenset(), frozenset(), (), parts, ())
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -71,13 +71,20 @@ OWN = PartName("p", 6, 6, 0)
 
 def test_own_inserts_whose_entries_are_not_pulled_are_left_out() -> None:
     replica = resting(parts=(*resting().parts, OWN), behind=(logged(11, EntryType.GET_PART, OWN),))
-    assert find_place(replica) == 10
+    assert find_places(replica) == [10]
     assert select_held_parts(replica) == list(resting().parts)
     assert explain_unfinished(replica, 10) == ""
 
 
 def test_there_is_no_place_where_something_newer_than_the_next_entry_is_needed() -> None:
-    assert find_place(resting(behind=(logged(9, EntryType.GET_PART, OWN),))) is None
+    assert find_places(resting(behind=(logged(9, EntryType.GET_PART, OWN),))) == []
+
+
+def test_a_mutation_behind_the_last_entry_may_be_the_place() -> None:
+    """It is the better place, as long as no entry that is not pulled lies between."""
+    assert find_places(resting(last_mutation=12)) == [12, 10]
+    assert find_places(resting(last_mutation=12, behind=(logged(11, EntryType.GET_PART, OWN),))) == [10]
+    assert find_places(resting(last_mutation=9)) == [10]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
-from coordination.links.bootstrap_place import explain_unfinished, find_place, select_held_parts
+from coordination.links.bootstrap_place import explain_unfinished, find_places, select_held_parts
 from coordination.links.bootstrap_plan import HeldPart, HeldTable
 from engine.tables.replicated.links.bootstrap.giver_reads import GiverReading, GiverReads, read_block_ids_up_to
 from engine.tables.replicated.replica_state import ReplicaState
@@ -100,11 +100,14 @@ class BootstrapGiver:
         with state.pull_rest.hold() as has_pulled, ExitStack() as stack:
             self._wait_until_carried_out(has_pulled, status)
             reading = self._reads.read(keeper, link, stack)
-            place = find_place(reading.replica)
-            if has_pulled() or place is None:
+            places = find_places(reading.replica)
+            if has_pulled() or not places:
                 return "entries of its log keep arriving"
-            if reason := explain_unfinished(reading.replica, place, is_ordered=self._reads.is_ordered()):
-                return reason
+            is_ordered = self._reads.is_ordered()
+            reasons = [explain_unfinished(reading.replica, place, is_ordered=is_ordered) for place in places]
+            if all(reasons):
+                return reasons[-1]
+            place = places[reasons.index("")]
             state.services.failpoint("bootstrap.before_hold")
             held = self._make_held(keeper, reading, place)
             self._keep(link, held.lease, reading, stack)

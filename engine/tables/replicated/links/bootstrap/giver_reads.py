@@ -117,6 +117,7 @@ class GiverReads:
         floor += [vector[1].modified_zxid] if vector is not None else []
         floor += [self._last_pulled(keeper, index), self.require_registered(keeper, link).created_zxid]
         floor += self._kept_since(keeper)
+        last_mutation = _find_last_mutation(keeper, table)  # before the locks: see the proof
         committing = read_committing_numbers(keeper, table, list_partition_ids(keeper, table))
         locks = select_undecided(committing, read_lock_kinds(keeper, table, committing))
         waiting = frozenset(part for status, _, _ in read_pending_quorums(keeper, table) for part in status.parts)
@@ -126,6 +127,7 @@ class GiverReads:
         replica = RestingReplica(
             queued,
             max(floor),
+            last_mutation,
             locks,
             waiting,
             failed,
@@ -157,6 +159,12 @@ class GiverReads:
         """Returns the zxids behind which the replicas keep the changes that the target will ask for."""
         replicas = keeper.children(self._state.paths.replicas)
         return [each.since for each in read_kept_changes(keeper, self._state.paths, replicas).values()]
+
+
+def _find_last_mutation(keeper: Keeper, table: TablePaths) -> int:
+    newest = max(map(parse_mutation_id, keeper.children(table.mutations)), default=None)
+    stat = keeper.exists(table.mutation(newest)) if newest is not None else None
+    return stat.created_zxid if stat is not None else 0
 
 
 def _read_mutations(keeper: Keeper, table: TablePaths) -> tuple[MutationRecord, ...]:
