@@ -18,6 +18,7 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import LinkPaused, LinkStopped
 from coordination.links.positions import Position
 from coordination.links.stream.gap_check import Gap
+from coordination.links.switching.switching_gate import ASKED, read_fact
 from engine.links.groups.cut_messages import CutAnswer, CutRequest, decode_cut_answer, encode_cut_request
 from engine.links.link_messages import advise_copy
 from engine.links.link_runner import LinkRunner
@@ -122,6 +123,11 @@ class GroupedRunner(LinkRunner):
             if not definition.is_begun or definition.wants_copy:
                 raise UnavailableError("ABORTED", f"Group {group.name} waits until link {member.link} has begun")
             _require_enabled(group, definition)
+            if definition.source_cluster != group.source_cluster:
+                raise UnavailableError(
+                    "ABORTED",
+                    f"Group {group.name} waits until all its links follow cluster {definition.source_cluster}",
+                )
             members.append(_MemberLink(runner, runner._make_upstream(definition), runner._target.read_target()))
         return members
 
@@ -132,7 +138,7 @@ class GroupedRunner(LinkRunner):
             settings.link_max_batch_rows,
             settings.link_max_batch_bytes,
             wait,
-            any(not member.joined for member in group.members),
+            any(not member.joined for member in group.members) or self._is_switched(),
         )
         silence = max(SILENT_HEARTBEATS * settings.replication_timeout, wait + 1.0)
         try:
@@ -145,6 +151,11 @@ class GroupedRunner(LinkRunner):
         if len(answer.answers) not in (0, len(members)):
             raise UnavailableError("NETWORK_ERROR", "The source answers for other tables than the group's")
         return answer
+
+    def _is_switched(self) -> bool:
+        """Tells whether a SWITCH waits until the tables have the last places of their sources."""
+        gate = self._switching.read_known_gate()
+        return gate is not None and read_fact(gate, ASKED) is not None
 
     def _make_batch(self, member: _MemberLink, answer: ChangesAnswer) -> IncomingBatch:
         """Returns the batch of one table. Raises ``LinkPaused`` for a change that a group cannot carry."""
