@@ -77,7 +77,8 @@ def found_group(
 ) -> list[Op]:
     """Returns the operations that make a group, or make it anew for another source.
 
-    ``source``: name and UUID of its cluster. ``members`` are all tables of the group.
+    ``source``: name and UUID of its cluster. ``members`` are all tables of the group. Raises 36 (BAD_ARGUMENTS) if there
+    is another group of this name.
     """
     cluster, cluster_uuid = source
     made = LinkGroup(name, uuid, cluster, cluster_uuid, tuple(members), settings={"transactional": 1})
@@ -85,6 +86,11 @@ def found_group(
     if former is None:
         keeper.create_parents(GROUPS_PATH)
         return [Create(group_path(name), made.to_bytes())]
+    if {member.link for member in former[0].members} - {member.link for member in members}:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"There is another group of links {name!r} in this cluster; DROP REPLICATION LINK GROUP {name} ends it",
+        )
     made = replace(made, settings=former[0].settings, extra=former[0].extra)
     return [SetData(group_path(name), made.to_bytes(), former[1])]
 

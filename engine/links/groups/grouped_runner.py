@@ -22,7 +22,7 @@ from coordination.links.switching.switching_gate import ASKED, read_fact
 from engine.links.groups.cut_messages import CutAnswer, CutRequest, decode_cut_answer, encode_cut_request
 from engine.links.link_messages import advise_copy
 from engine.links.link_runner import LinkRunner
-from engine.links.link_upstream import SILENT_HEARTBEATS, LinkUpstream
+from engine.links.link_upstream import SILENT_HEARTBEATS, LinkUpstream, SourceForked
 from engine.tables.capabilities.table_links import ChangesAnswer, GroupCut, IncomingBatch, SourceTable, TargetState
 from parts.common.errors import UnavailableError, UserError
 
@@ -161,7 +161,14 @@ class GroupedRunner(LinkRunner):
         """Returns the batch of one table. Raises ``LinkPaused`` for a change that a group cannot carry."""
         source, state, definition = answer.source, member.state, member.runner.definition
         (place,) = answer.cuts
-        member.upstream.check(source, answer.frontier, state.vector)
+        try:
+            member.upstream.check(source, answer.frontier, state.vector)
+        except SourceForked as error:
+            if member.runner is self:
+                raise
+            raise UnavailableError(
+                "ABORTED", f"Group {definition.group} waits until link {definition.name} follows its source: {error}"
+            ) from error
         end = Position(source.origin, place)
         found = select_batch(answer.changes, [place], state.vector, source.origin, state.own, state.forks, _NO_LIMITS)
         if found.stop is not None:

@@ -12,6 +12,7 @@ A crash before 4 leaves the mark and promises: PROMOTE again goes on, PROMOTE â€
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -61,12 +62,7 @@ def promote(server: SwitchingServer, links: SwitchedLinks, status: QueryStatus, 
         server.services.failpoint("promote.after_mark")
         for each in tables:
             each.ask_siblings(force=force)
-        if links.group is not None:
-            taken = take_group_tail(server, links.group, [each.as_tail_taker() for each in tables], status)
-            for each, text in zip(tables, taken, strict=True):
-                each.taken += [text] if text else []
-        else:
-            tables[0].take_tails(status)
+        left = _take_tails(server, links, tables, status, force=force)
         facts = [each.describe_before() for each in tables]
         server.services.failpoint("promote.after_promises")
         shown = _Shown(server, status, force=force) if links.group is not None else None
@@ -76,10 +72,28 @@ def promote(server: SwitchingServer, links: SwitchedLinks, status: QueryStatus, 
         for each in tables:
             each.give_up()
         raise
-    report: Facts = [("group", links.group_name)] if links.group is not None else []
+    report: Facts = [*([("group", links.group_name)] if links.group is not None else []), *left]
     for each, before, fork in zip(tables, facts, forks, strict=True):
         report += [("table", each.local.name), *before, *list_fork_facts(fork)]
     return report + (shown.facts if shown is not None else []) + tell_all(server, links.locals)
+
+
+def _take_tails(
+    server: SwitchingServer, links: SwitchedLinks, tables: Sequence[_Promotion], status: QueryStatus, *, force: bool
+) -> Facts:
+    """Takes what siblings have in addition. With ``force`` what cannot be taken stays there; returns what that is."""
+    try:
+        if links.group is None:
+            tables[0].take_tails(status)
+        else:
+            taken = take_group_tail(server, links.group, [each.as_tail_taker() for each in tables], status)
+            for each, text in zip(tables, taken, strict=True):
+                each.taken += [text] if text else []
+    except (UserError, UnavailableError) as error:
+        if not force:
+            raise
+        return [("left at a sibling", error.message)]
+    return []
 
 
 class _Shown:

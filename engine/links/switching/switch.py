@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 
 from coordination.links.cluster_identity import ClusterIdentity
-from coordination.links.groups.group_switching import require_entered
+from coordination.links.groups.group_switching import read_same_group, require_entered
 from coordination.links.link_nodes import StoredLink
 from coordination.links.positions import Position
 from coordination.links.switching.switching_gate import ASKED, PROMISE, TELLING, read_fact, void_ticket, write_facts
@@ -238,7 +238,7 @@ class _Switch:
     ) -> None:
         services, never = self._server.services, threading.Event()
         pause, longest = _PAUSES
-        while not local.links.target.read_target().vector.covers(position):
+        while not self._has_taken(local, position):
             status.check()
             left = deadline - services.monotonic()
             if left <= 0:
@@ -252,6 +252,13 @@ class _Switch:
                 )
             services.wait(never, min(pause, left))
             pause = min(1.5 * pause, longest)
+
+    def _has_taken(self, local: LocalTable, position: Position) -> bool:
+        vector, group = local.links.target.read_target().vector, self._links.group
+        if group is None:
+            return vector.covers(position)
+        now, _ = read_same_group(local.keeper, group)  # a table that was copied waits for the next cut
+        return vector.covers(position) and vector.applied(position.origin) == now.place
 
     def list_promoted(self) -> list[Promoted]:
         """Returns the tables as ones that become sources, with the former source among their targets."""
