@@ -6,14 +6,17 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from coordination.keeper.interface import SessionState
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
 from coordination.links.groups.link_group import find_group
+from coordination.links.stream.change import Block, Change
 from coordination.links.switching.lineage import EpochFork, Lineage
-from parts.common.errors import PandoError
+from engine.links.link_upstream import LinkUpstream
+from parts.common.errors import PandoError, UnavailableError
 from tests.links.linked_servers import linked_servers
 from tests.links.switched_clusters import Clusters
 from tests.links.test_link_groups import follow
@@ -397,6 +400,30 @@ def test_a_cut_beside_the_promotion_is_whole_or_not_at_all(three: Clusters) -> N
     assert len({fork.rpartition(":")[2] for fork in facts["fork"]}) == 1
     assert _show(three, "east", a, b) == [[1, 2], [1, 2]]
     wait(lambda: three.is_shut("west", a) and three.is_shut("west", b), "west to hear of the forks")
+
+
+def test_what_is_staged_of_a_cut_is_detached(three: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source ends between the blocks of two tables."""
+    a, b = _grouped(three, "st", "east")
+    fetch = LinkUpstream.fetch
+
+    def fetch_of_one(self: LinkUpstream, change: Change, block: Block, directory: Path) -> None:
+        if self.definition.name == b:
+            raise UnavailableError("NETWORK_ERROR", "the source ends")
+        fetch(self, change, block, directory)
+
+    monkeypatch.setattr(LinkUpstream, "fetch", fetch_of_one)
+    monkeypatch.setattr(LinkUpstream, "fetch_small", lambda self, changes: {})
+    _insert_pair(three, "west", a, b, 2)
+    store = three.servers["east"][0].table(a).definition.data_path / "staged"
+    wait(lambda: list(store.glob("link-*/*")), "the staged block")
+    three.part("west")
+    facts = three.facts("east", "SYSTEM PROMOTE REPLICATION LINK GROUP st")
+    assert facts["staged behind the fork"] == ["1 blocks with 1 rows, linked to detached/ here"]
+    detached = three.servers["east"][0].table(a).definition.data_path / "detached"
+    assert [each.name[:7] for each in detached.iterdir()] == ["staged-"]
+    assert _show(three, "east", a, b) == [[1], [1]]
+    three.join()
 
 
 def test_a_sibling_group_gives_its_cut(three: Clusters) -> None:

@@ -77,8 +77,8 @@ def found_group(
 ) -> list[Op]:
     """Returns the operations that make a group, or make it anew for another source.
 
-    ``source``: name and UUID of its cluster. ``members`` are all tables of the group. Raises 36 (BAD_ARGUMENTS) if there
-    is another group of this name.
+    ``source``: name and UUID of its cluster. ``members`` are all tables of the group. Raises 36 (BAD_ARGUMENTS) if
+    there is another group of this name.
     """
     cluster, cluster_uuid = source
     made = LinkGroup(name, uuid, cluster, cluster_uuid, tuple(members), settings={"transactional": 1})

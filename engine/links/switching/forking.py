@@ -57,12 +57,12 @@ def fork_tables(
     *,
     ticket: str = "",
     group: LinkGroup | None = None,
-    wait: Callable[[LocalTable], object] = lambda local: None,
+    prepare: Callable[[LocalTable], object] = lambda local: None,
 ) -> list[EpochFork]:
     """Makes one fork of all these tables; returns it for each.
 
     Each has been marked as being promoted. With a ticket the fork uses it up: raises 36 (BAD_ARGUMENTS) if it is void,
-    or a table is not at the last cut of its group. ``wait`` is called for each table when all are closed.
+    or a table is not at the last cut of its group. ``prepare`` is called for each table when all are closed.
     """
     services, keeper = tables[0].local.server.services, tables[0].local.keeper
     for each in tables:
@@ -74,7 +74,7 @@ def fork_tables(
         create_lists(each.local.keeper, paths, paths.linked.outgoing, paths.linked.definitions)
     services.failpoint("promote.after_close")
     for each in tables:
-        wait(each.local)
+        prepare(each.local)
     for _ in range(_ATTEMPTS):
         along = _end_group(keeper, tables, group) if group is not None else []
         forked = [_prepare(each, ticket, group.name if group is not None else "") for each in tables]

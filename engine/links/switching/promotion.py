@@ -65,17 +65,16 @@ def promote(server: SwitchingServer, links: SwitchedLinks, status: QueryStatus, 
         left = _take_tails(server, links, tables, status, force=force)
         facts = [each.describe_before() for each in tables]
         server.services.failpoint("promote.after_promises")
-        shown = _Shown(server, status, force=force) if links.group is not None else None
-        wait = shown.wait if shown is not None else lambda local: None
-        forks = fork_tables([each.as_promoted() for each in tables], group=links.group, wait=wait)
+        closed = _ClosedTables(links, status, server.services.monotonic() + _SHOWN_SECONDS, force=force)
+        forks = fork_tables([each.as_promoted() for each in tables], group=links.group, prepare=closed.prepare)
     except PandoError:
         for each in tables:
             each.give_up()
         raise
     report: Facts = [*([("group", links.group_name)] if links.group is not None else []), *left]
     for each, before, fork in zip(tables, facts, forks, strict=True):
-        report += [("table", each.local.name), *before, *list_fork_facts(fork)]
-    return report + (shown.facts if shown is not None else []) + tell_all(server, links.locals)
+        report += [("table", each.local.name), *before, *closed.facts[each.local.name], *list_fork_facts(fork)]
+    return report + tell_all(server, links.locals)
 
 
 def _take_tails(
@@ -96,24 +95,35 @@ def _take_tails(
     return []
 
 
-class _Shown:
-    """Waits until every active replica shows the last cut of a group: from the fork on each table is shown alone."""
+class _ClosedTables:
+    """Prepares tables for their fork when they are closed."""
 
-    def __init__(self, server: SwitchingServer, status: QueryStatus, *, force: bool) -> None:
-        self._server = server
+    def __init__(self, links: SwitchedLinks, status: QueryStatus, end: float, *, force: bool) -> None:
+        self._links = links
         self._status = status
+        self._end = end
         self._force = force
-        self._end = server.services.monotonic() + _SHOWN_SECONDS
-        self.facts: Facts = []
+        self.facts: dict[str, Facts] = {}
+        """By table."""
 
-    def wait(self, local: LocalTable) -> None:
-        """Waits for one table. With ``force`` it only notes what is missing."""
-        try:
-            local.links.target.wait_until_visible(max(0.0, self._end - self._server.services.monotonic()), self._status)
-        except UnavailableError as error:
-            if error.name != "TIMEOUT_EXCEEDED" or not self._force:
-                raise
-            self.facts.append(("not shown yet", error.message))
+    def prepare(self, local: LocalTable) -> None:
+        """Detaches what links have staged.
+
+        A table of a group waits before until every active replica shows the last cut: from the fork on it is shown
+        alone. With ``force`` the wait may end without that.
+        """
+        facts = self.facts[local.name] = []
+        if self._links.group is not None:
+            try:
+                left = self._end - local.server.services.monotonic()
+                local.links.target.wait_until_visible(max(0.0, left), self._status)
+            except UnavailableError as error:
+                if error.name != "TIMEOUT_EXCEEDED" or not self._force:
+                    raise
+                facts.append(("not shown yet", error.message))
+        blocks, rows = local.links.switching.detach_staged()
+        if blocks:
+            facts.append(("staged behind the fork", f"{blocks} blocks with {rows} rows, linked to detached/ here"))
 
 
 def cancel_promotion(server: SwitchingServer, links: SwitchedLinks) -> Facts:

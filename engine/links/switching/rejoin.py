@@ -89,9 +89,9 @@ def rejoin(server: SwitchingServer, name: str, cluster: str, status: QueryStatus
 def rejoin_group(
     server: SwitchingServer, group: str, cluster: str, status: QueryStatus, *, detach: bool
 ) -> list[TailRow]:
-    """Shows the tails of all tables of a group, and with ``detach`` makes them follow, as :func:`rejoin` does.
+    """Shows the tails of all tables of a group, and with ``detach`` makes them follow.
 
-    Then they are in a group of this name here.
+    Then they are in a group of this name here. Raises as :func:`rejoin`.
     """
     names = _list_links(server, group, cluster)
     if not names:

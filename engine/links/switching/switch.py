@@ -68,7 +68,7 @@ def switch(server: SwitchingServer, links: SwitchedLinks, seconds: float, status
             left = max(0.0, deadline - server.services.monotonic())
             local.links.target.wait_until_visible(left, status)
 
-    forks = fork_tables(running.list_promoted(), ticket=running.ticket, group=links.group, wait=wait)
+    forks = fork_tables(running.list_promoted(), ticket=running.ticket, group=links.group, prepare=wait)
     facts: Facts = [("group", links.group_name)] if links.group is not None else []
     for local, fork in zip(links.locals, forks, strict=True):
         facts += [("table", local.name), *list_fork_facts(fork)]
