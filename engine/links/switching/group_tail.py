@@ -146,7 +146,7 @@ def _read_tail(
             changes += [change for change in answer.changes if change.place <= answer.cuts[-1]]
             cuts += answer.cuts
             vector = vector.advance(Position(origin, answer.cuts[-1]))
-        elif vector.applied(origin) >= answer.frontier and not answer.waits:
+        if vector.applied(origin) >= answer.frontier and not answer.waits:
             found = TailCuts(table.source, state.vector.applied(table.source), reach, changes, cuts)
             return _Tail(found, upstream, answer)
     raise _refuse(table, sibling.cluster, "it does not come to an end")
