@@ -59,9 +59,9 @@ class EpochFork:
     """That of the SWITCH which made it; empty for PROMOTE."""
     link: str = ""
     """The link that was promoted; empty for an old source's own fork."""
+    extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
     group: str = ""
     """The group of links that was promoted as one; empty for none."""
-    extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
 
     @property
     def name(self) -> str:
@@ -100,7 +100,7 @@ class EpochFork:
             group = str(rest.pop("group", ""))
         except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
             raise UserError("BAD_ARGUMENTS", f"{repr(document)[:200]} is no fork: {error}") from None
-        return cls(ended, by, names[0], names[1], names[2], vector, made_ms, ticket, link, group, tuple(rest.items()))
+        return cls(ended, by, names[0], names[1], names[2], vector, made_ms, ticket, link, tuple(rest.items()), group)
 
 
 @dataclass(frozen=True, slots=True)
