@@ -546,31 +546,46 @@ def test_the_old_source_of_a_switch_opens_by_force(three: Clusters) -> None:
 
 @pytest.mark.long
 def test_readers_see_a_prefix_through_a_switch(three: Clusters) -> None:
-    a, b = _grouped(three, "rs", "east")
+    _read_through_a_switch(three, "rs", 0)
+
+
+@pytest.mark.long
+def test_readers_of_another_replica_see_a_prefix_through_a_switch(tmp_path: Path) -> None:
+    with linked_servers(tmp_path, {"max_poll_seconds": 0.2}, west=1, east=2) as servers:
+        _read_through_a_switch(Clusters(servers), "ro", 1)
+
+
+def _read_through_a_switch(clusters: Clusters, name: str, number: int) -> None:
+    """Somebody reads from a server of the target all the time."""
+    a, b = _grouped(clusters, name, "east")
+    server = clusters.servers["east"][number]
     sums = f"SELECT (SELECT toInt64(sum(k)) FROM {a}), (SELECT toInt64(sum(k)) FROM {b})"
     seen, problems, is_over = list[tuple[int, int]](), list[Exception](), threading.Event()
 
     def read() -> None:
-        try:
-            while not is_over.is_set():
-                (row,) = three.sql("east", sums)
-                seen.append((int(str(row[0])), int(str(row[1]))))
-        except Exception as error:
-            problems.append(error)
+        with server.client() as client:
+            try:
+                while not is_over.is_set():
+                    ((x, y),) = client.rows(sums)
+                    seen.append((int(x), int(y)))
+            except Exception as error:
+                problems.append(error)
 
     reader = threading.Thread(target=read)
     reader.start()
     try:
         history = [(0, 0), (1, 0), (1, 1)]
         for key in range(2, 12):
-            _insert_pair(three, "west", a, b, key)
+            _insert_pair(clusters, "west", a, b, key)
             history += [(history[-1][0] + key, history[-1][1]), (history[-1][0] + key, history[-1][1] + key)]
-        three.do("east", "SYSTEM SWITCH REPLICATION LINK GROUP rs")
-        assert _show(three, "east", a, b)[0] == list(range(1, 12))
+        clusters.do("east", f"SYSTEM SWITCH REPLICATION LINK GROUP {name}")
+        assert _show(clusters, "east", a, b)[0] == list(range(1, 12))
+        with server.client() as client:
+            assert client.rows(sums) == [[66, 66]], "every replica shows the last cut before the tables change over"
     finally:
         is_over.set()
         reader.join()
     assert not problems
     assert follow(seen, history)
-    keeper = three.servers["east"][0].engine.replication.require_keeper()
-    assert find_group(keeper, "rs") is None
+    keeper = server.engine.replication.require_keeper()
+    assert find_group(keeper, name) is None
