@@ -192,26 +192,50 @@ def move_gate(
 
     Raises 48 if a replica lacks ``feature``, which ``what`` needs. No replica that lacks it becomes active meanwhile.
     """
+    return move_gates(keeper, [(table, change)], along=lambda gates: along(gates[0]), feature=feature, what=what)[0]
+
+
+def move_gates(
+    keeper: Keeper,
+    tables: Sequence[tuple[TablePaths, Callable[[Gate], Gate]]],
+    *,
+    along: Callable[[Sequence[Gate]], Sequence[Op]] = lambda gates: (),
+    feature: str = FEATURE_GATE,
+    what: str = "Closing a table",
+) -> list[Gate]:
+    """Sets the gates of several tables in one multi: all of them, or none.
+
+    Arguments and errors are those of :func:`move_gate`.
+    """
     for _ in range(_ATTEMPTS):
-        keeper.sync(table.root)
+        gates, ops = list[Gate](), list[Op]()
+        for table, change in tables:
+            gate, version = _read_gate(keeper, table, feature, what)
+            new = change(gate)
+            gates.append(new)
+            if new != gate:
+                ops += [SetData(table.gate, new.to_bytes(), version), *feature_checks(keeper, table, feature, what)]
+        if not ops:
+            return gates
         try:
-            data, stat = keeper.get(table.gate)
-        except NoNode:
-            require_feature(keeper, table, feature, what)
-            raise UserError(
-                "NOT_IMPLEMENTED", f"Table {table.root} has no gate yet: its replicas make it when they start"
-            ) from None
-        gate = Gate.parse(data)
-        new = change(gate)
-        if new == gate:
-            return gate
-        unchanged = feature_checks(keeper, table, feature, what)
-        try:
-            keeper.multi([SetData(table.gate, new.to_bytes(), stat.version), *along(new), *unchanged])
-            return new
+            keeper.multi([*ops, *along(gates)])
+            return gates
         except KeeperConnectionLoss:
             continue
         except MultiFailed as error:
             if not isinstance(error.cause, BadVersion | NoNode | NodeExists):
                 raise error.cause from error
-    raise ConflictError("KEEPER_EXCEPTION", f"Others keep moving the gate of {table.root}; repeat the statement")
+    roots = ", ".join(table.root for table, _ in tables)
+    raise ConflictError("KEEPER_EXCEPTION", f"Others keep moving the gate of {roots}; repeat the statement")
+
+
+def _read_gate(keeper: Keeper, table: TablePaths, feature: str, what: str) -> tuple[Gate, int]:
+    keeper.sync(table.root)
+    try:
+        data, stat = keeper.get(table.gate)
+    except NoNode:
+        require_feature(keeper, table, feature, what)
+        raise UserError(
+            "NOT_IMPLEMENTED", f"Table {table.root} has no gate yet: its replicas make it when they start"
+        ) from None
+    return Gate.parse(data), stat.version

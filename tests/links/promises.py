@@ -381,6 +381,8 @@ PROMISES: Mapping[str, Lines] = {
             "test_switching::test_a_planned_switch_and_back",
             "test_switching::test_a_forced_promotion_and_the_old_source_back",
             "engine/simulator/test_switched_clusters::test_promises_hold",
+            "test_switching_groups::test_a_group_is_switched_over_and_back",
+            "test_switching_groups::test_a_group_is_promoted_at_its_last_cut_and_the_old_source_rejoins",
         ),
         "what was not replicated when a source is lost is reported": (
             "test_switching::test_a_forced_promotion_and_the_old_source_back",

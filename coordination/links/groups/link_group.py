@@ -141,11 +141,16 @@ def require_group(keeper: Keeper, name: str) -> tuple[LinkGroup, int]:
     keeper.sync("/")
     found = find_group(keeper, name)
     if found is None:
-        known = ", ".join(group.name for group in list_groups(keeper)) or "none"
-        raise UserError(
-            "BAD_ARGUMENTS", f"There is no group of links {name[:250]!r} in this cluster; the groups are: {known}"
-        )
+        raise make_unknown_group_error(keeper, name)
     return found
+
+
+def make_unknown_group_error(keeper: Keeper, name: str) -> UserError:
+    """Returns the error for a name that no group has."""
+    known = ", ".join(group.name for group in list_groups(keeper)) or "none"
+    return UserError(
+        "BAD_ARGUMENTS", f"There is no group of links {name[:250]!r} in this cluster; the groups are: {known}"
+    )
 
 
 def list_groups(keeper: Keeper) -> list[LinkGroup]:
@@ -201,6 +206,14 @@ def _member_ops(keeper: Keeper, name: str, former: LinkGroup | None, new: LinkGr
     for link, member in sorted({**before, **after}.items()):
         ops += _set_group(keeper, member, name if link in after else "", name)
     return ops
+
+
+def join_group(keeper: Keeper, member: GroupMember, name: str) -> Sequence[Op]:
+    """Returns the operations that put a link into a group.
+
+    Raises 36 (BAD_ARGUMENTS) if it is in another one.
+    """
+    return _set_group(keeper, member, name, name)
 
 
 def _set_group(keeper: Keeper, member: GroupMember, group: str, name: str) -> Sequence[Op]:

@@ -108,6 +108,6 @@ def _table_ops(forked: ForkedTable) -> list[Op]:
     return ops
 
 
-def commit_fork(keeper: Keeper, tables: Sequence[ForkedTable]) -> None:
-    """Carries the fork out, for all tables or none. Raises what the multi raises."""
-    keeper.multi(fork_ops(tables))
+def commit_fork(keeper: Keeper, tables: Sequence[ForkedTable], along: Sequence[Op] = ()) -> None:
+    """Carries the fork out, for all tables or none, with other operations. Raises what the multi raises."""
+    keeper.multi([*fork_ops(tables), *along])

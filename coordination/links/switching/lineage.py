@@ -9,7 +9,8 @@ moves the gate::
                 "made_ms":1700000000000,"ticket":"","link":"orders"}
 
 A fork has the last change of the epoch that ended, the origin that begins, its table, and that table's vector then;
-``ticket`` is that of the SWITCH which made it, ``link`` the one that was promoted: "" for none.
+``ticket`` is that of the SWITCH which made it, ``link`` the one that was promoted: "" for none. ``"group":"trade"``
+names the transactional group of links that was promoted as one: its tables have their forks at one moment.
 
 ``forks`` are those that the table follows, its own among them, the newest last. ``met`` are forks that it was told of
 and does not follow: of the epoch in which it writes, and then its gate is shut, or of its source's, which the link
@@ -59,6 +60,8 @@ class EpochFork:
     link: str = ""
     """The link that was promoted; empty for an old source's own fork."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    group: str = ""
+    """The group of links that was promoted as one; empty for none."""
 
     @property
     def name(self) -> str:
@@ -82,6 +85,7 @@ class EpochFork:
             "made_ms": self.made_ms,
             "ticket": self.ticket,
             "link": self.link,
+            **({"group": self.group} if self.group else {}),
         }
 
     @classmethod
@@ -93,9 +97,10 @@ class EpochFork:
             ended, by = Position.parse(rest.pop("ended")), Origin.parse(rest.pop("by"))
             names = [str(rest.pop(key)) for key in ("cluster", "database", "table")]
             made_ms, ticket, link = int(rest.pop("made_ms", 0)), str(rest.pop("ticket", "")), str(rest.pop("link", ""))
+            group = str(rest.pop("group", ""))
         except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
             raise UserError("BAD_ARGUMENTS", f"{repr(document)[:200]} is no fork: {error}") from None
-        return cls(ended, by, names[0], names[1], names[2], vector, made_ms, ticket, link, tuple(rest.items()))
+        return cls(ended, by, names[0], names[1], names[2], vector, made_ms, ticket, link, tuple(rest.items()), group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@
 ``promise`` names the cluster that is promoted, and its UUID. ``asked`` has the ticket, the UUID that the link back will
 have, and ``"void":true`` once it is cancelled and the source must still be told. ``telling`` lists who has not heard of
 a fork, which ``of`` names: a sibling by the UUID of its link, the old source by its table. With ``ticket``, ``back``
-and ``settings`` (of the link back, as JSON) it is the source that a SWITCH closed. What is not there is left out;
-unknown keys are kept.
+and ``settings`` (of the link back, as JSON) it is the source that a SWITCH closed. ``ticket``, ``asked`` and what tells
+such a source name the transactional group of links that is switched over as one, as ``"group":"trade"``: its tables
+have one ticket. ``"links":"customers,orders"`` are those of which the source must be told together. What is not there
+is left out; unknown keys are kept.
 
 The bars, by owner: ``promotion`` while the fork is made, ``promise``, ``ticket``, and ``fork``: the table has met a
 fork that it does not follow (:mod:`coordination.links.switching.lineage`).
@@ -28,6 +30,7 @@ from typing import Any
 
 from coordination.links.switching.lineage import EpochFork, Lineage
 from coordination.nodes.gate import Bar, Gate, KeptOut
+from coordination.nodes.gate_link import LinkDirection
 from parts.common.errors import UserError
 
 SWITCHING_KEY = "switching"
@@ -57,6 +60,16 @@ def write_facts(gate: Gate, **facts: object) -> Gate:
     return replace(gate, others={**others, SWITCHING_KEY: new} if new else others)
 
 
+def name_links(link: str, group: str) -> str:
+    """Returns how a statement names what is switched over: a link, or the group that it is in."""
+    return f"REPLICATION LINK GROUP {group}" if group else f"REPLICATION LINK {link.rpartition('/')[2]}"
+
+
+def _name_target_links(gate: Gate, link: str) -> str:
+    found = gate.find_link(link)
+    return name_links(link, found.group if found is not None else "")
+
+
 # -- promises -----------------------------------------------------------------------------------------------------
 
 
@@ -72,13 +85,13 @@ def promise(gate: Gate, link: str, asker: str, asker_uuid: str, began_ms: int) -
         raise UserError(
             "BAD_ARGUMENTS",
             f"link {link!r} has promised cluster {former['to']} to take nothing more until its promotion is decided; "
-            f"SYSTEM PROMOTE REPLICATION LINK {link} CANCEL there ends that",
+            f"SYSTEM PROMOTE {_name_target_links(gate, link)} CANCEL there ends that",
         )
     bar = Bar(
         PROMISE,
         KeptOut.ALL,
         reason=f"Cluster {asker} is being promoted, and link {link} has promised to take nothing more until that is "
-        f"decided. If it is given up, SYSTEM PROMOTE REPLICATION LINK {link} CANCEL here ends the promise",
+        f"decided. If it is given up, SYSTEM PROMOTE {_name_target_links(gate, link)} CANCEL here ends the promise",
     )
     return write_facts(gate, promise={"to": asker, "uuid": asker_uuid, "began_ms": began_ms}).with_bar(bar)
 
@@ -104,7 +117,8 @@ def begin_promotion(gate: Gate, link: str) -> Gate:
         raise UserError(
             "BAD_ARGUMENTS",
             f"Link {link!r} cannot be promoted: it has promised cluster {former['to']}, which is being promoted, to "
-            f"take nothing more. Wait for that, or end the promise with SYSTEM PROMOTE REPLICATION LINK {link} CANCEL",
+            "take nothing more. Wait for that, or end the promise with SYSTEM PROMOTE "
+            f"{_name_target_links(gate, link)} CANCEL",
         )
     return write_facts(gate, promotion={"link": link})
 
@@ -130,19 +144,21 @@ def meet_fork(gate: Gate, lineage: Lineage, fork: EpochFork, link: str) -> Gate:
     """
     if lineage.find(fork.name) is not None:
         return gate
-    name = link.rpartition("/")[2]
+    known = gate.find_link(link)
+    is_target = known is not None and known.direction is LinkDirection.IN
+    name = name_links(link, known.group if known is not None and is_target else fork.group)
     bar = Bar(
         FORK_OWNER,
         KeptOut.ALL,
         reason=f"The table is not the source any more: cluster {fork.cluster} was promoted, and its epoch ended at the "
-        f"fork {fork.describe()}. SYSTEM REJOIN REPLICATION LINK {name} FROM CLUSTER {fork.cluster} shows what lies "
-        f"behind it here, and with DETACH TAIL makes the table follow. SYSTEM PROMOTE REPLICATION LINK {name} FORCE "
+        f"fork {fork.describe()}. SYSTEM REJOIN {name} FROM CLUSTER {fork.cluster} shows what lies "
+        f"behind it here, and with DETACH TAIL makes the table follow. SYSTEM PROMOTE {name} FORCE "
         "goes on without the others",
     )
     return lineage.meet(fork).write(end_promise(gate)).with_bar(bar)
 
 
-def close_for_switch(gate: Gate, ticket: str, link: str, cluster: str) -> Gate:
+def close_for_switch(gate: Gate, ticket: str, link: str, cluster: str, group: str = "") -> Gate:
     """Returns the gate of a source that a SWITCH closed with this ticket.
 
     Raises ``UserError`` 36 (BAD_ARGUMENTS) if another one did.
@@ -152,17 +168,18 @@ def close_for_switch(gate: Gate, ticket: str, link: str, cluster: str) -> Gate:
         raise UserError(
             "BAD_ARGUMENTS",
             f"The source is being switched over to cluster {former['cluster']} already. Go on there, or end it there "
-            f"with SYSTEM SWITCH REPLICATION LINK {former['link'].rpartition('/')[2]} CANCEL",
+            f"with SYSTEM SWITCH {name_links(former['link'], former.get('group', ''))} CANCEL",
         )
-    name = link.rpartition("/")[2]
+    name = name_links(link, group)
     bar = Bar(
         TICKET,
         KeptOut.ALL,
         reason=f"The table is being switched over to cluster {cluster}, which takes the writes when that is done. "
-        f"SYSTEM SWITCH REPLICATION LINK {name} goes on there, and SYSTEM SWITCH REPLICATION LINK {name} CANCEL ends "
-        f"it; if cluster {cluster} is gone for good, SYSTEM PROMOTE REPLICATION LINK {name} FORCE here opens the table",
+        f"SYSTEM SWITCH {name} goes on there, and SYSTEM SWITCH {name} CANCEL ends "
+        f"it; if cluster {cluster} is gone for good, SYSTEM PROMOTE {name} FORCE here opens the table",
     )
-    return write_facts(gate, ticket={"id": ticket, "link": link, "cluster": cluster}).with_bar(bar)
+    kept = {"id": ticket, "link": link, "cluster": cluster, **({"group": group} if group else {})}
+    return write_facts(gate, ticket=kept).with_bar(bar)
 
 
 def open_after_switch(gate: Gate, ticket: str) -> Gate:

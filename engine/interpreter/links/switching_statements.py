@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coordination.links.groups.link_group import make_unknown_group_error
 from coordination.links.link_names import DatabaseLink, LinkName, find_link_name
 from coordination.links.link_nodes import StoredLink, find_link, make_unknown_error
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.statement_kind import define_owner_statement
 from engine.links.switching.local_tables import list_local_tables
-from engine.links.switching.old_source import find_shut_source, promote_old_source
+from engine.links.switching.old_source import find_shut_group, find_shut_source, promote_old_source
 from engine.links.switching.promotion import cancel_promotion, promote
 from engine.links.switching.promotion_report import Facts
-from engine.links.switching.rejoin import rejoin
+from engine.links.switching.rejoin import rejoin, rejoin_group
 from engine.links.switching.switch import cancel_switch, find_unfinished, switch
+from engine.links.switching.switched_links import SwitchedLinks, find_switched_group, take_one
 from engine.queries.context import OwnerContext
 from engine.queries.session import QueryResult
 from parts.common.errors import UserError
@@ -24,42 +26,42 @@ _COUNT = IntegerType(64, signed=False)
 
 
 def promote_link(statement: PromoteLink, context: OwnerContext) -> QueryResult:
-    """Executes SYSTEM PROMOTE REPLICATION LINK; returns the report."""
-    _refuse_group(statement.name, "PROMOTE", is_group=statement.is_group)
-    server = context.server
-    link = _find_link(statement.name, context)
-    if link is None:
-        unfinished = find_unfinished(server, list_local_tables(server), statement.name)
+    """Executes SYSTEM PROMOTE REPLICATION LINK, of a link or of a group; returns the report."""
+    server, name = context.server, statement.name
+    links = _find_links(name, context, is_group=statement.is_group)
+    if links is None:
+        unfinished = find_unfinished(server, list_local_tables(server), name, is_group=statement.is_group)
         if unfinished is not None:
             return _report(unfinished)
-        shut = find_shut_source(server, statement.name)
-        if shut is None or statement.cancel:
-            raise make_unknown_error(server.replication.require_keeper(), statement.name)
-        return _report(promote_old_source(server, shut[0], statement.name, force=statement.force))
+        shut = find_shut_group(server, name) if statement.is_group else find_shut_source(server, name)
+        if not shut or statement.cancel:
+            raise _make_unknown(context, name, is_group=statement.is_group)
+        what = f"group {name!r}" if statement.is_group else f"link {name!r}"
+        return _report(promote_old_source(server, shut, what, force=statement.force))
     if statement.cancel:
-        return _report(cancel_promotion(server, link))
-    return _report(promote(server, [link], context.status, force=statement.force))
+        return _report(cancel_promotion(server, links))
+    return _report(promote(server, links, context.status, force=statement.force))
 
 
 def switch_link(statement: SwitchLink, context: OwnerContext) -> QueryResult:
-    """Executes SYSTEM SWITCH REPLICATION LINK; returns the report."""
-    _refuse_group(statement.name, "SWITCH", is_group=statement.is_group)
+    """Executes SYSTEM SWITCH REPLICATION LINK, of a link or of a group; returns the report."""
     server = context.server
-    link = _find_link(statement.name, context)
-    if link is None:
-        unfinished = find_unfinished(server, list_local_tables(server), statement.name)
+    links = _find_links(statement.name, context, is_group=statement.is_group)
+    if links is None:
+        tables = list_local_tables(server)
+        unfinished = find_unfinished(server, tables, statement.name, is_group=statement.is_group)
         if unfinished is None:
-            raise make_unknown_error(server.replication.require_keeper(), statement.name)
+            raise _make_unknown(context, statement.name, is_group=statement.is_group)
         return _report(unfinished)
     if statement.cancel:
-        return _report(cancel_switch(server, link))
-    return _report(switch(server, [link], context.settings.receive_timeout, context.status))
+        return _report(cancel_switch(server, links))
+    return _report(switch(server, links, context.settings.receive_timeout, context.status))
 
 
 def rejoin_link(statement: RejoinLink, context: OwnerContext) -> QueryResult:
-    """Executes SYSTEM REJOIN REPLICATION LINK; returns what lies behind the fork."""
-    _refuse_group(statement.name, "REJOIN", is_group=statement.is_group)
-    rows = rejoin(context.server, statement.name, statement.cluster, context.status, detach=statement.detach)
+    """Executes SYSTEM REJOIN REPLICATION LINK, of a link or of a group; returns what lies behind the fork."""
+    run = rejoin_group if statement.is_group else rejoin
+    rows = run(context.server, statement.name, statement.cluster, context.status, detach=statement.detach)
     columns: list[tuple[str, DataType]] = [
         ("kind", STRING),
         ("table", STRING),
@@ -73,8 +75,10 @@ def rejoin_link(statement: RejoinLink, context: OwnerContext) -> QueryResult:
     return make_result(columns, list(rows))
 
 
-def _find_link(name: str, context: OwnerContext) -> StoredLink | None:
-    """Returns the link whose target is here. Raises 48 (NOT_IMPLEMENTED) for one of a database."""
+def _find_links(name: str, context: OwnerContext, *, is_group: bool) -> SwitchedLinks | None:
+    """Returns the link, or the group, whose target is here. Raises 48 (NOT_IMPLEMENTED) for a link of a database."""
+    if is_group:
+        return find_switched_group(context.server, name)
     keeper = context.server.replication.require_keeper()
     keeper.sync("/")
     found: StoredLink | LinkName | None = (
@@ -87,12 +91,12 @@ def _find_link(name: str, context: OwnerContext) -> StoredLink | None:
             "are: DROP REPLICATION LINK ends it, CREATE REPLICATION LINK … SETTINGS start_position = 'vector' links a "
             "table where it was",
         )
-    return found if isinstance(found, StoredLink) else None
+    return take_one(context.server, found) if isinstance(found, StoredLink) else None
 
 
-def _refuse_group(name: str, verb: str, *, is_group: bool) -> None:
-    if is_group:
-        raise UserError("NOT_IMPLEMENTED", f"SYSTEM {verb} REPLICATION LINK GROUP {name} is not supported yet")
+def _make_unknown(context: OwnerContext, name: str, *, is_group: bool) -> UserError:
+    keeper = context.server.replication.require_keeper()
+    return make_unknown_group_error(keeper, name) if is_group else make_unknown_error(keeper, name)
 
 
 def _report(facts: Facts) -> QueryResult:

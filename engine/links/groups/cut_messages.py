@@ -39,7 +39,7 @@ class CutRequest:
     max_bytes: int
     wait_seconds: float
     joins: bool = False
-    """A table enters the group, which needs a cut even if nothing changed."""
+    """A table enters the group, or its source is being switched over: a cut is needed even if nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)

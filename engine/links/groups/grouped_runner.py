@@ -18,10 +18,11 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import LinkPaused, LinkStopped
 from coordination.links.positions import Position
 from coordination.links.stream.gap_check import Gap
+from coordination.links.switching.switching_gate import ASKED, read_fact
 from engine.links.groups.cut_messages import CutAnswer, CutRequest, decode_cut_answer, encode_cut_request
 from engine.links.link_messages import advise_copy
 from engine.links.link_runner import LinkRunner
-from engine.links.link_upstream import SILENT_HEARTBEATS, LinkUpstream
+from engine.links.link_upstream import SILENT_HEARTBEATS, LinkUpstream, SourceForked
 from engine.tables.capabilities.table_links import ChangesAnswer, GroupCut, IncomingBatch, SourceTable, TargetState
 from parts.common.errors import UnavailableError, UserError
 
@@ -122,6 +123,11 @@ class GroupedRunner(LinkRunner):
             if not definition.is_begun or definition.wants_copy:
                 raise UnavailableError("ABORTED", f"Group {group.name} waits until link {member.link} has begun")
             _require_enabled(group, definition)
+            if definition.source_cluster != group.source_cluster:
+                raise UnavailableError(
+                    "ABORTED",
+                    f"Group {group.name} waits until all its links follow cluster {definition.source_cluster}",
+                )
             members.append(_MemberLink(runner, runner._make_upstream(definition), runner._target.read_target()))
         return members
 
@@ -132,7 +138,7 @@ class GroupedRunner(LinkRunner):
             settings.link_max_batch_rows,
             settings.link_max_batch_bytes,
             wait,
-            any(not member.joined for member in group.members),
+            any(not member.joined for member in group.members) or self._is_switched(),
         )
         silence = max(SILENT_HEARTBEATS * settings.replication_timeout, wait + 1.0)
         try:
@@ -146,11 +152,23 @@ class GroupedRunner(LinkRunner):
             raise UnavailableError("NETWORK_ERROR", "The source answers for other tables than the group's")
         return answer
 
+    def _is_switched(self) -> bool:
+        """Tells whether a SWITCH waits until the tables have the last places of their sources."""
+        gate = self._switching.read_known_gate()
+        return gate is not None and read_fact(gate, ASKED) is not None
+
     def _make_batch(self, member: _MemberLink, answer: ChangesAnswer) -> IncomingBatch:
         """Returns the batch of one table. Raises ``LinkPaused`` for a change that a group cannot carry."""
         source, state, definition = answer.source, member.state, member.runner.definition
         (place,) = answer.cuts
-        member.upstream.check(source, answer.frontier, state.vector)
+        try:
+            member.upstream.check(source, answer.frontier, state.vector)
+        except SourceForked as error:
+            if member.runner is self:
+                raise
+            raise UnavailableError(
+                "ABORTED", f"Group {definition.group} waits until link {definition.name} follows its source: {error}"
+            ) from error
         end = Position(source.origin, place)
         found = select_batch(answer.changes, [place], state.vector, source.origin, state.own, state.forks, _NO_LIMITS)
         if found.stop is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+from functools import partial
 from typing import Any
 
 from coordination.inserts.quorum import read_pending_quorums
 from coordination.keeper.interface import Op, SetData
+from coordination.links.groups.link_group import find_group
 from coordination.links.link_names import find_link_name
 from coordination.links.link_nodes import is_left_over, make_taken_error
 from coordination.links.positions import Origin, Position
@@ -22,13 +24,20 @@ from coordination.links.switching.switching_gate import (
     read_fact,
 )
 from coordination.links.table_position import read_current_position
+from coordination.nodes.gate import Gate
 from coordination.nodes.gate_link import LinkDirection
-from engine.links.exchange.fields import Document, get_object, get_seconds, get_text, get_texts
+from engine.links.exchange.fields import Document, get_object, get_objects, get_seconds, get_text, get_texts
 from engine.links.exchange.link_service import LinkService
 from engine.links.exchange.protocol import decode_identity, decode_vector, get_table_name
-from engine.links.switching.local_tables import LocalTable, SwitchingServer, find_link_here, list_local_tables
+from engine.links.switching.local_tables import (
+    LocalTable,
+    SwitchingServer,
+    find_link_here,
+    list_local_tables,
+    move_all_gates,
+)
 from engine.links.switching.requests import encode_vector
-from engine.links.switching.turning import Turn, turn_table
+from engine.links.switching.turning import Turn, turn_tables
 from parts.common.errors import UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 
@@ -46,6 +55,7 @@ class SwitchingAnswers:
         """Adds the requests to those that the server answers."""
         service.add("switching/place", self._place)
         service.add("switching/forks", self._forks)
+        service.add("switching/group", self._group)
         service.add("switching/promise", self._promise, changes=True)
         service.add("switching/release", self._release, changes=True)
         service.add("switching/fork", self._fork, changes=True)
@@ -92,6 +102,18 @@ class SwitchingAnswers:
                     "outgoing": [f"{link.name}" for link in now.gate.links_of(LinkDirection.OUT)],
                 }
         return {"ended": "", "forks": []}
+
+    def _group(self, document: Document, _: QueryStatus) -> dict[str, Any]:
+        """Names the links that were switched over as one group, and whose tables are here."""
+        name, found = get_text(document, "group"), set[str]()
+        for local in list_local_tables(self._server):
+            lineage = Lineage.read(local.read_gate())
+            forks = [fork for fork in lineage.forks if fork.group == name and fork.cluster == self._own_name(local)]
+            found.update(fork.link for fork in forks[-1:])
+        return {"links": sorted(found)}
+
+    def _own_name(self, local: LocalTable) -> str:
+        return self._server.cluster_membership.get_identity(local.keeper).name
 
     def _newest(self, local: LocalTable) -> int:
         uuid = self._server.cluster_membership.get_identity(local.keeper).uuid
@@ -164,16 +186,28 @@ class SwitchingAnswers:
     # -- the source of a SWITCH ---------------------------------------------------------------------------------------
 
     def _close(self, document: Document, status: QueryStatus) -> dict[str, Any]:
-        local, ticket = self._local(document), get_text(document, "ticket")
-        name, uuid, cluster = get_text(document, "link"), get_text(document, "uuid"), get_text(document, "cluster")
-        now = local.read_now()
-        former = read_fact(now.gate, TICKET)
-        if former is None or former["id"] != ticket:
-            self._require_switchable(local, name, uuid, cluster, get_text(document, "origin"))
-            self._wait_for_quorums(local, get_seconds(document, "seconds", _MOST_WAIT_SECONDS), status)
-        local.move_gate(lambda gate: close_for_switch(gate, ticket, name, cluster))
+        tables = [(self._local(each), get_text(each, "link")) for each in get_objects(document, "tables")]
+        ticket, cluster, group = (get_text(document, name) for name in ("ticket", "cluster", "group"))
+        if not all(_has_ticket(local.read_gate(), ticket) for local, _ in tables):
+            if group:
+                self._require_no_group(group)
+            for (local, name), each in zip(tables, get_objects(document, "tables"), strict=True):
+                self._require_switchable(local, name, get_text(each, "uuid"), cluster, get_text(each, "origin"))
+            for local, _ in tables:
+                self._wait_for_quorums(local, get_seconds(document, "seconds", _MOST_WAIT_SECONDS), status)
+        closing = partial(close_for_switch, ticket=ticket, cluster=cluster, group=group)
+        move_all_gates([(local, partial(closing, link=name)) for local, name in tables])
         self._server.services.failpoint("switch.source_closed")
-        return {"position": str(Position(now.own, self._newest(local)))}
+        return {"positions": [str(Position(local.read_now().own, self._newest(local))) for local, _ in tables]}
+
+    def _require_no_group(self, name: str) -> None:
+        """The group of the links back gets this name."""
+        if find_group(self._server.replication.require_keeper(), name) is not None:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"There is a group of links {name!r} at the source's cluster, and the links back would be a group of "
+                f"this name: DROP REPLICATION LINK GROUP {name} there ends it",
+            )
 
     def _require_switchable(self, local: LocalTable, name: str, uuid: str, cluster: str, origin: str) -> None:
         now = local.read_now()
@@ -219,38 +253,45 @@ class SwitchingAnswers:
             services.wait(never, _LOOK_SECONDS)
 
     def _open(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        ticket = get_text(document, "ticket")
-        self._local(document).move_gate(lambda gate: open_after_switch(gate, ticket))
+        opening = partial(open_after_switch, ticket=get_text(document, "ticket"))
+        move_all_gates([(self._local(each), opening) for each in get_objects(document, "tables")])
         return {}
 
     def _turn(self, document: Document, _: QueryStatus) -> dict[str, Any]:
-        local, ticket = self._local(document), get_text(document, "ticket")
-        fork, name, back = (
-            EpochFork.of(get_object(document, "fork")),
-            get_text(document, "link"),
-            get_text(document, "back"),
-        )
-        gate = local.read_gate()
-        if Lineage.read(gate).find(fork.name) is not None:
-            return {"message": ""}
-        former = read_fact(gate, TICKET)
-        if former is None or former["id"] != ticket:
-            return {"message": self._meet(local, fork, name) or "it was opened again; it must REJOIN"}
-        tail = local.links.switching.read_tail(fork.vector)
-        if tail.changes:
+        ticket, group, messages = get_text(document, "ticket"), get_text(document, "group"), list[str]()
+        turns: list[tuple[LocalTable, Turn]] = []
+        for each in get_objects(document, "tables"):
+            local, fork, name = self._local(each), EpochFork.of(get_object(each, "fork")), get_text(each, "link")
+            gate = local.read_gate()
+            if Lineage.read(gate).find(fork.name) is not None:
+                continue
+            if not _has_ticket(gate, ticket):
+                messages.append(self._meet(local, fork, name) or "it was opened again; it must REJOIN")
+                continue
+            self._require_no_tail(local, fork)
+            turns.append((local, self._make_turn(document, each, fork, read_fact(gate, TICKET)["link"])))
+        if turns:
+            turn_tables(turns, group)
+            self._server.services.failpoint("switch.source_turned")
+            messages.append("it follows")
+        return {"message": messages[0] if messages else ""}
+
+    def _require_no_tail(self, local: LocalTable, fork: EpochFork) -> None:
+        if local.links.switching.read_tail(fork.vector).changes:
             message = f"Table {local.name} has changes behind the fork {fork.describe()}"
             raise UnavailableError("INCORRECT_DATA", message)
+
+    def _make_turn(self, document: Document, each: Document, fork: EpochFork, link: str) -> Turn:
         peer = decode_identity(document, "new_source", "new_source_uuid")
-        settings = json.loads(get_text(document, "settings", "{}"))
-        turn_table(
-            local,
-            Turn(
-                name, back, (fork,), fork, peer, fork.cluster, fork.database, fork.table, settings,
-                Position.parse(get_text(document, "place")), (former["link"],),
-            ),
-        )  # fmt: skip
-        self._server.services.failpoint("switch.source_turned")
-        return {"message": "it follows"}
+        settings = json.loads(get_text(each, "settings", "{}"))
+        place, names = Position.parse(get_text(each, "place")), (get_text(each, "link"), get_text(each, "back"))
+        where = fork.cluster, fork.database, fork.table
+        return Turn(*names, (fork,), fork, peer, *where, settings, place, (link,))
+
+
+def _has_ticket(gate: Gate, ticket: str) -> bool:
+    found = read_fact(gate, TICKET)
+    return found is not None and found["id"] == ticket
 
 
 def _with_version(answer: tuple[bytes, Any]) -> tuple[bytes, int]:

@@ -17,14 +17,16 @@ from coordination.keeper.interface import (
     Op,
     SetData,
 )
+from coordination.links.cluster_identity import ClusterIdentity
+from coordination.links.groups.group_switching import follow_source, list_links_of_group
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_names import TableLinkName, name_path, parse_link_name
-from coordination.links.link_nodes import StoredLink
+from coordination.links.link_nodes import StoredLink, find_link
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from coordination.links.switching.fork_commit import TableNow
 from coordination.links.switching.lineage import EpochFork, Lineage, find_surplus
-from coordination.links.switching.switching_gate import end_promise, meet_fork
+from coordination.links.switching.switching_gate import end_promise, meet_fork, name_links
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
 from coordination.nodes.gate_link import GateLink, LinkDirection
@@ -102,7 +104,7 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         assert known is not None
         turned = GateLink(
             name, LinkDirection.IN, uuid, peer.uuid, fork.cluster, known.is_two_way, known.extra,
-            is_collecting=known.is_collecting,
+            group=known.group, is_collecting=known.is_collecting,
         )  # fmt: skip
         lineage = Lineage.read(gate)
         for each in (*forks, fork):
@@ -118,6 +120,7 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         SetData(paths.linked.vector, vector.to_bytes(), now.vector_version if now.vector_version is not None else -1),
         SetData(paths.linked.incoming_link(name), definition.to_bytes(), data[1].version),
         SetData(name_path(name), title.to_bytes(), named[1].version),
+        *_group_ops(server, definition, peer),
     ]
     if not commit_at_once(local, ops):
         return False
@@ -127,6 +130,22 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         with suppress(PandoError):  # the former source is perhaps gone; it is told again when it rejoins
             server.links.connect(former[0]).unregister(former[1], former[2], outgoing.name, uuid)
     return True
+
+
+def _group_ops(server: SwitchingServer, definition: LinkDefinition, peer: ClusterIdentity) -> list[Op]:
+    """Returns the operations on the group of a link that follows a fork."""
+    if not definition.group:
+        return []
+    keeper = server.replication.require_keeper()
+    cluster, uuid = definition.source_cluster, str(server.services.new_uuid())
+    others = [name for name in list_links_of_group(keeper, definition.group) if name != definition.name]
+    found = [find_link(keeper, name) for name in others]
+    followers = [
+        link.definition.name
+        for link in found
+        if isinstance(link, StoredLink) and link.definition.source_cluster == cluster
+    ]
+    return follow_source(keeper, definition.group, definition.name, peer, cluster, uuid, followers)
 
 
 def _register(source: LinkedCluster, fork: EpochFork, link: OutgoingLink) -> None:
@@ -159,12 +178,14 @@ def _refuse(local: LocalTable, name: str, fork: EpochFork, surplus: Sequence[Pos
     local.move_gate(lambda gate: meet_fork(gate, Lineage.read(gate), fork, name))
     tail = local.links.switching.read_tail(fork.vector.join(present))
     rows = sum(change.rows for change in tail.changes)
-    conflict = Lineage.read(local.read_gate()).explain_conflict(fork)
+    gate = local.read_gate()
+    conflict, link = Lineage.read(gate).explain_conflict(fork), gate.find_link(name)
+    statement = name_links(name, link.group if link is not None else "")
     raise UserError(
         "BAD_ARGUMENTS",
         f"Table {local.name} has {rows} rows ({surplus[0]}) behind the fork {fork.describe()}, so it cannot follow it"
         f"{f'; {conflict}' if conflict else ''}. "
-        f"SYSTEM REJOIN REPLICATION LINK {name} FROM CLUSTER {fork.cluster} shows them, and with DETACH TAIL takes "
+        f"SYSTEM REJOIN {statement} FROM CLUSTER {fork.cluster} shows them, and with DETACH TAIL takes "
         "them out and goes on",
     )
 

@@ -15,7 +15,7 @@ from coordination.nodes.gate import Gate
 from coordination.nodes.gate_link import GateLink, LinkDirection
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import FEATURE_LINKS
-from coordination.nodes.table_gate import move_gate
+from coordination.nodes.table_gate import move_gate, move_gates
 from engine.catalog.databases import Databases
 from engine.interserver.replication import Replication
 from engine.links.linkable_tables import explain_unlinkable, require_linkable
@@ -103,6 +103,12 @@ class LocalTable:
             if name in (link.name, link.name.partition("/")[2]) and cluster in ("", link.peer_name)
         ]
         return found[0] if found else None
+
+
+def move_all_gates(changes: Sequence[tuple[LocalTable, Callable[[Gate], Gate]]]) -> list[Gate]:
+    """Moves the gates of these tables in one multi: all of them, or none."""
+    tables = [(local.paths, change) for local, change in changes]
+    return move_gates(changes[0][0].keeper, tables, feature=FEATURE_LINKS, what="Switching over")
 
 
 def list_local_tables(server: SwitchingServer) -> list[LocalTable]:

@@ -1,8 +1,8 @@
-"""PROMOTE: a target becomes the source.
+"""PROMOTE: a target becomes the source, or all targets of a transactional group do, at one moment.
 
-1. The table is marked as being promoted: from now on it promises nobody anything.
+1. The tables are marked as being promoted: from now on they promise nobody anything.
 2. Every sibling promises to take nothing more of the present epoch, and says where it is.
-3. What a sibling has that this table lacks is taken from it.
+3. What a sibling has that a table lacks is taken from it; for a group as one cut (:mod:`.group_tail`).
 4. The fork, one multi (:mod:`engine.links.switching.forking`).
 5. Siblings and the old source are told; who does not answer is told again later (:mod:`.telling`).
 
@@ -15,10 +15,11 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
+from coordination.links.groups.group_switching import require_entered
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_nodes import StoredLink
-from coordination.links.link_settings import LinkSettings
 from coordination.links.switching.lineage import find_surplus
 from coordination.links.switching.switching_gate import (
     ASKED,
@@ -28,104 +29,121 @@ from coordination.links.switching.switching_gate import (
     end_promotion,
     read_fact,
 )
-from coordination.nodes.gate import Gate
-from coordination.nodes.gate_link import LinkDirection
 from engine.links.switching.forking import Promoted, fork_tables
-from engine.links.switching.local_tables import LocalTable, SwitchingServer, find_target_table
+from engine.links.switching.group_tail import TailTaker, take_group_tail
+from engine.links.switching.local_tables import LocalTable, SwitchingServer, move_all_gates
 from engine.links.switching.promotion_report import Facts, describe_progress, list_fork_facts
 from engine.links.switching.siblings import Sibling, find_siblings
+from engine.links.switching.switched_links import SwitchedLinks, require_promotable
 from engine.links.switching.tail_taking import take_tail
 from engine.links.switching.telling import tell_all
 from engine.tables.capabilities.table_links import OutgoingLink
-from parts.common.errors import PandoError, UserError
+from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
 
-
-def require_promotable(link: StoredLink, gate: Gate, verb: str) -> None:
-    """Raises 36 (BAD_ARGUMENTS) or 48 (NOT_IMPLEMENTED) for a link that cannot be turned."""
-    definition = link.definition
-    name, settings = definition.name, LinkSettings.parse(definition.settings)
-    if definition.group:
-        raise UserError(
-            "NOT_IMPLEMENTED",
-            f"{verb} of link {name!r} is not supported: it is in group {definition.group!r}, and groups are not "
-            f"switched over yet. ALTER REPLICATION LINK GROUP {definition.group} REMOVE {name} takes it out",
-        )
-    if definition.database_link:
-        raise UserError(
-            "NOT_IMPLEMENTED",
-            f"{verb} of link {name!r} is not supported: it belongs to link {definition.database_link!r} of a whole "
-            "database. Links of single tables can be switched over",
-        )
-    others = [each.name for each in gate.links_of(LinkDirection.IN) if each.name != name]
-    if settings.two_way or any(each.is_two_way for each in gate.links_of(LinkDirection.OUT)):
-        raise UserError(
-            "BAD_ARGUMENTS", f"{verb} of link {name!r} has no meaning: with two_way = 1 both ends are written already"
-        )
-    if others or settings.allows_writes:
-        many = f" (links {', '.join(others)})" if others else ""
-        raise UserError(
-            "BAD_ARGUMENTS",
-            f"{verb} of link {name!r} has no meaning: its target collects the rows of several writers"
-            f"{many}, so it is no copy of one source",
-        )
-    if not definition.is_begun or definition.wants_copy or not definition.source_origin:
-        raise UserError(
-            "BAD_ARGUMENTS",
-            f"{verb} of link {name!r} must wait: the table is not a copy of its source yet. SYSTEM WAIT REPLICATION "
-            f"LINK {name} returns when it is",
-        )
+_SHOWN_SECONDS = 30.0
 
 
-def promote(server: SwitchingServer, links: Sequence[StoredLink], status: QueryStatus, *, force: bool) -> Facts:
+def promote(server: SwitchingServer, links: SwitchedLinks, status: QueryStatus, *, force: bool) -> Facts:
     """Makes the targets of these links sources. Returns the report.
 
     Raises 36 (BAD_ARGUMENTS) while the source answers, or if a sibling has not promised, unless ``force``; and if one
     is being promoted itself.
     """
-    tables = [_Promotion(server, link, find_target_table(server, link)) for link in links]
+    tables = [_Promotion(server, link, local, links) for link, local in links.tables]
     for each in tables:
         each.check(force=force)
-    begun: list[_Promotion] = []
+    if links.group is not None:
+        require_entered(links.group)
+    move_all_gates([(each.local, partial(begin_promotion, link=each.definition.name)) for each in tables])
     try:
+        server.services.failpoint("promote.after_mark")
         for each in tables:
-            each.begin()
-            begun.append(each)
             each.ask_siblings(force=force)
-        for each in tables:
-            each.take_tails(status)
-        facts = [fact for each in tables for fact in each.describe_before()]
+        left = _take_tails(server, links, tables, status, force=force)
+        facts = [each.describe_before() for each in tables]
         server.services.failpoint("promote.after_promises")
-        forks = fork_tables([each.as_promoted() for each in tables])
+        closed = _ClosedTables(links, status, server.services.monotonic() + _SHOWN_SECONDS, force=force)
+        forks = fork_tables([each.as_promoted() for each in tables], group=links.group, prepare=closed.prepare)
     except PandoError:
-        for each in begun:
+        for each in tables:
             each.give_up()
         raise
-    for each, fork in zip(tables, forks, strict=True):
-        facts += list_fork_facts(each.local.name, fork)
-    for each in tables:
-        facts += tell_all(server, each.local)
-    return facts
+    report: Facts = [*([("group", links.group_name)] if links.group is not None else []), *left]
+    for each, before, fork in zip(tables, facts, forks, strict=True):
+        report += [("table", each.local.name), *before, *closed.facts[each.local.name], *list_fork_facts(fork)]
+    return report + tell_all(server, links.locals)
 
 
-def cancel_promotion(server: SwitchingServer, link: StoredLink) -> Facts:
-    """Ends a promise that the link's target gave, or a PROMOTE of its own that did not come to its fork."""
-    local = find_target_table(server, link)
-    gate = local.read_gate()
-    if read_fact(gate, PROMOTION) is not None:
-        _Promotion(server, link, local).give_up()
-        return [("cancelled", f"the promotion of link {link.definition.name}")]
-    if end_promise(gate) == gate:
+def _take_tails(
+    server: SwitchingServer, links: SwitchedLinks, tables: Sequence[_Promotion], status: QueryStatus, *, force: bool
+) -> Facts:
+    """Takes what siblings have in addition. With ``force`` what cannot be taken stays there; returns what that is."""
+    try:
+        if links.group is None:
+            tables[0].take_tails(status)
+        else:
+            taken = take_group_tail(server, links.group, [each.as_tail_taker() for each in tables], status)
+            for each, text in zip(tables, taken, strict=True):
+                each.taken += [text] if text else []
+    except (UserError, UnavailableError) as error:
+        if not force:
+            raise
+        return [("left at a sibling", error.message)]
+    return []
+
+
+class _ClosedTables:
+    """Prepares tables for their fork when they are closed."""
+
+    def __init__(self, links: SwitchedLinks, status: QueryStatus, end: float, *, force: bool) -> None:
+        self._links = links
+        self._status = status
+        self._end = end
+        self._force = force
+        self.facts: dict[str, Facts] = {}
+        """By table."""
+
+    def prepare(self, local: LocalTable) -> None:
+        """Detaches what links have staged.
+
+        A table of a group waits before until every active replica shows the last cut: from the fork on it is shown
+        alone. With ``force`` the wait may end without that.
+        """
+        facts = self.facts[local.name] = []
+        if self._links.group is not None:
+            try:
+                left = self._end - local.server.services.monotonic()
+                local.links.target.wait_until_visible(max(0.0, left), self._status)
+            except UnavailableError as error:
+                if error.name != "TIMEOUT_EXCEEDED" or not self._force:
+                    raise
+                facts.append(("not shown yet", error.message))
+        blocks, rows = local.links.switching.detach_staged()
+        if blocks:
+            facts.append(("staged behind the fork", f"{blocks} blocks with {rows} rows, linked to detached/ here"))
+
+
+def cancel_promotion(server: SwitchingServer, links: SwitchedLinks) -> Facts:
+    """Ends promises that the links' targets gave, or a PROMOTE of their own that did not come to its fork."""
+    facts: Facts = []
+    for link, local in links.tables:
+        name, gate = link.definition.name, local.read_gate()
+        if read_fact(gate, PROMOTION) is not None:
+            _Promotion(server, link, local, links).give_up()
+            facts.append(("cancelled", f"the promotion of link {name}"))
+        elif end_promise(gate) != gate:
+            local.move_gate(end_promise)
+            facts.append(("cancelled", f"the promise of link {name}"))
+    if not facts:
         raise UserError(
             "BAD_ARGUMENTS",
-            f"There is nothing to cancel: link {link.definition.name!r} is not being promoted, and has promised nobody "
-            "anything",
+            f"There is nothing to cancel: {links.title} is not being promoted, and has promised nobody anything",
         )
-    local.move_gate(end_promise)
     server.links.wake()
-    return [("cancelled", f"the promise of link {link.definition.name}")]
+    return facts
 
 
 @dataclass
@@ -135,6 +153,7 @@ class _Promotion:
     server: SwitchingServer
     link: StoredLink
     local: LocalTable
+    links: SwitchedLinks
     promised: list[Sibling] = field(default_factory=list)
     silent: list[tuple[Sibling, str]] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
@@ -145,13 +164,13 @@ class _Promotion:
 
     def check(self, *, force: bool) -> None:
         gate = self.local.read_gate()
-        require_promotable(self.link, gate, "PROMOTE")
-        name, cluster = self.definition.name, self.definition.source_cluster
+        require_promotable(self.link, gate, "PROMOTE", self.links.group_name)
+        name, cluster, statement = self.definition.name, self.definition.source_cluster, self.links.statement
         if read_fact(gate, ASKED) is not None and not force:
             raise UserError(
                 "BAD_ARGUMENTS",
-                f"Link {name!r} is being switched over: SYSTEM SWITCH REPLICATION LINK {name} goes on, and with CANCEL "
-                f"ends it. If cluster {cluster} is gone, SYSTEM PROMOTE REPLICATION LINK {name} FORCE",
+                f"Link {name!r} is being switched over: SYSTEM SWITCH {statement} goes on, and with CANCEL ends it. If "
+                f"cluster {cluster} is gone, SYSTEM PROMOTE {statement} FORCE",
             )
         if force:
             return
@@ -164,13 +183,9 @@ class _Promotion:
             raise UserError(
                 "BAD_ARGUMENTS",
                 f"The source of link {name!r}, cluster {cluster}, answers, so nothing needs to be lost: SYSTEM SWITCH "
-                f"REPLICATION LINK {name} moves the writes here. FORCE promotes all the same, and what the source "
+                f"{statement} moves the writes here. FORCE promotes all the same, and what the source "
                 "commits from now on is not brought",
             )
-
-    def begin(self) -> None:
-        name = self.definition.name
-        self.local.move_gate(lambda gate: begin_promotion(gate, name))
 
     def ask_siblings(self, *, force: bool) -> None:
         services = self.server.services
@@ -213,6 +228,10 @@ class _Promotion:
                     f"cluster {sibling.cluster} was further ahead, at {ahead[0]}: {rows} rows were taken from it"
                 )
 
+    def as_tail_taker(self) -> TailTaker:
+        """Returns the table as one that takes what its siblings have."""
+        return TailTaker(self.link, self.local, self.promised)
+
     def describe_before(self) -> Facts:
         facts = describe_progress(self.server, self.local, self.link)
         facts += [("taken from a sibling", text) for text in self.taken]
@@ -230,6 +249,7 @@ class _Promotion:
                 "database": definition.source_database,
                 "table": definition.source_table,
                 "link": definition.name,
+                **self.links.name_group(),
             }
         )
         registered = [

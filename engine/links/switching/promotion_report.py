@@ -29,10 +29,9 @@ def describe_progress(server: SwitchingServer, local: LocalTable, link: StoredLi
     ]
 
 
-def list_fork_facts(table: str, fork: EpochFork) -> Facts:
+def list_fork_facts(fork: EpochFork) -> Facts:
     """Names a fork."""
     return [
-        ("table", table),
         ("fork", str(fork.ended)),
         ("epoch", str(fork.by)),
         *(("vector", str(position)) for position in fork.vector),

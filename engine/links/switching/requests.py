@@ -6,10 +6,14 @@
 ``switching/promise``   {link, uuid, origin, asker, asker_uuid} → {database, table, vector}: takes nothing more
 ``switching/release``   {link, uuid, asker_uuid} → {}: the promise is over, without a fork
 ``switching/fork``      {fork, link, uuid} or {fork, database, table, link} → {message}: empty if it is heeded
-``switching/close``     {database, table, link, uuid, ticket, cluster, seconds} → {position}: bars the source
-``switching/open``      {database, table, ticket} → {}: the ticket is void
-``switching/turn``      {database, table, ticket, fork, place, link, uuid, settings} → {}: the source becomes a target
+``switching/close``     {tables, ticket, group, cluster, seconds} → {positions}: bars the source
+``switching/open``      {tables, ticket} → {}: the ticket is void
+``switching/turn``      {tables, ticket, group, new_source, new_source_uuid} → {message}: the source becomes a target
+``switching/group``     {group} → {links}: those that were switched over as this group
 ======================  ================================================================================================
+
+``tables`` are objects: {database, table}, for ``close`` with {link, uuid, origin}, for ``turn`` with {link, back,
+settings, fork, place}. All of them are closed, opened and turned at one moment; ``group`` is empty for one table alone.
 """
 
 from __future__ import annotations

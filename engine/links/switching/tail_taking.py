@@ -51,7 +51,7 @@ def take_tail(
     upstream.register()
     target, rows, idle = local.links.target, 0, 0
     try:
-        place = _find_place(client, sibling, target.read_target())
+        place = find_place(client, sibling, target.read_target())
         while True:
             state = _begin(target.read_target(), place)
             status.check()
@@ -85,7 +85,11 @@ def take_tail(
         client.unregister(sibling.database, sibling.table, upstream.name, link.definition.uuid)
 
 
-def _find_place(client: ClusterClient, sibling: Sibling, state: TargetState) -> Position:
+def find_place(client: ClusterClient, sibling: Sibling, state: TargetState) -> Position:
+    """Returns the place in a sibling's stream at which a table goes on.
+
+    Raises 33 (CANNOT_READ_ALL_DATA) if the sibling does not keep all that the table lacks.
+    """
     answer = client.ask(
         "switching/place",
         {

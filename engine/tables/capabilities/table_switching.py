@@ -46,3 +46,9 @@ class TableSwitching(Protocol):
         Returns the directories. ``name`` tells the tail from others. Raises 232 (NO_SUCH_DATA_PART) for a block that no
         replica has.
         """
+
+    def detach_staged(self) -> tuple[int, int]:
+        """Links the blocks that links have staged here and not committed into ``detached/``; may be repeated.
+
+        The table is closed. Returns how many blocks and rows they are.
+        """

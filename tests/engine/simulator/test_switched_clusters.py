@@ -24,7 +24,7 @@ def test_promises_hold(seed: int) -> None:
 
 @pytest.mark.long
 def test_synchronous_targets_show_what_is_acknowledged() -> None:
-    outcome = simulate_switches(4, replicas=2, is_sync=True)
+    outcome = simulate_switches(2, replicas=2, is_sync=True)
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
     assert outcome.counts["an acknowledged key was seen at a synchronous target"] > 5
 

@@ -236,9 +236,11 @@ class ReplicaLinkTarget:
             with self._staging.open(batch) as name:
                 pieces = self._staging.stage(batch, name, writer, status)
                 self._spread(batch, name, pieces)
-                ready = self._make_ready(batch, name, pieces, version)
-                self._staging.forget(name)
-                yield ready
+                yield self._make_ready(batch, name, pieces, version)
+
+    def forget_staging(self, name: str) -> None:
+        """Nobody stages under this name again: the commit of a cut is tried."""
+        self._staging.forget(name)
 
     def read_columns_version(self, keeper: Keeper) -> int | None:
         """Returns the version of the node of columns; ``None`` if this replica has other ones."""

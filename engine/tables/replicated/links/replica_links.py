@@ -53,7 +53,7 @@ class ReplicaLinks:
         block_source.find_blocks = self._find_blocks
         block_source.ask_sources = self.target.lost.ask_sources
         self.bootstrap = ReplicaBootstrap(state, log.pull, wake_execution, definitions)
-        self.switching = ReplicaSwitching(state, reading, block_source)
+        self.switching = ReplicaSwitching(state, reading, block_source, log.pull)
         self.marks = TombstoneMarks(state)
         self.source.count_marks = lambda: self.marks.news
 

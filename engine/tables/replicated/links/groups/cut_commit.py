@@ -43,6 +43,8 @@ class CutTable(Protocol):
 
     def stage_cut(self, batch: IncomingBatch, status: QueryStatus) -> AbstractContextManager[StagedBatch]: ...
 
+    def forget_staging(self, name: str) -> None: ...
+
     def read_columns_version(self, keeper: Keeper) -> int | None: ...
 
     def follow_cut(self, keeper: Keeper) -> None: ...
@@ -75,6 +77,8 @@ def _apply(tables: Sequence[tuple[CutTable, IncomingBatch]], cut: GroupCut, stat
             held.enter_context(state.restart_on_leaked_number())
             keepers.append(keeper)
         ends = [table for table, _ in tables]
+        for end, ready in zip(ends, staged, strict=True):
+            end.forget_staging(ready.target.staging)
         for end, keeper, ready in zip(ends, keepers, staged, strict=True):
             end.committer.lists.settle(keeper, ready.batch.link.uuid)
         plans = _commit(ends, keepers, staged, cut)

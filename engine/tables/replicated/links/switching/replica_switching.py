@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from coordination.keeper.interface import Keeper
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Change
 from coordination.links.switching.stream_place import find_follower_place
@@ -12,11 +15,15 @@ from coordination.nodes.gate import Gate
 from engine.tables.capabilities.table_switching import TableTail
 from engine.tables.replicated.links.source.block_source import BlockSource
 from engine.tables.replicated.links.source.stream_reading import StreamOfTable, StreamReading
-from engine.tables.replicated.replica_state import ReplicaState
-from parts.common.errors import UnavailableError
+from engine.tables.replicated.replica_state import LINK_STAGING_PREFIX, ReplicaState
+from parts.common.errors import PandoError, UnavailableError
+from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.format.hashed_file import link_files
+from parts.read.part_reader import open_part
 from parts.store.detached_parts import parse_detached_name
+
+logger = logging.getLogger(__name__)
 
 _DECIDED_SECONDS = 30.0
 _PAUSE_SECONDS = 0.05
@@ -25,8 +32,12 @@ _PAUSE_SECONDS = 0.05
 class ReplicaSwitching:
     """Implements :class:`engine.tables.capabilities.table_switching.TableSwitching` for one replica."""
 
-    def __init__(self, state: ReplicaState, reading: StreamReading, blocks: BlockSource) -> None:
+    def __init__(
+        self, state: ReplicaState, reading: StreamReading, blocks: BlockSource, pull: Callable[[Keeper], None]
+    ) -> None:
+        """``pull`` reads the log into the queue."""
         self._state = state
+        self._pull = pull
         self._reading = reading
         self._blocks = blocks
 
@@ -78,8 +89,8 @@ class ReplicaSwitching:
 
         Returns the directories. Raises 232 (NO_SUCH_DATA_PART) for a block that no replica has.
         """
-        state, store, made = self._state, self._state.store, list[str]()
-        there = set(store.list_detached())
+        made = list[str]()
+        there = set(self._state.store.list_detached())
         for change in changes:
             for block in change.blocks:
                 if block.is_lost:
@@ -91,17 +102,47 @@ class ReplicaSwitching:
                 if wanted in there:  # of an attempt that died
                     continue
                 snapshot, path = self._blocks.open(change.position, block.part)
-                directory = store.create_temporary("tmp_tail_")
-                try:
-                    with snapshot:
-                        link_files(path, directory, should_sync=True)
-                    with store.lock:
-                        store.detached_parts.move_in(directory, name=wanted)
-                        store.detached_parts.sync()
-                finally:
-                    store.drop_temporary(directory)
-                state.services.failpoint("rejoin.after_block")
+                with snapshot:
+                    self._detach(path, wanted)
+                self._state.services.failpoint("rejoin.after_block")
         return made
+
+    def _detach(self, path: Path, name: str) -> None:
+        store = self._state.store
+        directory = store.create_temporary("tmp_tail_")
+        try:
+            link_files(path, directory, should_sync=True)
+            with store.lock:
+                store.detached_parts.move_in(directory, name=name)
+                store.detached_parts.sync()
+        finally:
+            store.drop_temporary(directory)
+
+    def detach_staged(self) -> tuple[int, int]:
+        """Links the blocks that links have staged here and not committed into ``detached/``; may be repeated.
+
+        The table is closed. Returns how many blocks and rows they are.
+        """
+        state, store, blocks, rows = self._state, self._state.store, 0, 0
+        with state.hold_write_access() as (keeper, _):
+            keeper.sync(state.paths.root)
+            self._pull(keeper)
+        there = set(store.list_detached())
+        for name in store.staged.list_transactions():
+            if not name.startswith(LINK_STAGING_PREFIX) or state.queue.is_queued(name):
+                continue
+            for place in store.staged.list_places(name):
+                part = PartName.try_parse(place.partition("-")[2])
+                path, wanted = store.staged.path(name, place), f"staged-{name.removeprefix(LINK_STAGING_PREFIX)}_{part}"
+                try:
+                    found = open_part(path, name=part).rows if part is not None else 0
+                    if part is not None and wanted not in there:
+                        self._detach(path, wanted)
+                except (OSError, PandoError) as error:  # it is removed just now
+                    logger.info("%s of %s is not detached: %s", place, name, error)
+                    continue
+                blocks, rows = blocks + (part is not None), rows + found
+        return blocks, rows
 
 
 def _reaches_back(found: StreamOfTable, vector: VersionVector) -> bool:
