@@ -8,8 +8,9 @@ active before their entries are pulled (:func:`select_held_parts`).
 F is not below the last pulled entry, nor below the definition, the vector and the registration of the link, and not at
 or above the next entry. The newest mutation is the better F if it is such a place: nothing in the log says that a
 mutation found no rows to change, and a target that has it must not be told for ever that its source lacks it. If there
-is no such place, or something at or below it is not done, the replica pulls on, and a later F is looked for. YugabyteDB likewise takes the place of a stream before it copies a table; its copy is then not of
-one place, and the changes behind it are applied over it again.
+is no such place, or something at or below it is not done, the replica pulls on, and a later F is looked for.
+YugabyteDB likewise takes the place of a stream before it copies a table; its copy is then not of one place, and the
+changes behind it are applied over it again.
 
 The reads of a :class:`RestingReplica` have an order, which is the proof as in ``frontier``: a number that was taken
 before a change at or below F is still locked, or its commit is among the entries and mutations that are read later.
@@ -54,7 +55,10 @@ class RestingReplica:
 
 
 def find_places(replica: RestingReplica) -> list[int]:
-    """Returns what may be F, the best first; nothing if an entry that is not pulled lies at or below the floor."""
+    """Returns what may be F, the best first.
+
+    Nothing if an entry that is not pulled lies at or below the floor.
+    """
     following = min((record.zxid for record in replica.behind), default=None)
     places = sorted({replica.floor, max(replica.floor, replica.last_mutation)}, reverse=True)
     return [place for place in places if following is None or place < following]
