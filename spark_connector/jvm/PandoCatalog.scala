@@ -13,9 +13,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * A catalog of Spark: the databases of the servers are its namespaces (`spark.sql.catalog.<name>`).
  *
  * Its options are those of a read without the table. Statements about databases and definitions of tables go to every
- * server of `url` in turn. Rows are written by the format `pando`.
+ * server of `url` in turn.
  */
-final class PandoCatalog extends StagingTableCatalog with SupportsNamespaces {
+final class PandoCatalog extends StagingTableCatalog with SupportsNamespaces with PeriodFunctions {
   private val hidden = Set("system", "information_schema", "INFORMATION_SCHEMA")
   private var catalogName = ""
   private var given: Map[String, String] = Map()
