@@ -1,6 +1,7 @@
 package pando.spark
 
 import java.util
+import java.util.UUID
 
 import scala.jdk.CollectionConverters._
 
@@ -91,7 +92,11 @@ final class PandoCatalog extends StagingTableCatalog with SupportsNamespaces wit
 
   override def createTable(
       table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String])
-      : Table = {
+      : Table = define(table, columns, partitions, properties)
+
+  private def define(
+      table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String])
+      : CatalogTable = {
     if (CatalogNames.databaseOf(table.namespace()).isEmpty) throw new NoSuchNamespaceException(table.namespace())
     val options = optionsOf(table)
     val definition = new TableDefinition(
@@ -131,18 +136,34 @@ final class PandoCatalog extends StagingTableCatalog with SupportsNamespaces wit
 
   override def stageCreate(
       table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String])
-      : StagedTable = refuseStaging("CREATE TABLE … AS SELECT")
+      : StagedTable = stage(table, columns, partitions, properties, replaces = false)
 
   override def stageReplace(
       table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String])
-      : StagedTable = refuseStaging("REPLACE TABLE")
+      : StagedTable =
+    if (tableExists(table)) stage(table, columns, partitions, properties, replaces = true)
+    else throw new NoSuchTableException(table)
 
   override def stageCreateOrReplace(
       table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String])
-      : StagedTable = refuseStaging("CREATE OR REPLACE TABLE")
+      : StagedTable = stage(table, columns, partitions, properties, replaces = tableExists(table))
 
-  private def refuseStaging(statement: String): Nothing = throw PandoException.notOffered(
-    s"$statement is not offered by a catalog of Pando: create the table, then write its rows by the format pando")
+  private def stage(
+      table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String],
+      replaces: Boolean): StagedTable = {
+    val madeAs = s"${table.name()}_staged_${UUID.randomUUID().toString.replace("-", "").take(12)}"
+    val staged = Identifier.of(table.namespace(), madeAs)
+    try {
+      val made = define(staged, columns, partitions, properties)
+      new NewTable(made, statements, optionsOf(table).database, table.name(), madeAs, replaces)
+    } catch {
+      case error: PandoException =>
+        CatalogNames.databaseOf(table.namespace()).foreach { database =>
+          statements.tryEverywhere(s"DROP TABLE IF EXISTS ${SqlText.quoteTable(database, madeAs)}")
+        }
+        throw error
+    }
+  }
 
   private def load(table: Identifier): CatalogTable = {
     val (options, shownName) = (optionsOf(table), s"$catalogName.${table.namespace().mkString(".")}.${table.name()}")

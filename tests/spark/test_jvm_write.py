@@ -243,10 +243,13 @@ def test_values_of_every_type_are_those_of_the_python_writer(sql: Session) -> No
     save(frame, sql.pando.options(theirs))
     sql.pando.sync(ours)
     sql.pando.sync(theirs)
-    for name in frame.columns:
-        found = [sql.server(f"SELECT toString({name}) FROM {table} ORDER BY k") for table in (ours, theirs)]
-        assert found[0] == found[1], name
-        assert len(found[0]) == 3
+    texts = ", ".join(f"toString({name})" for name in frame.columns)
+    found = [sql.server(f"SELECT {texts} FROM {table} ORDER BY k") for table in (ours, theirs)]
+    assert len(found[0]) == 3
+    for name, mine, expected in zip(
+        frame.columns, zip(*found[0], strict=True), zip(*found[1], strict=True), strict=True
+    ):
+        assert mine == expected, name
     read = [sql(f"SELECT * FROM pando.default.{table} ORDER BY k") for table in (ours, theirs)]
     assert repr(read[0]) == repr(read[1])
 
