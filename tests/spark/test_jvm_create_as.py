@@ -64,6 +64,6 @@ def test_a_job_that_fails_leaves_what_was_there(sql: Session, database: str) -> 
     sql.refuse(f"REPLACE TABLE pando.{database}.t AS SELECT CAST('a' AS BINARY) AS b", "BINARY has no counterpart")
     sql(f"CREATE OR REPLACE TABLE pando.{database}.t (only INT)")
     assert sql(f"SELECT * FROM pando.{database}.t") == []
-    numbers(sql.spark, 3).write.mode("overwrite").saveAsTable(f"pando.{database}.t")
+    numbers(sql.spark, 3).write.format("pando").mode("overwrite").saveAsTable(f"pando.{database}.t")
     assert sql(f"SELECT count(*) FROM pando.{database}.t") == [(3,)]
     assert tables(sql, database) == ["t", "t"]
