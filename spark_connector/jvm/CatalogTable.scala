@@ -4,21 +4,24 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.sql.connector.catalog.{SupportsDeleteV2, TableChange}
+import org.apache.spark.sql.connector.catalog.{SupportsDeleteV2, SupportsWrite, TableCapability, TableChange}
 import org.apache.spark.sql.connector.catalog.TableChange.ColumnChange
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * A table of a catalog: it is read as one of the format `pando_jvm`, and its definition and rows can be changed.
+ * A table of a catalog: it is read as one of the format `pando_jvm`, and its definition and rows can be changed. Jobs of
+ * Spark write to it (`PandoWriteBuilder.scala`).
  *
  * A replicated table is changed at one server, and any other at every server of the catalog.
  */
 final class CatalogTable(shownName: String, given: Map[String, String], options: ReadOptions, facts: TableFacts)
     extends PandoTable(given, options, facts.fields)
-    with SupportsDeleteV2 {
+    with SupportsDeleteV2
+    with SupportsWrite {
   private val statements = new Statements(options)
   private val sqlName = SqlText.quoteTable(options.database, options.table)
 
@@ -27,6 +30,12 @@ final class CatalogTable(shownName: String, given: Map[String, String], options:
   override def properties(): util.Map[String, String] = facts.properties.asJava
 
   override def partitioning(): Array[Transform] = facts.partitioning.toArray
+
+  override def capabilities(): util.Set[TableCapability] = util.EnumSet.of(
+    TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.TRUNCATE,
+    TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC)
+
+  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = new PandoWriteBuilder(given, facts, info)
 
   override def newScanBuilder(added: CaseInsensitiveStringMap): ScanBuilder = {
     Seq("table", "database").find(added.containsKey(_)).foreach { name =>

@@ -1,6 +1,7 @@
 package pando.spark
 
 import java.util
+import java.util.UUID
 
 import scala.jdk.CollectionConverters._
 
@@ -13,9 +14,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * A catalog of Spark: the databases of the servers are its namespaces (`spark.sql.catalog.<name>`).
  *
  * Its options are those of a read without the table. Statements about databases and definitions of tables go to every
- * server of `url` in turn. Rows are written by the format `pando`.
+ * server of `url` in turn.
  */
-final class PandoCatalog extends StagingTableCatalog with SupportsNamespaces {
+final class PandoCatalog extends StagingTableCatalog with SupportsNamespaces with PeriodFunctions {
   private val hidden = Set("system", "information_schema", "INFORMATION_SCHEMA")
   private var catalogName = ""
   private var given: Map[String, String] = Map()
@@ -91,7 +92,11 @@ final class PandoCatalog extends StagingTableCatalog with SupportsNamespaces {
 
   override def createTable(
       table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String])
-      : Table = {
+      : Table = define(table, columns, partitions, properties)
+
+  private def define(
+      table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String])
+      : CatalogTable = {
     if (CatalogNames.databaseOf(table.namespace()).isEmpty) throw new NoSuchNamespaceException(table.namespace())
     val options = optionsOf(table)
     val definition = new TableDefinition(
@@ -131,18 +136,34 @@ final class PandoCatalog extends StagingTableCatalog with SupportsNamespaces {
 
   override def stageCreate(
       table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String])
-      : StagedTable = refuseStaging("CREATE TABLE … AS SELECT")
+      : StagedTable = stage(table, columns, partitions, properties, replaces = false)
 
   override def stageReplace(
       table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String])
-      : StagedTable = refuseStaging("REPLACE TABLE")
+      : StagedTable =
+    if (tableExists(table)) stage(table, columns, partitions, properties, replaces = true)
+    else throw new NoSuchTableException(table)
 
   override def stageCreateOrReplace(
       table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String])
-      : StagedTable = refuseStaging("CREATE OR REPLACE TABLE")
+      : StagedTable = stage(table, columns, partitions, properties, replaces = tableExists(table))
 
-  private def refuseStaging(statement: String): Nothing = throw PandoException.notOffered(
-    s"$statement is not offered by a catalog of Pando: create the table, then write its rows by the format pando")
+  private def stage(
+      table: Identifier, columns: Array[Column], partitions: Array[Transform], properties: util.Map[String, String],
+      replaces: Boolean): StagedTable = {
+    val madeAs = s"${table.name()}_staged_${UUID.randomUUID().toString.replace("-", "").take(12)}"
+    val staged = Identifier.of(table.namespace(), madeAs)
+    try {
+      val made = define(staged, columns, partitions, properties)
+      new NewTable(made, statements, optionsOf(table).database, table.name(), madeAs, replaces)
+    } catch {
+      case error: PandoException =>
+        CatalogNames.databaseOf(table.namespace()).foreach { database =>
+          statements.tryEverywhere(s"DROP TABLE IF EXISTS ${SqlText.quoteTable(database, madeAs)}")
+        }
+        throw error
+    }
+  }
 
   private def load(table: Identifier): CatalogTable = {
     val (options, shownName) = (optionsOf(table), s"$catalogName.${table.namespace().mkString(".")}.${table.name()}")

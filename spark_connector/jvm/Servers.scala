@@ -1,8 +1,8 @@
 package pando.spark
 
-import java.io.{BufferedInputStream, ByteArrayOutputStream, IOException, InputStream}
+import java.io.IOException
 import java.net.{ConnectException, HttpURLConnection, NoRouteToHostException, Proxy, SocketTimeoutException, URI}
-import java.net.UnknownHostException
+import java.net.{URLEncoder, UnknownHostException}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.Base64
 
@@ -21,13 +21,30 @@ final class Servers(options: ReadOptions) {
   /** Runs a statement on one server, and returns its answer as text. */
   def run(url: String, sql: String): String = {
     val parameters = "/?wait_end_of_query=1&default_format=JSONEachRow&alter_sync=2"
-    val answer = send(url, parameters, "text/plain; charset=UTF-8", sql.getBytes(UTF_8), options.timeout)
+    val bytes = sql.getBytes(UTF_8)
+    val answer = send(url, parameters, "text/plain; charset=UTF-8", bytes, bytes.length, options.timeout)
+    try new String(answer.readWhole(), UTF_8) finally answer.close()
+  }
+
+  /** Runs an INSERT on one server, under settings; the first `length` bytes are its rows. */
+  def insert(url: String, sql: String, settings: Map[String, String], rows: Array[Byte], length: Int): Unit = {
+    val path = Servers.query(settings + ("query" -> sql))
+    val answer = send(url, path, "application/octet-stream", rows, length, options.timeout)
+    try answer.readWhole() finally answer.close()
+  }
+
+  /** Runs a statement on one server, under settings, and returns its answer as text. */
+  def run(url: String, sql: String, settings: Map[String, String]): String = {
+    val bytes = sql.getBytes(UTF_8)
+    val path = Servers.query(settings)
+    val answer = send(url, path, "text/plain; charset=UTF-8", bytes, bytes.length, options.timeout)
     try new String(answer.readWhole(), UTF_8) finally answer.close()
   }
 
   /** Returns what the first server gives, tried in turn as long as its error `mayRepeat`. */
-  def tryInTurn[Result](urls: Seq[String], mayRepeat: PandoException => Boolean)(step: String => Result): Result = {
-    val attempts = math.max(urls.size, math.min(options.retries + 1, firstRounds * urls.size))
+  def tryInTurn[Result](urls: Seq[String], mayRepeat: PandoException => Boolean, rounds: Int = firstRounds)(
+      step: String => Result): Result = {
+    val attempts = math.max(urls.size.toLong, math.min(options.retries + 1L, rounds.toLong * urls.size))
     var pause = 200L
     var attempt = 0
     while (true) {
@@ -45,10 +62,13 @@ final class Servers(options: ReadOptions) {
   }
 
   /** Sends a JSON request to one server, and returns its answer as it arrives. */
-  def open(url: String, path: String, body: JsonNode, silence: Double): Answer =
-    send(url, path, "application/json", Json.mapper.writeValueAsBytes(body), silence)
+  def open(url: String, path: String, body: JsonNode, silence: Double): Answer = {
+    val bytes = Json.mapper.writeValueAsBytes(body)
+    send(url, path, "application/json", bytes, bytes.length, silence)
+  }
 
-  private def send(url: String, path: String, contentType: String, bytes: Array[Byte], silence: Double): Answer = {
+  private def send(
+      url: String, path: String, contentType: String, bytes: Array[Byte], length: Int, silence: Double): Answer = {
     val connection = new URI(url + path).toURL.openConnection(Proxy.NO_PROXY).asInstanceOf[HttpURLConnection]
     try {
       connection.setRequestMethod("POST")
@@ -58,8 +78,8 @@ final class Servers(options: ReadOptions) {
       connection.setRequestProperty("User-Agent", "pando-spark")
       connection.setRequestProperty("Content-Type", contentType)
       authenticate(connection)
-      connection.setFixedLengthStreamingMode(bytes.length)
-      connection.getOutputStream.write(bytes)
+      connection.setFixedLengthStreamingMode(length)
+      connection.getOutputStream.write(bytes, 0, length)
       if (connection.getResponseCode == 200) new Answer(url, connection, silence)
       else throw refusal(url, connection)
     } catch {
@@ -96,6 +116,9 @@ final class Servers(options: ReadOptions) {
 }
 
 object Servers {
+  /** Rounds over the servers until as many attempts as the option `retries` allows. */
+  val allRounds: Int = Int.MaxValue
+
   private val form = """(?s).*?(Code: (\d+)\. DB::Exception: .*)""".r
 
   /** Returns the error that a text tells. */
@@ -103,6 +126,11 @@ object Servers {
     case form(message, code) => Some(new PandoException(code.toInt, message, Failure.of(code.toInt, status)))
     case _ => None
   }
+
+  /** Returns the path of a request with these parameters. */
+  private def query(parameters: Map[String, String]): String =
+    parameters.map { case (name, value) => s"${URLEncoder.encode(name, UTF_8)}=${URLEncoder.encode(value, UTF_8)}" }
+      .mkString("/?", "&", "")
 
   /** Returns what a broken connection means. */
   def explain(url: String, error: IOException, silence: Double): PandoException = {
@@ -118,94 +146,4 @@ object Servers {
     }
     new PandoException(210, s"Code: 210. DB::Exception: $text (NETWORK_ERROR)", Failure.MayHeal, isUnsent)
   }
-}
-
-/**
- * An answer as it arrives.
- *
- * An error after its first bytes is a trailer (`engine/front/http/error_responses.py`), which stands where the next
- * message of the stream would begin. So `check` is called there.
- */
-final class Answer(url: String, connection: HttpURLConnection, silence: Double) {
-  private val stream = new BufferedInputStream(connection.getInputStream, 1 << 16)
-  private val tag = connection.getHeaderField("X-ClickHouse-Exception-Tag")
-  private lazy val mark = s"\r\n__exception__\r\n$tag\r\n".getBytes(UTF_8)
-  private var isComplete = false
-  /** The bytes that were received. */
-  var received = 0L
-
-  /** The bytes, for a reader that calls `check` between its messages. */
-  val input: InputStream = new InputStream {
-    override def read(): Int = {
-      val value = stream.read()
-      if (value >= 0) received += 1
-      value
-    }
-
-    override def read(target: Array[Byte], offset: Int, length: Int): Int = {
-      val count = stream.read(target, offset, length)
-      if (count > 0) received += count
-      count
-    }
-  }
-
-  /** Raises the error that ends the answer, if it stands here. */
-  def check(): Unit = guard {
-    if (tag != null) {
-      stream.mark(mark.length)
-      val isTrailer = stream.readNBytes(4).sameElements(mark.take(4))
-      stream.reset()
-      if (isTrailer) {
-        val (rest, _) = drain()
-        throw trailing(rest, 0)
-      }
-    }
-  }
-
-  /** Returns the whole answer. */
-  def readWhole(): Array[Byte] = {
-    val (bytes, broken) = drain()
-    broken.foreach { error =>
-      val place = if (tag == null) -1 else bytes.lastIndexOfSlice(mark)
-      throw if (place < 0) Servers.explain(url, error, silence) else trailing(bytes, place)
-    }
-    received += bytes.length
-    isComplete = true
-    bytes
-  }
-
-  /** Returns all bytes that come, and what broke them off. */
-  private def drain(): (Array[Byte], Option[IOException]) = {
-    val bytes = new ByteArrayOutputStream()
-    try {
-      stream.transferTo(bytes)
-      (bytes.toByteArray, None)
-    } catch {
-      case error: IOException => (bytes.toByteArray, Some(error))
-    }
-  }
-
-  /** Returns the error of the trailer that begins here. */
-  private def trailing(bytes: Array[Byte], place: Int): PandoException = {
-    val text = new String(bytes.drop(place + mark.length), UTF_8)
-    val message = text.take(text.lastIndexOf('\n', math.max(0, text.lastIndexOf(s" $tag")))).trim
-    Servers.parseError(message, 500).getOrElse(
-      new PandoException(210, s"$url broke its answer off: ${text.take(500)}", Failure.MayHeal))
-  }
-
-  /** Runs a step of a reader; what breaks it is told as the connection's error. */
-  def guard[Result](step: => Result): Result =
-    try step
-    catch {
-      case error: IOException => throw Servers.explain(url, error, silence)
-    }
-
-  /** Says that everything was read, so that the connection may be used again. */
-  def finish(): Unit = {
-    guard(stream.readNBytes(1 << 16))
-    isComplete = true
-  }
-
-  /** Ends the answer; the server ends its work if there is more of it. */
-  def close(): Unit = if (isComplete) stream.close() else connection.disconnect()
 }

@@ -31,4 +31,12 @@ final class Statements(options: ReadOptions) {
     }
     done :+ url
   }
+
+  /** Runs a statement on every server that carries it out; the others are told in the driver's log. */
+  def tryEverywhere(sql: String): Unit = options.urls.foreach { url =>
+    try servers.run(url, sql)
+    catch {
+      case error: PandoException => DriverLog.tell(s"$url did not carry out $sql: ${error.getMessage}")
+    }
+  }
 }

@@ -31,6 +31,10 @@ final class TableFacts(options: ReadOptions, natural: StructType) {
   /** Whether all replicas carry out what one is told to do. */
   lazy val isReplicated: Boolean = definition.exists(row => textOf(row, "engine").startsWith("Replicated"))
 
+  /** The partition key and the sorting key, as the server shows them. */
+  lazy val partitionKey: String = definition.map(textOf(_, "partition_key")).getOrElse("")
+  lazy val sortingKey: String = definition.map(textOf(_, "sorting_key")).getOrElse("")
+
   /** The partition key; empty if Spark has no counterpart of it. */
   lazy val partitioning: Seq[Transform] = definition.toSeq.flatMap { row =>
     PartitionKeys.fromClickHouse(textOf(row, "partition_key"))

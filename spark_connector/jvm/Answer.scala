@@ -1,0 +1,95 @@
+package pando.spark
+
+import java.io.{BufferedInputStream, ByteArrayOutputStream, IOException, InputStream}
+import java.net.HttpURLConnection
+import java.nio.charset.StandardCharsets.UTF_8
+
+/**
+ * An answer as it arrives.
+ *
+ * An error after its first bytes is a trailer (`engine/front/http/error_responses.py`), which stands where the next
+ * message of the stream would begin. So `check` is called there.
+ */
+final class Answer(url: String, connection: HttpURLConnection, silence: Double) {
+  private val stream = new BufferedInputStream(connection.getInputStream, 1 << 16)
+  private val tag = connection.getHeaderField("X-ClickHouse-Exception-Tag")
+  private lazy val mark = s"\r\n__exception__\r\n$tag\r\n".getBytes(UTF_8)
+  private var isComplete = false
+  /** The bytes that were received. */
+  var received = 0L
+
+  /** The bytes, for a reader that calls `check` between its messages. */
+  val input: InputStream = new InputStream {
+    override def read(): Int = {
+      val value = stream.read()
+      if (value >= 0) received += 1
+      value
+    }
+
+    override def read(target: Array[Byte], offset: Int, length: Int): Int = {
+      val count = stream.read(target, offset, length)
+      if (count > 0) received += count
+      count
+    }
+  }
+
+  /** Raises the error that ends the answer, if it stands here. */
+  def check(): Unit = guard {
+    if (tag != null) {
+      stream.mark(mark.length)
+      val isTrailer = stream.readNBytes(4).sameElements(mark.take(4))
+      stream.reset()
+      if (isTrailer) {
+        val (rest, _) = drain()
+        throw trailing(rest, 0)
+      }
+    }
+  }
+
+  /** Returns the whole answer. */
+  def readWhole(): Array[Byte] = {
+    val (bytes, broken) = drain()
+    broken.foreach { error =>
+      val place = if (tag == null) -1 else bytes.lastIndexOfSlice(mark)
+      throw if (place < 0) Servers.explain(url, error, silence) else trailing(bytes, place)
+    }
+    received += bytes.length
+    isComplete = true
+    bytes
+  }
+
+  /** Returns all bytes that come, and what broke them off. */
+  private def drain(): (Array[Byte], Option[IOException]) = {
+    val bytes = new ByteArrayOutputStream()
+    try {
+      stream.transferTo(bytes)
+      (bytes.toByteArray, None)
+    } catch {
+      case error: IOException => (bytes.toByteArray, Some(error))
+    }
+  }
+
+  /** Returns the error of the trailer that begins here. */
+  private def trailing(bytes: Array[Byte], place: Int): PandoException = {
+    val text = new String(bytes.drop(place + mark.length), UTF_8)
+    val message = text.take(text.lastIndexOf('\n', math.max(0, text.lastIndexOf(s" $tag")))).trim
+    Servers.parseError(message, 500).getOrElse(
+      new PandoException(210, s"$url broke its answer off: ${text.take(500)}", Failure.MayHeal))
+  }
+
+  /** Runs a step of a reader; what breaks it is told as the connection's error. */
+  def guard[Result](step: => Result): Result =
+    try step
+    catch {
+      case error: IOException => throw Servers.explain(url, error, silence)
+    }
+
+  /** Says that everything was read, so that the connection may be used again. */
+  def finish(): Unit = {
+    guard(stream.readNBytes(1 << 16))
+    isComplete = true
+  }
+
+  /** Ends the answer; the server ends its work if there is more of it. */
+  def close(): Unit = if (isComplete) stream.close() else connection.disconnect()
+}

@@ -1,0 +1,47 @@
+package pando.spark
+
+import org.apache.spark.sql.connector.distributions.{Distribution, Distributions}
+import org.apache.spark.sql.connector.expressions.{Expression, Expressions, SortDirection, SortOrder}
+import org.apache.spark.sql.types.{ArrayType, DataType, DateType, MapType, StructType, TimestampType, VariantType}
+
+/**
+ * How a job's rows are divided among its tasks and ordered there, as the table's keys would have them.
+ *
+ * Rows of a partition come together, so that few parts are made; within a task rows are sorted by the partition and by
+ * the first columns of the sorting key. It is no more than advice: servers divide and sort every block. What Spark cannot
+ * compute of a key is left out, and from there the sorting key's rest.
+ */
+final case class WriteLayout(distribution: Distribution, ordering: Array[SortOrder])
+
+object WriteLayout {
+  private val period = """(\w+)\(`?(\w+)`?\)""".r
+  private val plain = """`?(\w+)`?""".r
+
+  /** Returns the layout for rows of these columns. */
+  def of(facts: TableFacts, schema: StructType): WriteLayout = {
+    val partitions = SqlText.splitList(facts.partitionKey).flatMap(toSpark(_, schema))
+    val order = SqlText.splitList(facts.sortingKey).map(toSpark(_, schema)).takeWhile(_.isDefined).flatten
+    WriteLayout(
+      if (partitions.isEmpty) Distributions.unspecified() else Distributions.clustered(partitions.toArray),
+      (partitions ++ order).distinct.map(Expressions.sort(_, SortDirection.ASCENDING)).toArray)
+  }
+
+  private def toSpark(item: String, schema: StructType): Option[Expression] = item match {
+    case plain(name) if typeOf(name, schema).exists(hasOrder) => Some(Expressions.column(SparkText.quoteName(name)))
+    case period(function, name) if PeriodFunctions.names(function) && typeOf(name, schema).exists(isTime) =>
+      Some(Expressions.apply(PeriodFunctions.prefix + function, Expressions.column(SparkText.quoteName(name))))
+    case _ => None
+  }
+
+  private def typeOf(name: String, schema: StructType): Option[DataType] =
+    schema.fields.find(_.name == name).map(_.dataType)
+
+  private def isTime(type_ : DataType): Boolean = type_ == DateType || type_ == TimestampType
+
+  private def hasOrder(type_ : DataType): Boolean = type_ match {
+    case ArrayType(element, _) => hasOrder(element)
+    case StructType(fields) => fields.forall(field => hasOrder(field.dataType))
+    case _: MapType | _: VariantType => false
+    case _ => true
+  }
+}
