@@ -157,6 +157,7 @@ def test_few_parts_are_made(sql: Session, key: str) -> None:
 # -- overwriting ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_overwriting(sql: Session) -> None:
     table = sql.pando.new_table("k Int64, s String", "k", partition="k % 3")
     full = f"pando.default.{table}"
