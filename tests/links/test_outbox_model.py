@@ -124,4 +124,4 @@ class OutboxBesideList(RuleBasedStateMachine):
 
 
 TestOutboxBesideList = OutboxBesideList.TestCase
-TestOutboxBesideList.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestOutboxBesideList.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
