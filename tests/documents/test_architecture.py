@@ -38,6 +38,7 @@ def test_every_package_is_named(top: str) -> None:
     assert not [str(package) for package in list_packages(top) if str(package) not in _PATHS]
 
 
+@pytest.mark.xdist_group("pages")
 @pytest.mark.parametrize("path", PAGES)
 def test_the_page_is_what_its_generator_makes(path: str) -> None:
     assert (ROOT / path).read_text(encoding="utf-8") == PAGES[path](), "python -m tests.documents.generate"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from parts.common.errors import CODES
 from sql.functions.registry import list_functions
 from sql.settings.merge_tree_settings import SUPPORTED_MERGE_TREE_SETTINGS
@@ -9,6 +11,10 @@ from sql.settings.supported_settings import SUPPORTED_SETTINGS
 from tests.documents.error_meanings import MEANINGS
 from tests.documents.errors_page import find_raised
 from tests.documents.generate import PAGES
+
+
+pytestmark = pytest.mark.xdist_group("pages")
+"""The page of errors is made once in a process."""
 
 
 def test_every_error_that_the_code_raises_is_on_the_page() -> None:
