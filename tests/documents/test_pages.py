@@ -12,7 +12,6 @@ from tests.documents.error_meanings import MEANINGS
 from tests.documents.errors_page import find_raised
 from tests.documents.generate import PAGES
 
-
 pytestmark = pytest.mark.xdist_group("pages")
 """The page of errors is made once in a process."""
 
