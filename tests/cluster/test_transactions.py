@@ -35,6 +35,7 @@ def insert(replicas: Replicas, table: str, transaction: str, key: int) -> str:
 
 
 @pytest.mark.parametrize("overwrite", one_in(2, ["", "OVERWRITE"]))
+@pytest.mark.long
 def test_clients_that_commit_one_transaction_at_once_decide_it_once(replicas: Replicas, overwrite: str) -> None:
     table = replicas.new_table()
     for turn in range(5):

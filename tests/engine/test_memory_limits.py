@@ -42,7 +42,7 @@ def rows(engine: Engine, sql: str, **settings: object) -> list[dict[str, object]
 @pytest.mark.parametrize(
     ("sql", "code"),
     one_in(
-        6,
+        13,
         [
             ("SELECT length(range(100000000))", 241),
             ("SELECT length(range(600000000))", 69),

@@ -123,6 +123,7 @@ def test_groups_are_shown_and_end(servers: dict[str, list[LinkedServer]], west: 
     assert fails(east, f"SELECT lastCut('{a}')").code == 36
 
 
+@pytest.mark.long
 def test_all_links_say_that_one_is_disabled(
     servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
 ) -> None:

@@ -35,6 +35,7 @@ def test_targets_show_a_prefix_of_the_source_after_every_batch(
 
 @given(st.text("IQJT", min_size=1, max_size=4), _CHOICES)
 @settings(max_examples=60, deadline=None)
+@pytest.mark.long
 def test_inserts_of_two_clusters_arrive_once(program: str, choices: list[int]) -> None:
     assert run_choices(Run(program, inserts_at_n=3), choices) is None
 

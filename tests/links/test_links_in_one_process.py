@@ -172,6 +172,7 @@ def test_a_link_inside_a_cluster_that_linked_clusters_does_not_name(servers: dic
             server.links._clients.clear()
 
 
+@pytest.mark.long
 def test_any_server_of_the_source_answers_for_it(servers: dict[str, list[LinkedServer]]) -> None:
     """The target asks the second server alone, which has not the parts that the first one merges away."""
     create_table([*servers["west"], *servers["east"]], "any")

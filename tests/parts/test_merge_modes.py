@@ -68,6 +68,7 @@ def last_of_each(tables: Sequence[pa.Table], description: TableDescription) -> l
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
+@pytest.mark.long
 def test_a_mode_gets_whole_keys_whatever_the_slices(data: st.DataObject) -> None:
     description = description_of([("k", "UInt8"), ("v", "LowCardinality(String)")], ("k",), **NO_SYNC)
     rows = st.lists(st.tuples(st.integers(0, 3), st.text(max_size=2)), max_size=30)

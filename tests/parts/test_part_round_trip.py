@@ -49,7 +49,7 @@ def read(part: Part, columns: Any = None, ranges: Any = None, **options: Any) ->
 
 
 @pytest.mark.parametrize("is_wide", one_in(2, [False, True]))
-@pytest.mark.parametrize("type_", one_in(2, ALL_TYPES))
+@pytest.mark.parametrize("type_", one_in(4, ALL_TYPES))
 @settings(max_examples=7, deadline=None)
 @given(data=st.data())
 def test_every_type(type_: str, is_wide: bool, data: st.DataObject) -> None:
@@ -93,7 +93,7 @@ def test_ranges_and_columns(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("is_wide", one_in(2, [False, True]))
-@pytest.mark.parametrize("type_", one_in(2, ALL_TYPES))
+@pytest.mark.parametrize("type_", one_in(4, ALL_TYPES))
 @settings(max_examples=7, deadline=None)
 @given(data=st.data())
 def test_some_rows_of_every_type(type_: str, is_wide: bool, data: st.DataObject) -> None:

@@ -307,6 +307,7 @@ def test_changes_that_cannot_be_are_refused(sql: Session, database: str, stateme
     assert sql.server(f"SELECT create_table_query FROM system.tables WHERE database = '{database}'") == before
 
 
+@pytest.mark.long
 def test_tables_are_renamed_emptied_and_dropped(sql: Session, database: str) -> None:
     table = f"pando.{database}.t"
     sql(f"CREATE TABLE {table} (k INT) TBLPROPERTIES (order_by = 'k')")

@@ -30,6 +30,7 @@ def secret_file(tmp_path: Path) -> Path:
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_nobody_reads_a_password(pando: Pando, spark: SparkSession, event_log: Path, tmp_path: Path) -> None:
     """Not in plans, schemas, files made of the table, or Spark's log of events (its UI)."""
     table = pando.new_table("k UInt32, s String", "k")

@@ -58,6 +58,7 @@ def test_promises_hold(topology: Topology, seed: int) -> None:
 
 @pytest.mark.parametrize("variant", one_in(2, VARIANTS[1:]), ids=lambda variant: variant.name)
 @pytest.mark.parametrize("topology", one_in(6, TOPOLOGIES), ids=lambda topology: topology.name)
+@pytest.mark.long
 def test_promises_hold_in_every_variant(topology: Topology, variant: LinkedVariant) -> None:
     if not variant.fits(topology):
         pytest.skip("the topology promises nothing here")

@@ -136,6 +136,7 @@ def test_databases_and_renames(server: WorkerServer) -> None:
     assert not any("other" in answer for answer in server.everywhere("SHOW DATABASES"))
 
 
+@pytest.mark.long
 def test_many_clients_at_once_lose_and_double_nothing(server: WorkerServer) -> None:
     server.execute("CREATE TABLE busy (k UInt64) ENGINE = MergeTree ORDER BY k")
     failures: list[BaseException] = []

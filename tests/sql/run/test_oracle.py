@@ -22,7 +22,7 @@ def test_there_are_enough_cases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "number", "query"), one_in(4, CASES), ids=[f"{file}:{number}" for file, number, _ in CASES]
+    ("file", "number", "query"), one_in(6, CASES), ids=[f"{file}:{number}" for file, number, _ in CASES]
 )
 def test_same_answer(engines: Engines, file: str, number: int, query: str) -> None:
     names, types, rows = engines.clickhouse(query)

@@ -20,6 +20,7 @@ from sql.run.short_queries.short_plans import ShortResult
 from sql.run.short_queries.short_query_cache import ShortQueryCache
 from sql.run.short_queries.statement_shapes import find_shape
 from sql.settings.supported_settings import DEFAULT_SETTINGS
+from tests.portions import one_in
 from tests.sql.run.dataset import MemoryCatalog
 from tests.sql.run.part_tables import PartTable, describe
 
@@ -217,7 +218,7 @@ def test_the_answer_is_that_of_the_engine(
         _consider(short, text, tables)
 
 
-@pytest.mark.parametrize(("template", "is_short"), _SHAPES)
+@pytest.mark.parametrize(("template", "is_short"), one_in(2, _SHAPES))
 def test_what_is_short_is_answered(
     tables: MemoryCatalog, short: ShortQueryCache, template: str, is_short: bool
 ) -> None:

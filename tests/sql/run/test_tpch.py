@@ -118,7 +118,7 @@ def _compare(theirs: str, ours: str) -> None:
         assert all(same_cell(cell, our_cell, type_) for cell, our_cell, type_ in cells), (row, our_row)
 
 
-@pytest.mark.parametrize("path", one_in(3, QUERIES), ids=[path.stem for path in QUERIES])
+@pytest.mark.parametrize("path", one_in(6, QUERIES), ids=[path.stem for path in QUERIES])
 def test_small(small: Loaded, path: Path) -> None:
     _check(small, path)
 

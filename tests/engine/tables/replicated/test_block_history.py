@@ -69,6 +69,7 @@ def test_a_merge_that_is_still_to_be_done_hides_nothing(make_colony: Callable[..
 
 
 @pytest.mark.parametrize("seed", one_in(4, range(12)))
+@pytest.mark.long
 def test_every_row_once_through_merges_restarts_and_other_replicas(
     make_colony: Callable[..., SimulatedCluster], seed: int
 ) -> None:

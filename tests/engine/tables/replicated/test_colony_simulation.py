@@ -98,6 +98,7 @@ RULES = {
 }
 
 
+@pytest.mark.long
 def test_every_rule_has_its_say(make_colony_at: Callable[[int], MakeColony]) -> None:
     """A rule that never fires is not tested by random work. Most are met by a few seeds."""
     seen: Counter[str] = Counter()

@@ -103,6 +103,7 @@ def test_stopped_merges_wait_on_one_replica_alone(make_colony: MakeColony) -> No
     assert len(two.parts()) == 1
 
 
+@pytest.mark.long
 def test_syncing_in_three_ways(make_colony: MakeColony) -> None:
     colony = make_colony(2)
     one, two = colony

@@ -70,6 +70,7 @@ def requests_of_a_commit(make_colony: MakeColony) -> int:
 
 
 @pytest.mark.parametrize("fault", one_in(5, FAULTS), ids=str)
+@pytest.mark.long
 def test_a_commit_that_is_hit_at_any_request(make_colony: MakeColony, fault: Fault | str) -> None:
     total = requests_of_a_commit(lambda n: make_colony(n))
     assert total > 40
