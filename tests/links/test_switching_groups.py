@@ -24,10 +24,11 @@ from tests.links.test_links_in_one_process import wait
 from tests.portions import one_in
 
 
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Clusters]:
+    """Made anew for each test: the groups of tests before would go on asking their sources."""
     world = {"max_poll_seconds": 0.2}
-    with linked_servers(tmp_path_factory.mktemp("three"), world, west=1, east=1, north=1) as servers:
+    with linked_servers(tmp_path, world, west=1, east=1, north=1) as servers:
         yield Clusters(servers)
 
 
