@@ -59,7 +59,7 @@ $(VENV)/.jar: $(wildcard spark_connector/jvm/*) $(VENV)/.dev
 test: check-tools $(VENV)/.dev lint $(VENV)/.jar ## Lint, types, layering, and the tests that guard what Pando promises (about ten minutes)
 	$(PYTEST) -m "not long and not docker"
 
-test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (about an hour; PORTION=0/3 for the first third)
+test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (hours; PORTION=0/24 for the first of 24 portions)
 	$(PYTEST) --portion $(PORTION) -m "long and not docker"
 	PANDO_TEST_WORKERS=4 $(PYTEST) --portion $(PORTION) -m "not docker" tests/engine/front tests/cluster
 
