@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass
 
 from coordination.keeper.interface import SetData
 from coordination.links.groups.cut_mark import CutMark
@@ -21,11 +20,10 @@ from coordination.links.link_nodes import StoredLink
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Change
 from coordination.links.stream.gap_check import admit_changes
-from engine.links.exchange.cluster_client import ClusterClient
 from engine.links.link_upstream import LinkUpstream
 from engine.links.switching.local_tables import LocalTable, SwitchingServer
 from engine.links.switching.siblings import Sibling
-from engine.links.switching.tail_taking import find_place
+from engine.links.switching.tail_taking import find_place, opening_sibling
 from engine.tables.capabilities.table_links import ChangesAnswer, GroupCut, IncomingBatch, TargetState
 from parts.common.errors import ConflictError, UserError
 from parts.common.query_status import QueryStatus
@@ -124,19 +122,7 @@ def _read_tail(
     """Reads all that the best sibling has and the table lacks; the sibling keeps it while ``held`` is open."""
     sibling, reach = table.find_best()
     assert sibling is not None
-    own = server.cluster_membership.get_identity(table.local.keeper)
-    client = cast(ClusterClient, server.links.connect(sibling.cluster))
-    definition = replace(
-        table.link.definition,
-        source_cluster=sibling.cluster,
-        source_database=sibling.database,
-        source_table=sibling.table,
-        source_origin="",
-        is_begun=False,
-    )
-    upstream = LinkUpstream(definition, client, (own.name, own.uuid), (), lambda: False)
-    upstream.register()
-    held.callback(client.unregister, sibling.database, sibling.table, upstream.name, definition.uuid)
+    client, upstream = held.enter_context(opening_sibling(server, table.link, table.local, sibling))
     vector, changes, cuts = state.vector.go_on_at(find_place(client, sibling, state)), list[Change](), list[int]()
     for _ in range(_MOST_ANSWERS):
         status.check()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
 
@@ -37,20 +38,8 @@ def take_tail(
 
     Raises 36 (BAD_ARGUMENTS) if the sibling does not keep what the table lacks.
     """
-    own = server.cluster_membership.get_identity(local.keeper)
-    client = cast(ClusterClient, server.links.connect(sibling.cluster))
-    definition = replace(
-        link.definition,
-        source_cluster=sibling.cluster,
-        source_database=sibling.database,
-        source_table=sibling.table,
-        source_origin="",
-        is_begun=False,
-    )
-    upstream = LinkUpstream(definition, client, (own.name, own.uuid), (), lambda: False)
-    upstream.register()
     target, rows, idle = local.links.target, 0, 0
-    try:
+    with opening_sibling(server, link, local, sibling) as (client, upstream):
         place = find_place(client, sibling, target.read_target())
         while True:
             state = _begin(target.read_target(), place)
@@ -81,8 +70,29 @@ def take_tail(
             applied = target.apply_batch(batch, status)
             rows += applied.rows if applied.is_applied else 0
             server.services.failpoint("promote.after_tail_batch")
+
+
+@contextmanager
+def opening_sibling(
+    server: SwitchingServer, link: StoredLink, local: LocalTable, sibling: Sibling
+) -> Iterator[tuple[ClusterClient, LinkUpstream]]:
+    """Opens a sibling as the source of a table's link. It keeps what the table lacks while it is open."""
+    own = server.cluster_membership.get_identity(local.keeper)
+    client = cast(ClusterClient, server.links.connect(sibling.cluster))
+    definition = replace(
+        link.definition,
+        source_cluster=sibling.cluster,
+        source_database=sibling.database,
+        source_table=sibling.table,
+        source_origin="",
+        is_begun=False,
+    )
+    upstream = LinkUpstream(definition, client, (own.name, own.uuid), (), lambda: False)
+    upstream.register()
+    try:
+        yield client, upstream
     finally:
-        client.unregister(sibling.database, sibling.table, upstream.name, link.definition.uuid)
+        client.unregister(sibling.database, sibling.table, upstream.name, definition.uuid)
 
 
 def find_place(client: ClusterClient, sibling: Sibling, state: TargetState) -> Position:
