@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +18,7 @@ from coordination.links.groups.link_group import find_group
 from coordination.links.stream.change import Block, Change
 from coordination.links.switching.lineage import EpochFork, Lineage
 from engine.links.link_upstream import LinkUpstream
+from engine.tables.replicated.links.switching import replica_switching
 from parts.common.errors import PandoError, UnavailableError
 from tests.links.linked_servers import linked_servers
 from tests.links.switched_clusters import Clusters
@@ -419,6 +422,10 @@ def test_a_cut_beside_the_promotion_is_whole_or_not_at_all(three: Clusters) -> N
     wait(lambda: three.is_shut("west", a) and three.is_shut("west", b), "west to hear of the forks")
 
 
+def _fill_disk(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 @pytest.mark.long
 def test_what_is_staged_of_a_cut_is_detached(three: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
     """The source ends between the blocks of two tables."""
@@ -438,6 +445,9 @@ def test_what_is_staged_of_a_cut_is_detached(three: Clusters, monkeypatch: pytes
     store = three.servers["east"][0].table(a).definition.data_path / "staged"
     wait(lambda: list(store.glob("link-*/*")), "the staged block")
     three.part("west")
+    with monkeypatch.context() as full:
+        full.setattr(replica_switching, "link_files", _fill_disk)
+        assert "NOT_ENOUGH_SPACE" in three.refused("east", "SYSTEM PROMOTE REPLICATION LINK GROUP st")
     facts = three.facts("east", "SYSTEM PROMOTE REPLICATION LINK GROUP st")
     assert facts["staged behind the fork"] == ["1 blocks with 1 rows, linked to detached/ here"]
     detached = three.servers["east"][0].table(a).definition.data_path / "detached"

@@ -110,7 +110,7 @@ class _ClosedTables:
         """Detaches what links have staged.
 
         A table of a group waits before until every active replica shows the last cut: from the fork on it is shown
-        alone. With ``force`` the wait may end without that.
+        alone. With ``force`` the wait may end without that, and what cannot be detached is told.
         """
         facts = self.facts[local.name] = []
         if self._links.group is not None:
@@ -121,7 +121,13 @@ class _ClosedTables:
                 if error.name != "TIMEOUT_EXCEEDED" or not self._force:
                     raise
                 facts.append(("not shown yet", error.message))
-        blocks, rows = local.links.switching.detach_staged()
+        try:
+            blocks, rows = local.links.switching.detach_staged()
+        except PandoError as error:
+            if not self._force:
+                raise
+            facts.append(("staged, not detached", error.message))
+            return
         if blocks:
             facts.append(("staged behind the fork", f"{blocks} blocks with {rows} rows, linked to detached/ here"))
 

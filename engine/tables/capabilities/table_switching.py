@@ -50,5 +50,6 @@ class TableSwitching(Protocol):
     def detach_staged(self) -> tuple[int, int]:
         """Links the blocks that links have staged here and not committed into ``detached/``; may be repeated.
 
-        The table is closed. Returns how many blocks and rows they are.
+        The table is closed. Returns how many blocks and rows they are. Raises what the disk does: 243
+        (NOT_ENOUGH_SPACE) if it is full.
         """

@@ -16,7 +16,7 @@ from engine.tables.capabilities.table_switching import TableTail
 from engine.tables.replicated.links.source.block_source import BlockSource
 from engine.tables.replicated.links.source.stream_reading import StreamOfTable, StreamReading
 from engine.tables.replicated.replica_state import LINK_STAGING_PREFIX, ReplicaState
-from parts.common.errors import PandoError, UnavailableError
+from parts.common.errors import CorruptionError, UnavailableError, convert_resource_error
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.format.hashed_file import link_files
@@ -131,16 +131,24 @@ class ReplicaSwitching:
         for name in store.staged.list_transactions():
             if not name.startswith(LINK_STAGING_PREFIX) or state.queue.is_queued(name):
                 continue
-            for place in store.staged.list_places(name):
+            try:
+                places = list(store.staged.list_places(name))
+            except FileNotFoundError:  # it is removed just now
+                continue
+            for place in places:
                 part = PartName.try_parse(place.partition("-")[2])
                 path, wanted = store.staged.path(name, place), f"staged-{name.removeprefix(LINK_STAGING_PREFIX)}_{part}"
                 try:
                     found = open_part(path, name=part).rows if part is not None else 0
                     if part is not None and wanted not in there:
                         self._detach(path, wanted)
-                except (OSError, PandoError) as error:  # it is removed just now
+                except CorruptionError as error:  # it was not staged whole, or is removed just now
                     logger.info("%s of %s is not detached: %s", place, name, error)
                     continue
+                except OSError as error:
+                    if path.exists():
+                        raise convert_resource_error(error) from error
+                    continue  # it is removed just now
                 blocks, rows = blocks + (part is not None), rows + found
         return blocks, rows
 
