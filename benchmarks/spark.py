@@ -1,8 +1,8 @@
 """Spark over Pando beside Spark over its own Parquet files: the same rows in the same order, the same session.
 Where the package is installed, also beside Delta.
 
-The session has two tasks at a time. The files are what Spark makes of the table, which is sorted by its key, so that
-their statistics tell as much of the key as they can.
+The session has two tasks at a time, and is as ``spark_connector.configure`` makes it. The files are what Spark makes of
+the tables, which are sorted by their keys, so that their statistics tell as much of the keys as they can.
 """
 
 from __future__ import annotations
@@ -16,25 +16,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import delta
-from benchmarks.data import LINEITEM, tpch
+from benchmarks import tpch as tpch_queries
+from benchmarks.data import LINEITEM, TPCH_KEYS, tpch
 from benchmarks.measure import Figure, alternate
 from engine.cluster.cluster import Cluster
 from engine.http_client.http_client import HttpClient
-from spark_connector import aggregate, narrowed, use_jvm_source
+from spark_connector import configure
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 PEER = "Spark's Parquet"
 WRITTEN_ROWS = 2_000_000
 _RUNS = 3
 _COLUMNS = ["l_orderkey", "l_quantity", "l_extendedprice", "l_shipdate", "l_shipmode"]
-_TOTALS = ["count(*)", "sum(l_orderkey)", "sum(l_quantity)", "sum(l_extendedprice)", "max(l_shipdate)",
-           "max(l_shipmode)"]  # fmt: skip
 _WRITTEN = ["l_orderkey", "l_partkey", "l_suppkey", "l_linenumber", "l_quantity", "l_extendedprice", "l_shipdate",
             "l_shipmode"]  # fmt: skip
-_MONTH = "l_shipdate >= '1994-01-01' AND l_shipdate < '1994-02-01'"
-_TOP = "ORDER BY l_extendedprice DESC, l_orderkey, l_linenumber LIMIT 100"
+_COLUMN_LIST = ", ".join(_COLUMNS)
+_TOTALS = "count(*), sum(l_orderkey), sum(l_quantity), sum(l_extendedprice), max(l_shipdate), max(l_shipmode)"
+_QUERIES = {
+    "full scan": "SELECT * FROM {}",
+    "five columns": f"SELECT {_COLUMN_LIST} FROM {{}}",
+    "totals": f"SELECT {_TOTALS} FROM {{}}",
+    "a sum": "SELECT sum(l_orderkey) FROM {}",
+    "count(*)": "SELECT count(*) FROM {}",
+    "a month of the key": f"SELECT {_TOTALS} FROM {{}} WHERE l_shipdate >= '1994-01-01' AND l_shipdate < '1994-02-01'",
+    "a group of strings": "SELECT l_shipmode, count(*), sum(l_orderkey), max(l_shipdate) FROM {} GROUP BY ALL",
+    "the top 100": f"SELECT {_COLUMN_LIST} FROM {{}} ORDER BY l_extendedprice DESC, l_orderkey, l_linenumber LIMIT 100",
+}
+_SCANS = ("full scan", "five columns")
+"""Queries whose rows Spark makes and throws away."""
 
 
 def compare(directory: Path, scale: float) -> Iterator[Figure]:
@@ -47,9 +58,10 @@ def compare(directory: Path, scale: float) -> Iterator[Figure]:
         port = next(status.http_port for status in cluster.start(1) if status.http_port)
         client = stack.enter_context(HttpClient(port=port, timeout_seconds=600))
         _fill(client, data, scale)
-        spark = _session(directory)
+        url = f"http://127.0.0.1:{port}"
+        spark = _session(directory, url)
         stack.callback(spark.stop)
-        yield from Pair(spark, client, f"http://127.0.0.1:{port}", directory).figures()
+        yield from Pair(spark, client, url, directory).figures()
 
 
 class Pair:
@@ -60,80 +72,49 @@ class Pair:
         self._client = client
         self._url = url
         self._directory = directory
-        self._files = str(directory / "lineitem")
         self._numbers = itertools.count()
-        self._pando(table=LINEITEM).write.parquet(self._files)
+        for name in TPCH_KEYS:
+            path = str(directory / name)
+            spark.table(f"pando.default.{name}").write.parquet(path)
+            spark.sql(f"CREATE TABLE spark_catalog.default.{name} USING parquet LOCATION '{path}'")
+        self._files = str(directory / LINEITEM)
 
     def figures(self) -> Iterator[Figure]:
-        def totals(frame: DataFrame) -> Callable[[], object]:
-            return lambda: frame.selectExpr(*_TOTALS).collect()
-
-        columns = ",".join(_COLUMNS)
-        files = self._spark.read.parquet(self._files)
-        of_files = totals(files.select(_COLUMNS))
-        by_query = self._pando(query=f"SELECT {', '.join(_TOTALS)} FROM {LINEITEM}").collect
-        options = {"url": self._url, "table": LINEITEM}
-        calls = {text: text for text in _TOTALS}
-
-        def by_parts() -> object:  # made anew: Spark keeps what it shuffled for a frame
-            return aggregate(self._spark, options, aggregates=calls).collect()
-
-        top = self._pando(query=f"SELECT {columns} FROM {LINEITEM} {_TOP}").collect
-        month = self._pando(table=LINEITEM, columns=columns, filter=_MONTH)
-        files.createOrReplaceTempView("files")
-        yield self._figure("full scan, totals", totals(self._pando(table=LINEITEM, columns=columns)), of_files)
-        yield self._figure("totals by the option query", by_query, of_files)
-        yield self._figure("totals by aggregate()", by_parts, of_files)
-        yield self._figure("a month of the key", totals(month), totals(files.where(_MONTH).select(_COLUMNS)))
-        every = self._pando(table=LINEITEM)
-        by_plan = totals(narrowed(every.where(_MONTH).select(_COLUMNS)))
-        yield self._figure("a month of the key by narrowed()", by_plan, totals(files.where(_MONTH).select(_COLUMNS)))
-        top_of_files = self._spark.sql(f"SELECT {columns} FROM files {_TOP}").collect
-        yield self._figure("the top 100 by the option query", top, top_of_files)
-        yield from self._inside()
+        for name in _QUERIES:
+            ours, theirs = (self._read(name, f"{catalog}.default.{LINEITEM}") for catalog in ("pando", "spark_catalog"))
+            yield alternate(f"Spark: {name}", PEER, ours, theirs, runs=_RUNS)
         yield from self._written()
         if delta.is_there():
-            yield from self._beside_delta(totals(self._pando(table=LINEITEM, columns=columns)), totals(month))
+            yield from self._beside_delta()
+        yield from tpch_queries.compare(f"{PEER}, Spark", self._in_catalog("pando"), self._in_catalog("spark_catalog"))
 
-    def _inside(self) -> Iterator[Figure]:
-        """Yields the reads of the format ``pando_jvm``, beside the files and beside the format ``pando``."""
-        use_jvm_source(self._spark)
-        options = {"url": self._url, "table": LINEITEM}
-        inside = self._spark.read.format("pando_jvm").options(**options).load()
-        by_python = self._pando(table=LINEITEM)
-        totals = ", ".join(_TOTALS)
-        queries = {
-            "every column": "SELECT * FROM {}",
-            "five columns": f"SELECT {', '.join(_COLUMNS)} FROM {{}}",
-            "totals": f"SELECT {totals} FROM {{}}",
-            "a sum": "SELECT sum(l_orderkey) FROM {}",
-            "count(*)": "SELECT count(*) FROM {}",
-            "a month of the key": f"SELECT {totals} FROM {{}} WHERE {_MONTH}",
-            "a group of strings": "SELECT l_shipmode, count(*), sum(l_orderkey), max(l_shipdate) FROM {} GROUP BY ALL",
-            "the top 100": f"SELECT {', '.join(_COLUMNS)} FROM {{}} {_TOP}",
-        }
-        for frame, name in ((inside, "inside"), (by_python, "by_python")):
-            frame.createOrReplaceTempView(name)
+    def _read(self, name: str, table: str) -> Callable[[], object]:
+        """Returns a query, made anew each time: Spark keeps what it shuffled for a frame."""
+        sql = _QUERIES[name].format(table)
+        if name in _SCANS:
+            return lambda: self._spark.sql(sql).write.format("noop").mode("overwrite").save()
+        return lambda: self._spark.sql(sql).collect()
 
-        def read(name: str, sql: str, view: str) -> Callable[[], object]:
-            """Returns a query, made anew each time: Spark keeps what it shuffled for a frame."""
-            if "column" not in name:
-                return lambda: self._spark.sql(sql.format(view)).collect()
-            return lambda: self._spark.sql(sql.format(view)).write.format("noop").mode("overwrite").save()
+    def _in_catalog(self, catalog: str) -> Callable[[str], object]:
+        def run(sql: str) -> object:
+            self._spark.sql(f"USE {catalog}.default")
+            return self._spark.sql(sql).collect()
 
-        for name, sql in queries.items():
-            ours, theirs, python = (read(name, sql, view) for view in ("inside", "files", "by_python"))
-            yield self._figure(f"inside, {name}", ours, theirs)
-            yield alternate(f"Spark: inside, {name}", "the format pando", ours, python, runs=1)
+        return run
 
-    def _beside_delta(self, whole: Callable[[], object], month: Callable[[], object]) -> Iterator[Figure]:
+    def _beside_delta(self) -> Iterator[Figure]:
         table = delta.Delta(self._spark, self._files, str(self._directory / "delta"))
 
-        def totals(condition: str) -> Callable[[], object]:
-            return lambda: table.frame().where(condition).select(_COLUMNS).selectExpr(*_TOTALS).collect()
+        def read(name: str) -> Callable[[], object]:
+            def run() -> object:
+                table.frame().createOrReplaceTempView("of_delta")
+                return self._read(name, "of_delta")()
 
-        yield alternate("Spark: full scan, totals", delta.PEER, whole, totals("true"), runs=_RUNS)
-        yield alternate("Spark: a month of the key", delta.PEER, month, totals(_MONTH), runs=_RUNS)
+            return run
+
+        for name in ("full scan", "totals", "a month of the key", "a group of strings", "the top 100"):
+            ours = self._read(name, f"pando.default.{LINEITEM}")
+            yield alternate(f"Spark: {name}", delta.PEER, ours, read(name), runs=_RUNS)
 
     def _written(self) -> Iterator[Figure]:
         source = self._directory / "source"
@@ -152,7 +133,7 @@ class Pair:
             frame.write.parquet(str(self._directory / f"written{next(self._numbers)}"))
 
         name = f"write of {WRITTEN_ROWS // 1_000_000} M × {len(_WRITTEN)}"
-        yield self._figure(name, to_pando, to_files)
+        yield alternate(f"Spark: {name}", PEER, to_pando, to_files, runs=_RUNS)
         if delta.is_there():
 
             def to_delta() -> None:
@@ -160,27 +141,22 @@ class Pair:
 
             yield alternate(f"Spark: {name}", delta.PEER, to_pando, to_delta, runs=_RUNS)
 
-    def _figure(self, name: str, pando: Callable[[], object], files: Callable[[], object]) -> Figure:
-        return alternate(f"Spark: {name}", PEER, pando, files, runs=_RUNS)
-
-    def _pando(self, **options: str) -> DataFrame:
-        return self._spark.read.format("pando").options(url=self._url, **options).load()
-
 
 def _fill(client: HttpClient, data: Path, scale: float) -> None:
-    lineitem = tpch(data, scale)[LINEITEM]
-    client.execute(lineitem.create)
-    for block in lineitem.blocks:
-        client.insert(LINEITEM, block.read_bytes(), "ArrowStream")
-    client.execute(f"OPTIMIZE TABLE {LINEITEM} FINAL")
+    for dataset in tpch(data, scale).values():
+        client.execute(dataset.create)
+        for block in dataset.blocks:
+            client.insert(dataset.name, block.read_bytes(), "ArrowStream")
+        client.execute(f"OPTIMIZE TABLE {dataset.name} FINAL")
 
 
-def _session(directory: Path) -> SparkSession:
+def _session(directory: Path, url: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("pando benchmarks")
     configuration = {
+        "spark.pando.url": url,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -191,4 +167,6 @@ def _session(directory: Path) -> SparkSession:
     }
     for name, value in configuration.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    configure(spark)
+    return spark

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from spark_connector import use_jvm_source
+from spark_connector import configure
 
 
 @contextmanager
@@ -38,8 +38,8 @@ def spark_session() -> Iterator[SparkSession]:
 
 def carriers(session: SparkSession, url: str) -> DataFrame:
     """Flights and miles of every carrier: the servers aggregate parts of the table, Spark merges."""
-    use_jvm_source(session)
-    flights = session.read.format("pando_jvm").option("url", url).option("table", "default.flights").load()
+    configure(session)
+    flights = session.read.format("pando").option("url", url).option("table", "default.flights").load()
     return (
         flights.groupBy("carrier")
         .agg(functions.count("*").alias("flights"), functions.sum("distance").alias("miles"))

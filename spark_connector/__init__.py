@@ -4,10 +4,9 @@ It speaks HTTP to the servers, and shares only the names of types with them. ``p
 calls. ``shared.options`` lists the options. ``python_source.scan_reader`` plans and reads scans. ``batch_writer`` and
 ``stream_writer`` insert blocks that a retry does not double.
 
-Functions that programs call are here: ``register`` (views), ``configure`` (a session), ``use_session`` (a thread's
-session), ``use_jvm_source`` (the format ``pando_jvm``), ``use_catalog`` (databases as a catalog of Spark).
-``create_table``, ``prepare`` (rows to write), ``narrowed`` (a frame that reads less), ``aggregate`` (by the servers,
-task by task).
+Functions that programs call are here. ``session`` and ``configure`` make a session that is ready: without Python workers,
+with a catalog. ``use_session`` is for threads, ``use_catalog`` for a catalog of another name, ``register`` for views.
+``create_table`` makes a table for a frame, ``prepare`` orders rows that Python workers write.
 """
 
 from __future__ import annotations
@@ -17,24 +16,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_connector.jvm.catalog import use_catalog
-    from spark_connector.jvm.jar import use_jvm_source
-    from spark_connector.python_source.aggregate_pushdown import aggregate
-    from spark_connector.python_source.scan_pushdown import narrowed
-    from spark_connector.python_source.session_options import configure, use_session
+    from spark_connector.sessions import configure, session, use_session
     from spark_connector.tables.table_creation import create_table
     from spark_connector.tables.table_views import register
     from spark_connector.tables.write_preparation import prepare
 
-__all__ = [
-    "aggregate", "configure", "create_table", "narrowed", "prepare", "register", "use_catalog", "use_jvm_source",
-    "use_session",
-]  # fmt: skip
+__all__ = ["configure", "create_table", "prepare", "register", "session", "use_catalog", "use_session"]
 
 _HOMES = {
-    "aggregate": "python_source.aggregate_pushdown", "configure": "python_source.session_options",
-    "create_table": "tables.table_creation", "narrowed": "python_source.scan_pushdown",
-    "prepare": "tables.write_preparation", "register": "tables.table_views",
-    "use_catalog": "jvm.catalog", "use_jvm_source": "jvm.jar", "use_session": "python_source.session_options",
+    "configure": "sessions", "session": "sessions", "use_session": "sessions", "use_catalog": "jvm.catalog",
+    "create_table": "tables.table_creation", "prepare": "tables.write_preparation", "register": "tables.table_views",
 }  # fmt: skip
 
 

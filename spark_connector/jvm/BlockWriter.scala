@@ -44,7 +44,7 @@ private final class BlockWriter(target: WriteTarget, task: Int) extends DataWrit
   private val leastRows = 1000
   private val attempt = s"$task:${UUID.randomUUID().toString.replace("-", "").take(12)}"
   private val transactions = new Transactions(target)
-  private val checks = ValueChecks.ofColumns(target.fields, target.types)
+  private val checks = ValueChecks.ofColumns(target.fields, target.types, target.options.allowsNull)
   private val compression = target.options.servers.compression
   private val gathering =
     new BlockBuilder(target.fields, compression, target.options.batchRows, target.options.batchBytes)

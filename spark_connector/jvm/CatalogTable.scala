@@ -32,10 +32,14 @@ final class CatalogTable(shownName: String, given: Map[String, String], options:
   override def partitioning(): Array[Transform] = facts.partitioning.toArray
 
   override def capabilities(): util.Set[TableCapability] = util.EnumSet.of(
-    TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.TRUNCATE,
-    TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC)
+    TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_WRITE,
+    TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE, TableCapability.OVERWRITE_BY_FILTER,
+    TableCapability.OVERWRITE_DYNAMIC)
 
-  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = new PandoWriteBuilder(given, facts, info)
+  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
+    val write = WriteOptions.parse(given, info.options().asCaseSensitiveMap().asScala.toMap)
+    new PandoWriteBuilder(write, facts, info, hasFunctions = true)
+  }
 
   override def newScanBuilder(added: CaseInsensitiveStringMap): ScanBuilder = {
     Seq("table", "database").find(added.containsKey(_)).foreach { name =>

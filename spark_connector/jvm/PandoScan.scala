@@ -10,6 +10,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomSumMetric}
 import org.apache.spark.sql.connector.read._
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
 import org.apache.spark.sql.types.StructType
 
 /** One task: slot `number` of `slots`, of the shard on these servers or of the table itself. */
@@ -23,6 +24,7 @@ final case class Shard(urls: Seq[String], database: String, table: String)
  *
  * Two scans are equal if they read the same; Spark then reads once where a query uses both. `output` are Spark's
  * columns, `sent` those that a server sends, `columns` those that it reads, and `query` what it computes of them.
+ * `blocks` are those of a stream's batch, as JSON.
  */
 final case class PandoScan(
     options: ReadOptions,
@@ -30,7 +32,8 @@ final case class PandoScan(
     sent: StructType,
     columns: Seq[String],
     query: String,
-    limit: Option[Int])
+    limit: Option[Int],
+    blocks: Option[String] = None)
     extends Scan
     with Batch
     with SupportsReportStatistics {
@@ -40,6 +43,8 @@ final case class PandoScan(
   override def readSchema(): StructType = output
 
   override def toBatch: Batch = this
+
+  override def toMicroBatchStream(checkpoint: String): MicroBatchStream = new PandoStream(this)
 
   override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
 
@@ -70,6 +75,7 @@ final case class PandoScan(
     "columns" -> columns,
     "query" -> query,
     "filter" -> options.filter,
+    "blocks" -> blocks.map(Json.mapper.readTree(_)),
     "max_rows_per_task" -> options.maxRowsPerTask,
     "max_bytes_per_task" -> options.maxBytesPerTask)
 }

@@ -1,24 +1,20 @@
 package pando.spark
 
-import java.util
-
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
+import org.apache.spark.sql.connector.catalog.{SupportsRead, Table}
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** A table, as one frame reads it; `given` are what the options were parsed from. */
-class PandoTable(given: Map[String, String], options: ReadOptions, fields: StructType)
+/** A table, as a frame or a stream reads it; `given` are what the options were parsed from. */
+abstract class PandoTable(given: Map[String, String], options: ReadOptions, fields: StructType)
     extends Table
     with SupportsRead {
 
   override def name(): String = s"pando ${options.fullName}"
 
   override def schema(): StructType = fields
-
-  override def capabilities(): util.Set[TableCapability] = util.EnumSet.of(TableCapability.BATCH_READ)
 
   /** Reads with the options of the table, and those that a query over a table of the catalog adds. */
   override def newScanBuilder(added: CaseInsensitiveStringMap): ScanBuilder = {
@@ -29,6 +25,6 @@ class PandoTable(given: Map[String, String], options: ReadOptions, fields: Struc
   }
 
   private def refuse(more: Map[String, String]): Nothing = throw PandoException.badArguments(
-    s"Format pando_jvm: one of the options ${more.keys.toSeq.sorted.mkString(", ")} is not of a read of this table, or " +
+    s"Format pando: one of the options ${more.keys.toSeq.sorted.mkString(", ")} is not of a read of this table, or " +
       "has a wrong value")
 }

@@ -2,25 +2,25 @@ package pando.spark
 
 import java.util.UUID
 
-import scala.jdk.CollectionConverters._
-
 import org.apache.spark.sql.connector.distributions.Distribution
 import org.apache.spark.sql.connector.expressions.SortOrder
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.write._
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite
 
 /**
- * Builds the write of a job into a table of a catalog: rows are added, or take the place of all rows, or of those of the
- * partitions that get some.
+ * Builds the write of a job or a stream into a table: rows are added, or take the place of all rows, or of those of the
+ * partitions that get some. `hasFunctions` says that Spark knows those of partition keys, from a catalog.
  */
-final class PandoWriteBuilder(given: Map[String, String], facts: TableFacts, info: LogicalWriteInfo)
+final class PandoWriteBuilder(
+    options: WriteOptions, facts: TableFacts, info: LogicalWriteInfo, hasFunctions: Boolean)
     extends WriteBuilder
     with SupportsOverwriteV2
     with SupportsDynamicOverwrite {
   private var overwrite = ""
 
   override def truncate(): WriteBuilder = {
-    overwrite = "OVERWRITE"
+    overwrite = options.overwrite
     this
   }
 
@@ -38,22 +38,31 @@ final class PandoWriteBuilder(given: Map[String, String], facts: TableFacts, inf
         "spark.sql.sources.partitionOverwriteMode = dynamic), or all rows")
 
   override def build(): Write = {
-    val options = WriteOptions.parse(given, info.options().asCaseSensitiveMap().asScala.toMap)
     val transaction = s"spark ${UUID.randomUUID().toString.replace("-", "")}"
     val target = WriteTarget.check(options, info.schema(), facts, transaction)
     InsertCasts.check(target.fullName)
-    new PandoWrite(target, overwrite, WriteLayout.of(facts, info.schema()))
+    val layout = WriteLayout.of(facts, info.schema(), hasFunctions)
+    new PandoWrite(target, overwrite, layout, info.queryId(), facts.takes(info.schema()))
   }
 }
 
-/** A job, and the order of rows in which it makes few parts. */
-private final class PandoWrite(target: WriteTarget, overwrite: String, layout: WriteLayout)
+/** A job or a stream, and the order of rows in which it makes few parts. */
+private final class PandoWrite(target: WriteTarget, overwrite: String, layout: WriteLayout, query: String, isNatural: Boolean)
     extends Write
     with RequiresDistributionAndOrdering {
 
   override def description(): String = s"pando ${target.fullName} $overwrite".trim
 
   override def toBatch: BatchWrite = new PandoBatchWrite(target, overwrite)
+
+  override def toStreaming: StreamingWrite = {
+    if (!isNatural) {
+      throw new PandoException(53,
+        s"Code: 53. DB::Exception: The columns of the stream (${target.fields.toDDL}) are not those of " +
+          s"${target.fullName}, in the types in which it is read: name and cast them (TYPE_MISMATCH)")
+    }
+    new StreamWrite(target, overwrite, if (target.options.token.isEmpty) query else target.options.token)
+  }
 
   override def requiredDistribution(): Distribution = layout.distribution
 
@@ -85,12 +94,7 @@ private final class PandoBatchWrite(target: WriteTarget, overwrite: String) exte
           s"${target.fullName} before, and this one has $rows: nothing was written. Another job needs a token of its " +
           "own (INSERT_WAS_DEDUPLICATED)")
     }
-    DriverLog.tell(
-      if (committed.isSkipped) {
-        s"nothing was written to ${target.fullName}: a job of this identity had committed this version before"
-      } else {
-        s"${committed.rows} rows in ${staged.map(_.blocks).sum} blocks written to ${target.fullName} (${committed.status})"
-      })
+    committed.tell(target.fullName, staged)
   }
 
   override def abort(messages: Array[WriterCommitMessage]): Unit = {

@@ -31,7 +31,8 @@ final case class ReadOptions(
     sequentialConsistency: Boolean,
     maxReplicaDelay: Double,
     compression: String,
-    nanoseconds: String
+    nanoseconds: String,
+    stream: StreamOptions
 ) {
 
   /** The table as `database.table`. */
@@ -53,10 +54,11 @@ object ReadOptions {
   private val understood = Set(
     "url", "table", "database", "connect_timeout", "timeout", "stall_timeout", "retries", "columns", "filter",
     "scan_name", "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds",
-    "select_sequential_consistency", "max_replica_delay_seconds", "compression", "nanoseconds") ++ logins
+    "select_sequential_consistency", "max_replica_delay_seconds", "compression", "nanoseconds") ++ logins ++
+    StreamOptions.names
   private val notOfCatalogs = Set("table", "database", "columns", "filter", "scan_name", "password")
-  /** Options of writes and streams, which a batch read passes over. */
-  private val passedOver = Set("batch_rows", "batch_bytes", "maxrowspertrigger", "startingoffsets", "failondataloss")
+  /** Options of writes, which a read passes over. */
+  private val passedOver = WriteOptions.names + "checkpointlocation"
 
   /** Returns the options that the session's configuration has; a password there is for everybody to read. */
   private def fromSession(configuration: Map[String, String]): Map[String, String] =
@@ -87,18 +89,22 @@ object ReadOptions {
     }
   }
 
-  private def collect(options: Map[String, String]): Map[String, String] = {
+  /** Returns the options in small letters, completed by the session's and those that Spark's catalog keeps of a table. */
+  def collect(options: Map[String, String]): Map[String, String] = {
     val defaults = fromSession(SparkSession.active.conf.getAll)
     val lowered = options.map { case (name, value) => name.toLowerCase(Locale.ROOT) -> value }
     val (copies, others) = lowered.partition(_._1.startsWith(copy))
-    val plain = if (copies.isEmpty) others else others.filter(item => understood(item._1))  // a table's own properties
+    val plain = if (copies.isEmpty) others else others.filter(item => isKnown(item._1))  // not properties
     val own = (copies.map { case (name, value) => name.stripPrefix(copy) -> value } ++ plain) -- ignored
     val kept = if (own.keys.exists(logins)) defaults -- logins else defaults
     kept ++ own
   }
 
   private def unknownOf(values: Map[String, String]): Seq[String] =
-    values.keys.toSeq.sorted.filterNot(name => understood(name) || passedOver(name))
+    values.keys.toSeq.sorted.filterNot(isKnown)
+
+  private def isKnown(name: String): Boolean =
+    understood(name) || passedOver(name) || name.startsWith(WriteOptions.setting)
 
   /** Tells whether a table that Spark's own catalog keeps has a password, which is refused. */
   private def isSecretKept(options: Map[String, String]): Boolean =
@@ -133,7 +139,11 @@ object ReadOptions {
       sequentialConsistency = read(values, "select_sequential_consistency")(flag).getOrElse(false),
       maxReplicaDelay = seconds(values, "max_replica_delay_seconds", 300),
       compression = read(values, "compression")(choice(_, "lz4", "zstd", "none")).getOrElse("none"),
-      nanoseconds = read(values, "nanoseconds")(choice(_, "error", "truncate", "long", "string")).getOrElse("error"))
+      nanoseconds = read(values, "nanoseconds")(choice(_, "error", "truncate", "long", "string")).getOrElse("error"),
+      stream = StreamOptions(
+        starting = read(values, "startingoffsets")(StreamOptions.parseStarting).getOrElse("earliest"),
+        maxRows = read(values, "maxrowspertrigger")(count(_, 1)),
+        failsOnDataLoss = read(values, "failondataloss")(flag).getOrElse(true)))
   }
 
   private def checkUrl(text: String): String = {

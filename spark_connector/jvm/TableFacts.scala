@@ -12,13 +12,24 @@ final class TableFacts(options: ReadOptions, natural: StructType) {
   private val name = SqlText.quoteText(options.table)
 
   private val columns: Seq[JsonNode] = statements.select(
-    s"SELECT name, type, comment FROM system.columns WHERE $isOfTable table = $name ORDER BY position")
+    s"SELECT name, type, comment, default_kind FROM system.columns WHERE $isOfTable table = $name ORDER BY position")
   private lazy val definition: Option[JsonNode] = statements.select(
     "SELECT engine, engine_full, partition_key, sorting_key, primary_key, sampling_key, comment FROM system.tables " +
       s"WHERE $isOfTable name = $name").headOption
 
   /** The types of the columns on the server. */
   val types: Map[String, String] = columns.map(row => textOf(row, "name") -> textOf(row, "type")).toMap
+
+  /** Tells whether rows of these columns can be written as they are: in natural types, without what the table needs. */
+  def takes(schema: StructType): Boolean = {
+    val kinds = columns.map(row => textOf(row, "name") -> textOf(row, "default_kind")).toMap
+    val needed = types.keys.filter(name => kinds(name).isEmpty && !ValueChecks.mayBeNull(types(name)))
+    val names = schema.fieldNames.toSet
+    names.size == schema.length && needed.forall(names) && schema.forall { given =>
+      natural.find(_.name == given.name).exists(column => ValueChecks.fits(given.dataType, column.dataType)) &&
+        !Set("MATERIALIZED", "ALIAS")(kinds(given.name))
+    }
+  }
 
   /** The columns in Spark's types, with their comments. */
   val fields: StructType = {
@@ -29,7 +40,10 @@ final class TableFacts(options: ReadOptions, natural: StructType) {
   }
 
   /** Whether all replicas carry out what one is told to do. */
-  lazy val isReplicated: Boolean = definition.exists(row => textOf(row, "engine").startsWith("Replicated"))
+  lazy val isReplicated: Boolean = engine.startsWith("Replicated")
+
+  /** The name of the engine. */
+  lazy val engine: String = definition.map(textOf(_, "engine")).getOrElse("")
 
   /** The partition key and the sorting key, as the server shows them. */
   lazy val partitionKey: String = definition.map(textOf(_, "partition_key")).getOrElse("")

@@ -5,6 +5,11 @@ final case class Committed(status: String, rows: Long) {
 
   /** Whether the job had committed before, so that nothing was written. */
   def isSkipped: Boolean = status.startsWith("skipped")
+
+  /** Writes the commit to the driver's log. */
+  def tell(table: String, staged: Seq[StagedBlocks]): Unit = DriverLog.tell(
+    if (isSkipped) s"nothing was written to $table: a job of this identity had committed this version before"
+    else s"$rows rows in ${staged.map(_.blocks).sum} blocks written to $table ($status)")
 }
 
 /**

@@ -25,11 +25,34 @@ object ValueChecks {
   /** Seconds of a DateTime64: 1900 to 2299. Nanoseconds since 1970 fit into 64 bits until 2262. */
   private val (earliest, latest, latestNanosecond) = (-2208988800L, 10413791999L, 9223372035L)
 
-  /** Returns the checks of the columns that need some, with their places. */
-  def ofColumns(fields: StructType, types: Seq[String]): Array[(Int, Check)] =
+  /** Returns the checks of the columns that need some, with their places; `allowsNull` is for columns without NULL. */
+  def ofColumns(fields: StructType, types: Seq[String], allowsNull: Boolean): Array[(Int, Check)] =
     fields.fields.zip(types).zipWithIndex.flatMap { case ((field, type_), place) =>
-      find(field.dataType, type_, refuseValue(field.name, type_)).map(check => (place, check))
+      val ofValue = find(field.dataType, type_, refuseValue(field.name, type_))
+      val ofNull = if (allowsNull || !field.nullable || mayBeNull(type_)) None else Some(refuseNull(field.name, type_))
+      (ofNull ++ ofValue).map(check => (place, check))
     }
+
+  /** Tells whether a column of the second type takes values of the first as they are; NULL is checked in each row. */
+  def fits(given: DataType, column: DataType): Boolean = (given, column) match {
+    case (ArrayType(ours, hasNull), ArrayType(theirs, takesNull)) => (takesNull || !hasNull) && fits(ours, theirs)
+    case (MapType(key, value, hasNull), MapType(theirKey, theirValue, takesNull)) =>
+      (takesNull || !hasNull) && fits(key, theirKey) && fits(value, theirValue)
+    case (StructType(ours), StructType(theirs)) => ours.length == theirs.length && ours.zip(theirs).forall {
+      case (our, their) => our.name == their.name && (their.nullable || !our.nullable) && fits(our.dataType, their.dataType)
+    }
+    case _ => given == column
+  }
+
+  /** Tells whether a type of the servers has NULL. */
+  def mayBeNull(type_ : String): Boolean =
+    type_.startsWith("Nullable(") || type_.startsWith("LowCardinality(Nullable(")
+
+  private def refuseNull(column: String, type_ : String): Check = (row, place) => if (row.isNullAt(place)) {
+    throw new PandoException(53,
+      s"Code: 53. DB::Exception: Column '$column' of type $type_ cannot hold NULL, and the data has some; fill them, or " +
+        "set 'setting.input_format_null_as_default' to 1 to write the column's default (TYPE_MISMATCH)")
+  }
 
   /** Tells whether a type has times that are finer than Spark's. */
   def hasNanoseconds(type_ : String): Boolean = unwrap(type_) match {

@@ -17,19 +17,22 @@ object WriteLayout {
   private val period = """(\w+)\(`?(\w+)`?\)""".r
   private val plain = """`?(\w+)`?""".r
 
-  /** Returns the layout for rows of these columns. */
-  def of(facts: TableFacts, schema: StructType): WriteLayout = {
-    val partitions = SqlText.splitList(facts.partitionKey).flatMap(toSpark(_, schema))
-    val order = SqlText.splitList(facts.sortingKey).map(toSpark(_, schema)).takeWhile(_.isDefined).flatten
+  /** Returns the layout for rows of these columns. Where Spark `hasFunctions` not, rows of a period are only sorted. */
+  def of(facts: TableFacts, schema: StructType, hasFunctions: Boolean): WriteLayout = {
+    val keys = SqlText.splitList(facts.partitionKey)
+    val partitions = keys.flatMap(toSpark(_, schema, hasFunctions))
+    val order = SqlText.splitList(facts.sortingKey).map(toSpark(_, schema, hasFunctions)).takeWhile(_.isDefined).flatten
+    val isDivided = partitions.nonEmpty && (hasFunctions || !keys.exists(period.matches))
     WriteLayout(
-      if (partitions.isEmpty) Distributions.unspecified() else Distributions.clustered(partitions.toArray),
+      if (isDivided) Distributions.clustered(partitions.toArray) else Distributions.unspecified(),
       (partitions ++ order).distinct.map(Expressions.sort(_, SortDirection.ASCENDING)).toArray)
   }
 
-  private def toSpark(item: String, schema: StructType): Option[Expression] = item match {
+  private def toSpark(item: String, schema: StructType, hasFunctions: Boolean): Option[Expression] = item match {
     case plain(name) if typeOf(name, schema).exists(hasOrder) => Some(Expressions.column(SparkText.quoteName(name)))
     case period(function, name) if PeriodFunctions.names(function) && typeOf(name, schema).exists(isTime) =>
-      Some(Expressions.apply(PeriodFunctions.prefix + function, Expressions.column(SparkText.quoteName(name))))
+      val column = Expressions.column(SparkText.quoteName(name))
+      Some(if (hasFunctions) Expressions.apply(PeriodFunctions.prefix + function, column) else column)
     case _ => None
   }
 

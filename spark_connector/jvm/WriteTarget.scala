@@ -30,13 +30,13 @@ object WriteTarget {
     }
     if (servers.urls.size > 1 && !facts.isReplicated) {
       throw PandoException.badArguments(
-        s"The catalog's option 'url' names ${servers.urls.size} servers, but ${servers.fullName} is a table which each " +
-          "server has for itself; name one, or use a Replicated table")
+        s"The option 'url' names ${servers.urls.size} servers, but ${servers.fullName} is a ${facts.engine} table, " +
+          "which each server has for itself; name one, or use a Replicated table")
     }
     if (Set("long", "string")(servers.nanoseconds) && types.exists(ValueChecks.hasNanoseconds)) {
       throw PandoException.notOffered(
         s"With nanoseconds = '${servers.nanoseconds}' a table with such times is not written to: its columns are not " +
-          "timestamps then. Use another catalog, or the format pando")
+          "timestamps then. Use another catalog, or the Python source (a session without the jar)")
     }
     val fields = StructType(schema.map(_.copy(metadata = Metadata.empty)))
     WriteTarget(options, fields, types, facts.isReplicated, transaction)

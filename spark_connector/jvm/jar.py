@@ -1,4 +1,4 @@
-"""Makes the jar of the format ``pando_jvm``, and adds it to sessions.
+"""Makes the jar by which rows do not go through Python workers, and adds it to sessions.
 
 The Scala compiler is one of Spark's own jars, so that Spark and its Java are all that it takes. A jar is made once for
 each version of the sources and of Spark, in ``$XDG_CACHE_HOME/pando`` (``~/.cache/pando``). Several processes may make
@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,14 +20,12 @@ from parts.common.errors import UserError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PROVIDER = "pando.spark.PandoProvider"
-_SERVICES = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _COMPILER = "scala.tools.nsc.Main"
 _SHOWN_CHARACTERS = 2000
 
 
-def use_jvm_source(spark: SparkSession) -> Path:
-    """Adds the format ``pando_jvm`` to a session that runs; returns the jar.
+def add_jar(spark: SparkSession) -> Path:
+    """Adds the jar to a session that runs, whose format ``pando`` it then is; returns its path.
 
     Raises ``UserError`` as :func:`make_jar` does.
     """
@@ -54,8 +51,6 @@ def make_jar() -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         made = Path(scratch) / "made.jar"
         _compile(sources, jars, made)
-        with zipfile.ZipFile(made, "a") as archive:
-            archive.writestr(_SERVICES, f"{_PROVIDER}\n")
         made.replace(jar)
     return jar
 
@@ -77,7 +72,7 @@ def _find_spark_jars() -> Path:
     if not list(jars.glob("scala-compiler*.jar")):
         raise UserError(
             "INCORRECT_FILE_NAME",
-            f"There is no Scala compiler in {jars}: the format pando_jvm is made by the one that Spark ships. Set "
+            f"There is no Scala compiler in {jars}: Pando's jar is made by the one that Spark ships. Set "
             "SPARK_HOME to a whole Spark, or install PySpark with pip (pip install pyspark)",
         )
     return jars

@@ -26,7 +26,7 @@ class PandoDataSource(DataSource):
     """``spark.read.format("pando")``, ``df.write.format("pando")``, ``CREATE TABLE … USING pando``."""
 
     defaults: ClassVar[Mapping[str, str]] = {}
-    """Options of the session (``spark_connector.python_source.session_options``), where a use gives none."""
+    """Options of the session (``spark_connector.sessions``), where a use gives none."""
 
     @classmethod
     def name(cls) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from spark_connector.jvm.jar import use_jvm_source
+from spark_connector.jvm.jar import add_jar
 from spark_connector.tables.table_views import register
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def start_session(
     for name, value in {"spark.ui.enabled": "false", "spark.log.level": "ERROR", **configuration}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    use_jvm_source(spark)
-    names = register(spark, url, database, format="pando_jvm", **options)
+    add_jar(spark)
+    names = register(spark, url, database, **options)
     print(f"{len(names)} tables of {database}: {', '.join(names)}", file=sys.stderr)
     return spark
 

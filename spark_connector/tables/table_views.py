@@ -24,15 +24,12 @@ ORDER BY table, position FORMAT JSONEachRow
 """
 
 
-def register(
-    spark: SparkSession, url: str, database: str = "default", prefix: str = "", *, format: str = "pando", **options: str
-) -> list[str]:
+def register(spark: SparkSession, url: str, database: str = "default", prefix: str = "", **options: str) -> list[str]:
     """Makes a temporary view of each MergeTree table of ``database``; returns the views' names.
 
     Tables may be replicated or in shards. The inner tables of materialized views are left out. ``url`` and ``options``
-    are those of the format ``pando``; ``format`` may be ``pando_jvm`` too (``spark_connector.use_jvm_source``). One
-    query asks for the columns of all tables. A view has the columns that its table has now, and the rows that are there
-    when it is used.
+    are those of the format ``pando``. One query asks for the columns of all tables. A view has the columns that its
+    table has now, and the rows that are there when it is used.
 
     Raises ``UserError`` 36 for options, 81 (UNKNOWN_DATABASE) for a database without such tables, 48 for a column type
     that Spark lacks.
@@ -50,7 +47,7 @@ def register(
     if not tables:
         raise UserError("UNKNOWN_DATABASE", f"Format pando: there are no MergeTree tables in a database {database!r}")
     for table, columns in tables.items():
-        reader = spark.read.format(format).options(**given, table=table)
+        reader = spark.read.format("pando").options(**given, table=table)
         schema = build_readable_schema(columns, (), f"{database}.{table}", parsed.nanoseconds)
         reader.schema(schema).load().createOrReplaceTempView(prefix + table)
     return [prefix + table for table in tables]

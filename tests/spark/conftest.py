@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,11 +20,15 @@ from engine.cluster.cluster_state import ClusterState, Member, find_free_ports, 
 from engine.http_client.errors import RefusedError
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
+from spark_connector.jvm.jar import add_jar
 from spark_connector.shared.options import Options, parse_options
 from tests import low_descriptors
 
 SECRET = "lovelace1815"
+SIDE = os.environ.get("PANDO_TEST_SPARK", "python")
+"""Who reads and writes the rows of the fixture ``spark``: ``python`` or ``jvm``."""
 _numbers = itertools.count(1)
+_loaders: dict[SparkSession, Any] = {}
 
 
 class Pando:
@@ -135,7 +140,7 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator[SparkSession]:
+def python_session(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PANDO_TEST_PASSWORD"] = ""
@@ -157,17 +162,53 @@ def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator
     session.sparkContext.setLogLevel("OFF")
     low_descriptors.release()
     ensure_callback_server_started(session.sparkContext._gateway)
+    _loaders[session] = _thread(session).getContextClassLoader()
     try:
         yield session
     finally:
         session.stop()
 
 
+@pytest.fixture(scope="session")
+def jvm_session(python_session: SparkSession) -> SparkSession:
+    """A session with the jar: there the format ``pando`` needs no Python workers."""
+    session = python_session.newSession()
+    add_jar(session)
+    _loaders[session] = _thread(session).getContextClassLoader()
+    return session
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest) -> SparkSession:
+    """The session whose format ``pando`` is tested."""
+    session: SparkSession = request.getfixturevalue(f"{SIDE}_session")
+    return session
+
+
+@pytest.fixture(autouse=True)
+def _formats_of_the_session(request: pytest.FixtureRequest) -> None:
+    name = next((name for name in ("spark", "jvm_session") if name in request.fixturenames), "")
+    if name:
+        enter(request.getfixturevalue(name))
+
+
+def enter(session: SparkSession) -> None:
+    """Makes the formats of this thread those of a session: Spark finds their classes by the thread alone."""
+    if session in _loaders:
+        _thread(session).setContextClassLoader(_loaders[session])
+
+
+def _thread(session: SparkSession) -> Any:
+    return session._jvm.java.lang.Thread.currentThread()
+
+
 def load(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    enter(spark)
     return spark.read.format("pando").options(**options).load()
 
 
 def save(frame: DataFrame, options: dict[str, str], mode: str = "append") -> None:
+    enter(frame.sparkSession)
     frame.write.format("pando").options(**options).mode(mode).save()
 
 

@@ -64,8 +64,8 @@ class Session:
 
 
 @pytest.fixture(scope="module")
-def sql(spark: SparkSession, pando: Pando) -> Session:
-    return Session(spark, pando)
+def sql(jvm_session: SparkSession, pando: Pando) -> Session:
+    return Session(jvm_session, pando)
 
 
 @pytest.fixture

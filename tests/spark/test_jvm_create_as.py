@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("s
 
 
 @pytest.fixture(scope="module")
-def sql(spark: SparkSession, pando: Pando) -> Session:
-    return Session(spark, pando)
+def sql(jvm_session: SparkSession, pando: Pando) -> Session:
+    return Session(jvm_session, pando)
 
 
 def tables(sql: Session, database: str) -> list[object]:

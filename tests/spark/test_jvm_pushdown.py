@@ -1,4 +1,4 @@
-"""What Spark pushes into ``pando_jvm``: the same answers as without, for values at which the two could differ."""
+"""What Spark pushes into a read: the same answers as without, for values at which the two could differ."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.functions import col
 
-from spark_connector import use_jvm_source
-from tests.spark.conftest import Pando
-from tests.spark.test_jvm_read import load, plan
+from tests.spark.conftest import Pando, load
+from tests.spark.test_jvm_read import plan
 from tests.spark.test_spark_narrowed import CONDITIONS, LEFT_TO_SPARK, make_table_of_edges
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
@@ -33,11 +32,17 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(pando: Pando, spark: SparkSession) -> Pair:
-    use_jvm_source(spark)
+def spark(jvm_session: SparkSession) -> SparkSession:
+    return jvm_session
+
+
+@pytest.fixture(scope="module")
+def pair(pando: Pando, spark: SparkSession, python_session: SparkSession) -> Pair:
     options = pando.options(make_table_of_edges(pando), partitions="3")
-    spark.conf.set("spark.sql.inMemoryColumnarStorage.partitionPruning", "false")  # it takes NaN for any number
-    oracle = load(spark, options, "pando").cache()
+    python_session.conf.set(
+        "spark.sql.inMemoryColumnarStorage.partitionPruning", "false"
+    )  # it takes NaN for any number
+    oracle = load(python_session, options).cache()
     assert oracle.count() == 3000
     return Pair(load(spark, options), oracle)
 
@@ -182,7 +187,6 @@ def test_a_limit_with_an_offset(pair: Pair) -> None:
 
 @pytest.mark.long
 def test_an_empty_table_has_one_row_of_totals(pando: Pando, spark: SparkSession) -> None:
-    use_jvm_source(spark)
     table = pando.new_table("k UInt32, s String, n Nullable(Int64), f Float32", "k")
     frame = load(spark, pando.options(table))
     asked = [
@@ -201,13 +205,12 @@ def test_an_empty_table_has_one_row_of_totals(pando: Pando, spark: SparkSession)
 
 
 @pytest.mark.long
-def test_sums_overflow_as_they_do_in_spark(pando: Pando, spark: SparkSession) -> None:
-    use_jvm_source(spark)
+def test_sums_overflow_as_they_do_in_spark(pando: Pando, spark: SparkSession, python_session: SparkSession) -> None:
     table = pando.new_table("g UInt8, i Int64, u UInt64", "g")
     pando["r1"].execute(f"INSERT INTO {table} SELECT 0, 9223372036854775807, 18446744073709551615 FROM numbers(3)")
     pando.sync(table)
     options = pando.options(table)
-    ours, theirs = load(spark, options), load(spark, options, "pando")
+    ours, theirs = load(spark, options), load(python_session, options)
     averages = [functions.avg("i"), functions.sum("u"), functions.max("u"), functions.min("i")]
     assert ours.agg(*averages).collect() == theirs.agg(*averages).collect()
     assert ours.agg(functions.sum("u")).collect() == [(Decimal(3 * 18446744073709551615),)]

@@ -1,4 +1,4 @@
-"""The format ``pando_jvm``: the same rows, types and errors as ``pando``, one state a query, from any replica."""
+"""Reads by the JVM: the same rows, types and errors as by Python, one state a query, from any replica."""
 
 from __future__ import annotations
 
@@ -14,22 +14,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from parts.common.errors import UserError
-from spark_connector import configure, use_jvm_source
+from spark_connector import configure, use_session
 from spark_connector.jvm import jar
-from tests.spark.conftest import SECRET, Pando, first_line
+from tests.spark.conftest import SECRET, Pando, first_line, load
 from tests.spark.test_spark_read import EVERY_TYPE, ROW
 from tests.spark.test_spark_scans import fill, free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def loaded(spark: SparkSession) -> None:
-    use_jvm_source(spark)
-
-
-def load(spark: SparkSession, options: dict[str, str], format: str = "pando_jvm") -> DataFrame:
-    return spark.read.format(format).options(**options).load()
+@pytest.fixture(scope="module")
+def spark(jvm_session: SparkSession) -> SparkSession:
+    return jvm_session
 
 
 def plan(frame: DataFrame) -> str:
@@ -53,9 +49,11 @@ def table(pando: Pando) -> str:
     return name
 
 
-def test_every_type_is_read_as_by_python(pando: Pando, spark: SparkSession, every_type: str) -> None:
+def test_every_type_is_read_as_by_python(
+    pando: Pando, spark: SparkSession, python_session: SparkSession, every_type: str
+) -> None:
     options = pando.options(every_type)
-    ours, theirs = load(spark, options), load(spark, options, "pando")
+    ours, theirs = load(spark, options), load(python_session, options)
     assert ours.schema == theirs.schema
     assert sorted(map(repr, ours.collect())) == sorted(map(repr, theirs.collect()))
     assert "BatchScan pando" in plan(ours)
@@ -63,7 +61,9 @@ def test_every_type_is_read_as_by_python(pando: Pando, spark: SparkSession, ever
 
 
 @pytest.mark.long
-def test_options_and_nanoseconds(pando: Pando, spark: SparkSession, every_type: str) -> None:
+def test_options_and_nanoseconds(
+    pando: Pando, spark: SparkSession, python_session: SparkSession, every_type: str
+) -> None:
     narrow = load(spark, pando.options(every_type, columns="s, mat", filter="s != '' -- not the default"))
     assert narrow.collect() == [("zoë", 7)]
     fine = pando.new_table("t DateTime64(9), `a,b` UInt8", "tuple()")
@@ -73,7 +73,7 @@ def test_options_and_nanoseconds(pando: Pando, spark: SparkSession, every_type: 
         load(spark, pando.options(fine)).collect()
     for choice in ("long", "string", "truncate"):
         options = pando.options(fine, nanoseconds=choice)
-        ours, theirs = load(spark, options), load(spark, options, "pando")
+        ours, theirs = load(spark, options), load(python_session, options)
         assert (ours.schema, ours.collect()) == (theirs.schema, theirs.collect())
     for name in ("lz4", "zstd", "none"):
         packed = load(spark, pando.options(every_type, columns="s,k", compression=name))
@@ -83,10 +83,10 @@ def test_options_and_nanoseconds(pando: Pando, spark: SparkSession, every_type: 
 def test_what_python_reads_is_left_to_it(pando: Pando, spark: SparkSession, every_type: str) -> None:
     url = pando.urls["r1"]
     assert load(spark, {"url": url, "query": "SELECT 1 AS a"}).collect() == [(1,)]
-    reader = spark.read.format("pando_jvm").options(**pando.options(every_type))
+    reader = spark.read.format("pando").options(**pando.options(every_type))
     wide = reader.schema("u8 BIGINT, fs BINARY").load()
     assert (200, bytearray(b"ab\0\0")) in wide.collect()
-    own = spark.read.format("pando_jvm").options(**pando.options(every_type)).schema("s STRING NOT NULL, n INT").load()
+    own = spark.read.format("pando").options(**pando.options(every_type)).schema("s STRING NOT NULL, n INT").load()
     assert own.where("s = 'zoë'").collect() == [("zoë", None)]
     assert "PythonScan" not in plan(own)
 
@@ -121,13 +121,12 @@ def test_a_password_is_in_no_plan(pando: Pando, spark: SparkSession, table: str)
 
 
 def test_options_of_the_session(pando: Pando, spark: SparkSession, table: str) -> None:
-    spark.conf.set("spark.pando.url", pando.urls["r1"])
-    try:
-        configure(spark)
-        assert spark.read.format("pando_jvm").option("table", table).load().count() == 160_000
-    finally:
-        spark.conf.unset("spark.pando.url")
-        configure(spark)
+    session = spark.newSession()
+    session.conf.set("spark.pando.url", pando.urls["r1"])
+    configure(session)
+    assert session.read.format("pando").option("table", table).load().count() == 160_000
+    assert session.table(f"pando.default.{table}").count() == 160_000
+    use_session(spark)
 
 
 def test_a_query_over_shards(pando: Pando, spark: SparkSession, table: str) -> None:
@@ -141,7 +140,7 @@ def test_a_query_over_shards(pando: Pando, spark: SparkSession, table: str) -> N
 
 def test_a_table_of_the_catalog(pando: Pando, spark: SparkSession, table: str) -> None:
     name, options = f"inside_{table}", f"url '{pando.urls['r1']}', table '{table}'"
-    spark.sql(f"CREATE TABLE {name} USING pando_jvm OPTIONS ({options})")
+    spark.sql(f"CREATE TABLE {name} USING pando OPTIONS ({options})")
     try:
         frame = spark.table(name).where("k < 9")
         assert frame.groupBy().count().collect() == [(9,)]
@@ -149,7 +148,7 @@ def test_a_table_of_the_catalog(pando: Pando, spark: SparkSession, table: str) -
     finally:
         spark.sql(f"DROP TABLE {name}")
     with pytest.raises(Exception, match="must not have the option 'password'"):
-        spark.sql(f"CREATE TABLE {name} USING pando_jvm OPTIONS ({options}, password 'hunter2')")
+        spark.sql(f"CREATE TABLE {name} USING pando OPTIONS ({options}, password 'hunter2')")
 
 
 # -- replicas and states -----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from parts.common.errors import PandoError
-from tests.spark.conftest import Pando
+from tests.spark.conftest import Pando, enter
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("spark")]
 KEPT = "enable_block_number_column = 1, old_parts_lifetime = 1"
@@ -34,6 +34,7 @@ class Reader:
         self.after_batch(number)
 
     def start(self, *, is_endless: bool = False, **options: str) -> StreamingQuery:
+        enter(self.spark)
         stream = self.spark.readStream.format("pando").options(**self.options, **options).load()
         writer = stream.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(self.checkpoint))
         return (writer if is_endless else writer.trigger(availableNow=True)).start()

@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from parts.common.errors import PandoError, UserError
-from spark_connector import configure, create_table
-from spark_connector.python_source.data_source import PandoDataSource
-from tests.spark.conftest import SECRET, Pando, load, rows, save
+from spark_connector import configure, create_table, use_session
+from tests.spark.conftest import SECRET, SIDE, Pando, load, rows, save
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
 
@@ -79,13 +78,12 @@ def test_a_password_comes_from_a_file_of_the_driver(pando: Pando, spark: SparkSe
 @pytest.fixture
 def configured(pando: Pando, spark: SparkSession, secret_file: Path) -> Iterator[SparkSession]:
     values = {"url": ",".join(pando.urls.values()), "user": "ada", "password_file": str(secret_file)}
+    session = spark.newSession()
     for name, value in values.items():
-        spark.conf.set(f"spark.pando.{name}", value)
-    assert configure(spark) == values
-    yield spark
-    for name in values:
-        spark.conf.unset(f"spark.pando.{name}")
-    spark.dataSource.register(PandoDataSource)
+        session.conf.set(f"spark.pando.{name}", value)
+    assert configure(session, use_jvm=SIDE == "jvm") == values
+    yield session
+    use_session(spark)
 
 
 @pytest.mark.long

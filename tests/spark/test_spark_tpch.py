@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_connector import register, use_jvm_source
-from tests.spark.conftest import Pando
+from spark_connector import register
+from tests.spark.conftest import Pando, enter
 from tests.sql.run.test_tpch import KEYS, QUERIES
 
 SCALE = os.environ.get("PANDO_TPCH_SCALE", "0.1")
@@ -55,15 +55,21 @@ def files(pando: Pando, tmp_path_factory: pytest.TempPathFactory) -> Iterator[du
     connection.close()
 
 
-@pytest.fixture(scope="module", params=["pando", "pando_jvm"])
+@pytest.fixture(scope="module", params=["python_session", "jvm_session"])
+def spark(request: pytest.FixtureRequest) -> SparkSession:
+    session: SparkSession = request.getfixturevalue(request.param)
+    return session
+
+
+@pytest.fixture(scope="module")
 def truth(
-    request: pytest.FixtureRequest, pando: Pando, spark: SparkSession, files: duckdb.DuckDBPyConnection
+    pando: Pando, spark: SparkSession, python_session: SparkSession, files: duckdb.DuckDBPyConnection
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Spark has the tables as views; DuckDB the files."""
-    use_jvm_source(spark)
+    enter(spark)
     urls = ",".join(pando.urls.values())
-    assert set(register(spark, urls, "tpch", format=request.param)) == set(KEYS)
-    if request.param == "pando":
+    assert set(register(spark, urls, "tpch")) == set(KEYS)
+    if spark is python_session:
         for name in KEYS.keys() - {"lineitem", "orders"}:
             spark.catalog.cacheTable(name)
     yield files
