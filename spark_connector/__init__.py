@@ -4,7 +4,7 @@ It speaks HTTP to the servers, and shares only the names of types with them. ``p
 calls. ``shared.options`` lists the options. ``python_source.scan_reader`` plans and reads scans. ``batch_writer`` and
 ``stream_writer`` insert blocks that a retry does not double.
 
-Functions that programs call are here. ``session`` and ``configure`` make a session that is ready: without Python workers,
+Functions that programs call are here. ``session`` and ``configure`` make a session ready: without Python workers, and
 with a catalog. ``use_session`` is for threads, ``use_catalog`` for a catalog of another name, ``register`` for views.
 ``create_table`` makes a table for a frame, ``prepare`` orders rows that Python workers write.
 """
