@@ -55,10 +55,20 @@ def configure(spark: SparkSession, *, use_jvm: bool = True) -> dict[str, str]:
     """
     options = _read_options(spark)
     _check(options)
-    spark.dataSource.register(type("ConfiguredDataSource", (PandoDataSource,), {"defaults": options}))
+    _register(spark, options)
     if use_jvm and getattr(spark, "_jsparkSession", None) is not None:
         _use_jvm(spark, options)
     return options
+
+
+def _register(spark: SparkSession, options: dict[str, str]) -> None:
+    try:
+        spark.dataSource.register(type("ConfiguredDataSource", (PandoDataSource,), {"defaults": options}))
+    except Exception as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
+        if options:
+            print("pando: this Spark has no options of a session for Python workers", file=sys.stderr)
 
 
 def _read_options(spark: SparkSession) -> dict[str, str]:

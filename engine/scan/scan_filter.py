@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.scan.slot_planning import select_stored_columns
+from engine.scan.slot_planning import add_hidden_columns, select_stored_columns
 from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part
 from parts.table.table_description import TableDescription
@@ -25,7 +25,7 @@ def select_granules(
     """
     where = condition.strip()
     if where:
-        compile_expressions([where], description.schema, timezone)
+        compile_expressions([where], add_hidden_columns(description.schema), timezone)
     chosen = []
     for pruned in analyse_condition(where, description, timezone).prune(parts):
         ranges = [MarkRange(0, pruned.part.marks)] if pruned.ranges is None else list(pruned.ranges)
@@ -55,6 +55,6 @@ def compile_filter(condition: str, description: TableDescription, timezone: str)
     """
     if not condition.strip():
         return None
-    compiled = compile_expressions([condition], description.schema, timezone)[0]
+    compiled = compile_expressions([condition], add_hidden_columns(description.schema), timezone)[0]
     select_stored_columns(description.schema, compiled.columns)
     return ScanFilter(tuple(compiled.columns), compiled.evaluate)

@@ -20,6 +20,8 @@ from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part
+from parts.table.block_number_column import make_block_number_column
+from parts.table.part_name_columns import NAME_COLUMNS, make_name_column
 from parts.table.table_description import Column, TableSchema
 
 DEFAULT_BYTES_PER_TASK = 128 << 20
@@ -64,11 +66,12 @@ def select_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
 
 
 def select_stored_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
-    """Returns the columns of these names.
+    """Returns the columns of these names; ``_part``, ``_partition_id`` and ``_block_number`` are among them.
 
     Raises 16 for an unknown column, and 48 for an ALIAS column, which has no data.
     """
-    columns = [schema.column(name) for name in names]
+    hidden = {column.name: column for column in _list_hidden_columns(schema)}
+    columns = [hidden.get(name) or schema.column(name) for name in names]
     for column in columns:
         if not column.is_stored:
             raise UserError(
@@ -77,6 +80,16 @@ def select_stored_columns(schema: TableSchema, names: Sequence[str]) -> list[Col
                 f"{column.default_expression} in Spark",
             )
     return columns
+
+
+def add_hidden_columns(schema: TableSchema) -> TableSchema:
+    """Returns the schema with ``_part``, ``_partition_id`` and ``_block_number``."""
+    return TableSchema((*schema.columns, *_list_hidden_columns(schema)))
+
+
+def _list_hidden_columns(schema: TableSchema) -> list[Column]:
+    hidden = [*map(make_name_column, NAME_COLUMNS), make_block_number_column()]
+    return [column for column in hidden if column.name not in schema]
 
 
 def measure_steps(parts: Sequence[Part], columns: Sequence[str]) -> dict[PartName, list[int]]:

@@ -53,6 +53,7 @@ from parts.read.column_mapping import STORED_PREFIX, map_columns
 from parts.skip_indexes.minmax_index import NamedArrays as IndexValues
 from parts.skip_indexes.skip_index_file import SkipIndexFile
 from parts.table.block_number_column import BLOCK_NUMBER, make_block_number_column
+from parts.table.part_name_columns import NAME_COLUMNS, make_name_column
 from parts.table.row_exists_column import PART_OFFSET, PART_OFFSET_COLUMN, ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.table.row_version import ROW_VERSION_NAMES, RowVersion, find_row_version_column
 from parts.table.table_description import Column, SkipIndex, TableSchema
@@ -331,6 +332,8 @@ class OpenedPart:
             return make_block_number_column(self.name)
         if name in _CONSTANT_COLUMNS:
             return _CONSTANT_COLUMNS[name]
+        if name in NAME_COLUMNS:
+            return make_name_column(name, self.name)
         table = self.table_schema or self.schema
         if name in ROW_VERSION_NAMES and name not in table:
             return find_row_version_column(name, self.name, self.row_version)

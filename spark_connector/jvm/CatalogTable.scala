@@ -55,7 +55,7 @@ final class CatalogTable(shownName: String, given: Map[String, String], options:
     val conditions = conditionsOf(predicates).getOrElse(
       throw PandoException.notOffered("DELETE by these conditions is not offered: Spark and the servers may differ"))
     if (conditions.isEmpty) truncateTable()
-    else change(s"DELETE FROM $sqlName WHERE ${conditions.map(SqlText.bracket).mkString(" AND ")}")
+    else change(s"DELETE FROM $sqlName WHERE ${SqlText.and(conditions)}")
   }
 
   override def truncateTable(): Boolean = {

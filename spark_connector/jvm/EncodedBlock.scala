@@ -3,7 +3,6 @@ package pando.spark
 import java.io.{ByteArrayInputStream, ByteArrayOutputStream}
 import java.nio.channels.Channels
 
-import org.apache.arrow.compression.CommonsCompressionFactory
 import org.apache.arrow.memory.{BufferAllocator, RootAllocator}
 import org.apache.arrow.vector.{VectorLoader, VectorSchemaRoot, VectorUnloader}
 import org.apache.arrow.vector.compression.CompressionUtil.CodecType
@@ -77,7 +76,7 @@ object BlockBuilder {
     val codecs = Map("lz4" -> CodecType.LZ4_FRAME, "zstd" -> CodecType.ZSTD)
     val writer = codecs.get(compression).map { codec =>
       val channel = Channels.newChannel(bytes)
-      new ArrowStreamWriter(root, null, channel, IpcOption.DEFAULT, CommonsCompressionFactory.INSTANCE, codec)
+      new ArrowStreamWriter(root, null, channel, IpcOption.DEFAULT, Compression.factory, codec)
     }.getOrElse(new ArrowStreamWriter(root, null, bytes))
     writer.start()
     writer
@@ -96,7 +95,7 @@ object BlockBuilder {
   private def copy(
       block: EncodedBlock, begin: Int, end: Int, compression: String, allocator: BufferAllocator): EncodedBlock = {
     val input = new ByteArrayInputStream(block.bytes, 0, block.length)
-    val reader = new ArrowStreamReader(input, allocator, CommonsCompressionFactory.INSTANCE)
+    val reader = new ArrowStreamReader(input, allocator, Compression.factory)
     val target = VectorSchemaRoot.create(reader.getVectorSchemaRoot.getSchema, allocator)
     try {
       val bytes = new GrowingBytes

@@ -5,6 +5,7 @@ import java.util
 import org.apache.spark.sql.connector.catalog.{Column, StagedTable, SupportsWrite, TableCapability}
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
+import org.apache.spark.sql.types.StructType
 
 /**
  * A table that is made with its rows under another name, and takes its own in the end (CREATE and REPLACE … AS SELECT).
@@ -20,6 +21,8 @@ final class NewTable(
   private var isNaming = false
 
   override def name(): String = made.name()
+
+  override def schema(): StructType = made.schema()
 
   override def columns(): Array[Column] = made.columns()
 

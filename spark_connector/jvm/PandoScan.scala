@@ -8,13 +8,19 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomSumMetric}
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types._
 
-/** One task: slot `number` of `slots`, of the shard on these servers or of the table itself. */
-final case class SlotPartition(number: Int, slots: Int, shard: Option[Shard]) extends InputPartition
+/**
+ * One task: slot `number` of `slots`, of the shard on these servers or of the table itself.
+ *
+ * The slots are those of the rows for which `filter` holds: with another one the same number has other rows.
+ */
+final case class SlotPartition(number: Int, slots: Int, shard: Option[Shard], filter: String) extends InputPartition
 
 /** A table that has some of the rows, and its servers. */
 final case class Shard(urls: Seq[String], database: String, table: String)
@@ -36,9 +42,12 @@ final case class PandoScan(
     blocks: Option[String] = None)
     extends Scan
     with Batch
-    with SupportsReportStatistics {
+    with SupportsReportStatistics
+    with SupportsRuntimeV2Filtering {
 
   @transient private lazy val plan: Plan = Plan.make(this)
+  /** What Spark learned of a join's other side before it ran this scan; it only saves rows. */
+  @transient private var ofJoins: Seq[String] = Seq()
 
   override def readSchema(): StructType = output
 
@@ -61,7 +70,23 @@ final case class PandoScan(
       if (query.isEmpty && limit.isEmpty) OptionalLong.of(plan.rows) else OptionalLong.empty()
   }
 
-  override def planInputPartitions(): Array[InputPartition] = plan.partitions.toArray
+  override def planInputPartitions(): Array[InputPartition] =
+    (if (ofJoins.isEmpty) plan else Plan.make(withFilter(SqlText.and(options.filter +: ofJoins)))).partitions.toArray
+
+  /** Returns the scan with another condition in SQL. */
+  def withFilter(condition: String): PandoScan = copy(options = options.copy(filter = condition))
+
+  /** The columns by whose values a join may narrow the scan; computed rows have other columns. */
+  override def filterAttributes(): Array[NamedReference] =
+    if (query.nonEmpty || limit.nonEmpty || blocks.nonEmpty) Array()
+    else output.fields.filter(field => PandoScan.hasValues(field.dataType))
+      .map(field => Expressions.column(SparkText.quoteName(field.name)))
+
+  override def filter(predicates: Array[Predicate]): Unit = {
+    val short = predicates.filter(_.children().length <= PandoScan.mostValues)
+    ofJoins =
+      if (short.isEmpty) Seq() else Pushing.pushPredicates(options, output, short.toSeq).flatten.map(_.sql)
+  }
 
   override def createReaderFactory(): PartitionReaderFactory =
     SlotReaderFactory(this, if (options.scanName.isEmpty) PandoScan.driverName() else options.scanName)
@@ -81,6 +106,13 @@ final case class PandoScan(
 }
 
 object PandoScan {
+  /** Values of a join's other side that are sent to the servers; of more it is left to Spark. */
+  private val mostValues = 2000
+
+  private def hasValues(type_ : DataType): Boolean = type_ match {
+    case ByteType | ShortType | IntegerType | LongType | _: DecimalType | DateType | StringType => true
+    case _ => false
+  }
   private val name = UUID.randomUUID().toString
 
   /** The name of this driver. With the number of an execution it names the state that all of its scans read. */
@@ -95,7 +127,8 @@ private object Plan {
   /** Returns the slots that a server plans for the table as it is now. Slots of shards are interleaved. */
   def make(scan: PandoScan): Plan = {
     val answer = ask(scan, None, scan.options.partitions)
-    if (!answer.has("shards")) whole(answer, None)
+    val filter = scan.options.filter
+    if (!answer.has("shards")) whole(answer, None, filter)
     else {
       val found = answer.get("shards").elements().asScala.toSeq.map { shard =>
         Shard(
@@ -104,7 +137,7 @@ private object Plan {
           shard.get("table").asText())
       }
       val least = scan.options.partitions.map(count => (count + found.size - 1) / found.size)
-      val plans = found.map(shard => whole(ask(scan, Some(shard), least), Some(shard)))
+      val plans = found.map(shard => whole(ask(scan, Some(shard), least), Some(shard), filter))
       val longest = plans.map(_.partitions.size).maxOption.getOrElse(0)
       val slots = (0 until longest).flatMap(turn => plans.flatMap(_.partitions.lift(turn)))
       Plan(slots, plans.map(_.rows).sum, plans.map(_.bytes).sum)
@@ -117,14 +150,14 @@ private object Plan {
     new Servers(scan.options.copy(urls = shard.map(_.urls).getOrElse(scan.options.urls))).ask("/scan/plan", body)
   }
 
-  private def whole(answer: JsonNode, shard: Option[Shard]): Plan = {
+  private def whole(answer: JsonNode, shard: Option[Shard], filter: String): Plan = {
     if (!answer.has("slots")) {
       throw new PandoException(48, "Code: 48. DB::Exception: A shard is in shards itself; read its shards by the " +
         "option 'query' (NOT_IMPLEMENTED)")
     }
     val slots = answer.get("slots").asInt()
     Plan(
-      (0 until slots).map(number => SlotPartition(number, slots, shard)),
+      (0 until slots).map(number => SlotPartition(number, slots, shard, filter)),
       answer.get("rows").asLong(),
       answer.get("bytes").asLong())
   }

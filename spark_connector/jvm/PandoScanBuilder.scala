@@ -20,6 +20,7 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
     with SupportsPushDownLimit
     with SupportsPushDownTopN {
 
+  private val every = HiddenColumns.beside(fields)
   private var conditions: Seq[String] = Seq()
   private var pushed: Array[Predicate] = Array()
   private var required: StructType = fields
@@ -31,7 +32,7 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
   override def pushPredicates(predicates: Array[Predicate]): Array[Predicate] =
     if (predicates.isEmpty) predicates
     else {
-      val found = predicates.zip(Pushing.pushPredicates(options, fields, predicates.toSeq))
+      val found = predicates.zip(Pushing.pushPredicates(options, every, predicates.toSeq))
       conditions = found.flatMap(_._2).map(_.sql).toSeq
       pushed = found.collect { case (predicate, Some(condition)) if condition.isExact => predicate }
       found.collect { case (predicate, condition) if !condition.exists(_.isExact) => predicate }
@@ -41,7 +42,7 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
 
   /** Takes columns as a whole, also those of which Spark needs some fields of a struct. */
   override def pruneColumns(schema: StructType): Unit =
-    required = StructType(schema.fieldNames.map(name => fields(fields.fieldIndex(name))))
+    required = StructType(schema.fieldNames.map(name => every(every.fieldIndex(name))))
 
   /** Never whole: slots are many. The averages are seen here, because Spark pushes their sums and counts. */
   override def supportCompletePushDown(wanted: Aggregation): Boolean = {
@@ -50,7 +51,7 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
   }
 
   override def pushAggregation(wanted: Aggregation): Boolean = {
-    aggregation = Pushing.pushAggregation(options, fields, wanted, averaged, SQLConf.get.ansiEnabled)
+    aggregation = Pushing.pushAggregation(options, every, wanted, averaged, SQLConf.get.ansiEnabled)
     aggregation.isDefined
   }
 
@@ -61,7 +62,7 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
 
   override def pushTopN(orders: Array[SortOrder], rows: Int): Boolean = {
     val isPushed = rows > 0 &&
-      Pushing.pushTop(options, fields, orders.toSeq, rows, fields.fieldNames.toSeq).isDefined
+      Pushing.pushTop(options, every, orders.toSeq, rows, fields.fieldNames.toSeq).isDefined
     if (isPushed) {
       order = orders.toSeq
       limit = Some(rows)
@@ -72,15 +73,13 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
   override def isPartiallyPushed: Boolean = true
 
   override def build(): Scan = {
-    val condition =
-      (Seq(options.filter).filter(_.trim.nonEmpty) ++ conditions).map(text => s"($text\n)").mkString(" AND ")
-    val read = options.copy(filter = condition)
+    val read = options.copy(filter = SqlText.and(options.filter +: conditions))
     aggregation match {
       case Some(query) => PandoScan(read, query.fields, query.fields, countedColumns(query), query.query, None)
       case None if order.nonEmpty =>
         val names = readFields.fieldNames.toSeq
         val orderNames = order.flatMap(term => nameOf(term.expression()))
-        val query = Pushing.pushTop(options, fields, order, limit.get, names).get
+        val query = Pushing.pushTop(options, every, order, limit.get, names).get
         PandoScan(read, required, readFields, (names ++ orderNames).distinct, query, None)
       case None => PandoScan(read, required, readFields, readFields.fieldNames.toSeq, "", limit.filter(_ > 0))
     }

@@ -138,7 +138,7 @@ object ReadOptions {
       leaseSeconds = seconds(values, "lease_seconds", 300),
       sequentialConsistency = read(values, "select_sequential_consistency")(flag).getOrElse(false),
       maxReplicaDelay = seconds(values, "max_replica_delay_seconds", 300),
-      compression = read(values, "compression")(choice(_, "lz4", "zstd", "none")).getOrElse("none"),
+      compression = read(values, "compression")(codec).getOrElse("none"),
       nanoseconds = read(values, "nanoseconds")(choice(_, "error", "truncate", "long", "string")).getOrElse("error"),
       stream = StreamOptions(
         starting = read(values, "startingoffsets")(StreamOptions.parseStarting).getOrElse("earliest"),
@@ -193,6 +193,12 @@ object ReadOptions {
   }
 
   private def flag(text: String): Boolean = choice(text, "0", "1", "true", "false").matches("1|true")
+
+  private def codec(text: String): String = {
+    val chosen = choice(text, "lz4", "zstd", "none")
+    require(chosen == "none" || Compression.isThere)
+    chosen
+  }
 
   private def choice(text: String, choices: String*): String = {
     val chosen = text.trim.toLowerCase(Locale.ROOT)

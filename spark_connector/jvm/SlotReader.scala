@@ -5,7 +5,6 @@ import java.io.ByteArrayInputStream
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.node.ObjectNode
-import org.apache.arrow.compression.CommonsCompressionFactory
 import org.apache.arrow.memory.RootAllocator
 import org.apache.arrow.vector.ipc.ArrowStreamReader
 import org.apache.spark.{SparkException, TaskContext, TaskKilledException}
@@ -39,8 +38,9 @@ final case class SlotReaderFactory(scan: PandoScan, scanName: String) extends Pa
  * Equal states give equal rows in equal order. So a read that breaks off goes on behind the last row that was given,
  * perhaps at another replica. Computed rows have no such order: they are given when they have all arrived.
  */
-private final class SlotReader(scan: PandoScan, slot: SlotPartition, execution: String)
+private final class SlotReader(planned: PandoScan, slot: SlotPartition, execution: String)
     extends PartitionReader[ColumnarBatch] {
+  private val scan = planned.withFilter(slot.filter)
   private val options = scan.options.copy(urls = slot.shard.map(_.urls).getOrElse(scan.options.urls))
   private val servers = new Servers(options)
   private val urls = rotate(options.urls, execution.getBytes("UTF-8").map(_ & 0xff).sum + slot.number)
@@ -166,7 +166,7 @@ private final class SlotReader(scan: PandoScan, slot: SlotPartition, execution: 
 /** The batches of one answer. A whole answer is read at once if `isComputed`; `width` is the number of columns. */
 private final class BatchStream(answer: Answer, allocator: RootAllocator, isComputed: Boolean, width: Int) {
   private val input = if (isComputed) new ByteArrayInputStream(readWhole()) else answer.input
-  private val reader = new ArrowStreamReader(input, allocator, CommonsCompressionFactory.INSTANCE)
+  private val reader = new ArrowStreamReader(input, allocator, Compression.factory)
   /** New for each batch: Spark closes the vectors of the one before. */
   private def columns: Array[ColumnVector] = reader.getVectorSchemaRoot.getFieldVectors.asScala.take(width)
     .map(vector => new ArrowColumnVector(vector): ColumnVector).toArray

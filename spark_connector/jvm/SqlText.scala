@@ -15,6 +15,9 @@ object SqlText {
   /** Returns an expression between brackets; a comment at its end ends there. */
   def bracket(expression: String): String = s"($expression\n)"
 
+  /** Returns the condition that holds where all of these do; blank ones always hold. */
+  def and(conditions: Seq[String]): String = conditions.filter(_.trim.nonEmpty).map(bracket).mkString(" AND ")
+
   /** Returns the value of a setting: a number as it is, another text as a literal. */
   def formatSetting(value: String): String =
     if (value.matches("-?\\d+(\\.\\d+)?")) value

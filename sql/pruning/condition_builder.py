@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from parts.common.errors import PandoError
+from parts.table.part_name_columns import NAME_COLUMNS
 from parts.table.table_description import Column, TableSchema
 from parts.types import (
     DataType,
@@ -20,7 +21,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.compile.expressions.literal_lists import MAX_INLINED_LITERALS, list_bounds, list_members
-from sql.compile.names.scope import EXPRESSIONS, NAME_COLUMNS, ExpressionContext, Scope, Source, collect_aliases
+from sql.compile.names.scope import EXPRESSIONS, ExpressionContext, Scope, Source, collect_aliases
 from sql.functions.registry import Environment
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import (

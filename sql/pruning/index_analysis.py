@@ -14,11 +14,11 @@ import numpy as np
 from parts.read.key_mapping import map_primary_index
 from parts.read.part_reader import Part
 from parts.table.block_number_column import BLOCK_NUMBER, make_block_number_column
+from parts.table.part_name_columns import NAME_COLUMNS
 from parts.table.table_description import Key, SkipIndex, TableDescription, TableSchema
 from parts.types import DataType, StringType
 from sql.compile.compiled_query import Scan
 from sql.compile.names.column_names import canonical_text
-from sql.compile.names.scope import NAME_COLUMNS
 from sql.functions.registry import Environment
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Identifier

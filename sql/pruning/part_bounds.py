@@ -15,8 +15,8 @@ from parts.read.key_mapping import map_primary_index
 from parts.read.part_reader import Part
 from parts.store.part_list import PartList
 from parts.table.block_number_column import BLOCK_NUMBER
+from parts.table.part_name_columns import NAME_COLUMNS
 from parts.table.table_description import Key
-from sql.compile.names.scope import NAME_COLUMNS
 from sql.pruning.key_ranges import KeyRanges, make_closed_ranges, make_point_ranges
 
 _FEW_PARTS_DIVISOR = 8

@@ -17,8 +17,8 @@ from parts.common.errors import UserError
 from spark_connector import use_catalog
 from tests.portions import one_in
 from tests.spark.conftest import SECRET, Pando, rows
+from tests.spark.edges import CONDITIONS, LEFT_TO_SPARK, make_table_of_edges
 from tests.spark.test_jvm_read import Between, plan
-from tests.spark.test_spark_narrowed import CONDITIONS, LEFT_TO_SPARK, make_table_of_edges
 from tests.spark.test_spark_scans import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]

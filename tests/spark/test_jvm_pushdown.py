@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.functions import col
 
 from tests.spark.conftest import Pando, load
+from tests.spark.edges import CONDITIONS, LEFT_TO_SPARK, make_table_of_edges
 from tests.spark.test_jvm_read import plan
-from tests.spark.test_spark_narrowed import CONDITIONS, LEFT_TO_SPARK, make_table_of_edges
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
 

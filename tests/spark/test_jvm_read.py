@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
 
 from parts.common.errors import UserError
 from spark_connector import configure, use_session
 from spark_connector.jvm import jar
-from tests.spark.conftest import SECRET, Pando, first_line, load
+from tests.spark.conftest import SECRET, Pando, first_line, load, rows
 from tests.spark.test_spark_read import EVERY_TYPE, ROW
 from tests.spark.test_spark_scans import fill, free_port
 
@@ -149,6 +150,46 @@ def test_a_table_of_the_catalog(pando: Pando, spark: SparkSession, table: str) -
         spark.sql(f"DROP TABLE {name}")
     with pytest.raises(Exception, match="must not have the option 'password'"):
         spark.sql(f"CREATE TABLE {name} USING pando OPTIONS ({options}, password 'hunter2')")
+
+
+def test_hidden_columns_are_read_by_their_names(pando: Pando, spark: SparkSession) -> None:
+    name = pando.new_table("p UInt8, k UInt32", "k", partition="p", settings="enable_block_number_column = 1")
+    for first in (0, 10):
+        pando["r1"].execute(f"INSERT INTO {name} SELECT number % 2, number FROM numbers({first}, 10)")
+    pando["r1"].execute(f"OPTIMIZE TABLE {name} PARTITION 1 FINAL")
+    pando.sync(name)
+    columns = "k, _part, _partition_id, _block_number"
+    frame = load(spark, pando.options(name))
+    found = frame.selectExpr(*columns.split(", ")).orderBy("k")
+    assert [tuple(row) for row in found.collect()] == rows(pando["r1"], f"SELECT {columns} FROM {name} ORDER BY k")
+    of_one = frame.where("_partition_id = '1'")
+    assert "_partition_id" in plan(of_one).partition("filter: ")[2]
+    assert of_one.count() == of_one.where("_block_number < 5").select("_part").count() == 10
+    counted = frame.groupBy("_part").count()
+    assert "query: SELECT" in plan(counted)
+    expected = rows(pando["r1"], f"SELECT _part, count() FROM {name} GROUP BY _part ORDER BY _part")
+    assert [tuple(row) for row in counted.orderBy("_part").collect()] == expected
+    assert frame.columns == ["p", "k"]
+
+
+def test_a_join_narrows_its_other_scan(pando: Pando, spark: SparkSession, table: str) -> None:
+    """The values of a small table's filtered rows go to the servers, which send the rows of the large one that match.
+
+    Spark asks for it where it sees a condition, so where it checks one itself.
+    """
+    small = pando.new_table("k UInt32, n Nullable(UInt32), name String", "k")
+    pando["r1"].execute(f"INSERT INTO {small} SELECT number, if(number = 3, NULL, number), 'x' FROM numbers(3000)")
+    pando.sync(small)
+    large, few = load(spark, pando.options(table)), load(spark, pando.options(small))
+    for key in ("k", "n"):
+        joined = large.alias("l").join(
+            few.where("hash(k) % 1 = 0 AND k IN (3, 4, 5)").alias("f"), expr(f"l.k = f.{key}")
+        )
+        assert sorted(row[0] for row in joined.select("l.k").collect()) == {"k": [3, 4, 5], "n": [4, 5]}[key]
+        leaves = joined._jdf.queryExecution().executedPlan().executedPlan().collectLeaves()
+        scan = next(leaf for leaf in map(leaves.apply, range(leaves.size())) if "dynamicpruning" in leaf.toString())
+        assert scan.metrics().apply("numOutputRows").value() <= 3
+    assert large.join(few.where("hash(k) % 1 = 0"), "k").count() == 3000  # too many values to send
 
 
 # -- replicas and states -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from parts.common.errors import PandoError
-from spark_connector import aggregate, register
+from spark_connector import register
 from spark_connector.python_source.scan_reader import ScanPartition, ScanReader
 from tests.spark.conftest import Pando, load, save
 from tests.spark.test_spark_scans import SCHEMA, fill
@@ -55,8 +55,8 @@ def test_rows_of_all_shards(pando: Pando, spark: SparkSession, sharded: str) -> 
 def test_what_servers_compute(pando: Pando, spark: SparkSession, sharded: str) -> None:
     whole = load(spark, {"url": pando.urls["r1"], "query": f"SELECT toInt64(count()), sum(k) FROM {sharded}"})
     assert whole.collect() == [(80_000, sum(range(80_000)))]
-    parts = aggregate(spark, pando.options(sharded), aggregates={"rows": "count(*)", "most": "max(k)"})
-    assert parts.collect() == [(80_000, 79_999)]
+    parts = load(spark, pando.options(sharded, task_query="SELECT toInt64(count()) AS rows, max(k) AS most FROM slot"))
+    assert parts.agg(f.sum("rows"), f.max("most")).collect() == [(80_000, 79_999)]
 
 
 def test_tasks_go_on_at_the_other_replica_of_their_shard(pando: Pando, spark: SparkSession, sharded: str) -> None:

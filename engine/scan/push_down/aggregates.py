@@ -82,7 +82,7 @@ def _make_query(request: AggregationRequest, columns: ScanColumns, fields: Mappi
         items.append(sql)
         shown.append({"name": f"aggregate_{number}", "type": type_, "nullable": True, "metadata": {}})
     prefix = "_"
-    while any(name.startswith(prefix) for name in columns.types):  # in ClickHouse an alias would hide a column
+    while any(f"{prefix}{number}" in columns.types for number in range(len(items))):  # an alias would hide the column
         prefix += "_"
     groups = ", ".join(f"{prefix}{number}" for number in range(len(request.group_by)))
     selected = ", ".join(f"{item} AS {prefix}{number}" for number, item in enumerate(items))

@@ -15,7 +15,7 @@ from engine.scan.push_down.expressions import parse_node
 from engine.scan.push_down.spark_types import SparkField, make_arrow_schema, make_spark_field
 from engine.scan.push_down.top_rows import OrderTerm, make_top_query
 from engine.scan.scan_filter import compile_filter
-from engine.scan.slot_planning import select_stored_columns
+from engine.scan.slot_planning import add_hidden_columns, select_stored_columns
 from parts.common.errors import UserError
 from parts.table.table_description import TableDescription
 
@@ -33,7 +33,7 @@ def answer_push(body: Mapping[str, Any], description: TableDescription, timezone
     make_arrow_schema(shown)  # checks them
     fields: dict[str, SparkField] = {field["name"]: field for field in shown}
     columns = ScanColumns(
-        {column.name: column.type for column in description.schema.columns if column.is_stored},
+        {column.name: column.type for column in add_hidden_columns(description.schema).columns if column.is_stored},
         {name: field["type"] for name, field in fields.items() if isinstance(field["type"], str)},
     )
     if "conditions" in body:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from parts.common.errors import UserError
 from parts.table.block_number_column import BLOCK_NUMBER
+from parts.table.part_name_columns import NAME_COLUMNS
 from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS
 from parts.table.row_version import ROW_VERSION_NAMES
 from parts.table.table_description import Column as TableColumn
@@ -26,8 +27,6 @@ from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
 from sql.typing.typed_expressions import Typed, column_label, quote_identifier
 
-NAME_COLUMNS = ("_part", "_partition_id")
-"""Virtual columns whose values follow from the name of a part."""
 VIRTUAL = "VIRTUAL"
 EXPRESSIONS = ("ALIAS", VIRTUAL)
 """The kinds of columns that are expressions and are not stored."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+from parts.table.part_name_columns import NAME_COLUMNS
 from parts.table.row_exists_column import ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.table.row_version import ROW_VERSION_NAMES, make_row_version_columns
 from parts.table.table_description import Column
 from parts.types import DataType, LowCardinalityType, TupleType, UUIDType
-from sql.compile.names.scope import NAME_COLUMNS, VIRTUAL, VIRTUAL_COLUMNS
+from sql.compile.names.scope import VIRTUAL, VIRTUAL_COLUMNS
 from sql.grammar.tokens import quote_string
 from sql.relations import PartsRelation
 from sql.typing.typed_expressions import FLOAT64, STRING, UINT64

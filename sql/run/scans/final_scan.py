@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from parts.common.query_status import QueryStatus
 from parts.merge import FinalSource, read_final
+from parts.table.part_name_columns import NAME_COLUMNS
 from parts.table.table_description import TableDescription
 from sql.compile.final_reading import FinalReading
-from sql.compile.names.scope import NAME_COLUMNS
 from sql.pruning.pruned_parts import PrunedPart
 
 

@@ -21,9 +21,9 @@ from parts.common.query_status import QueryStatus
 from parts.read.batch_plan import (
     RowRange,
 )
+from parts.table.part_name_columns import NAME_COLUMNS
 from sql.compile.compiled_query import Scan
 from sql.compile.final_reading import FinalReading
-from sql.compile.names.scope import NAME_COLUMNS
 from sql.compile.short_string_codes import LongStringError, code_column_name, encode_strings
 from sql.pruning.allowed_values import find_allowed_values
 from sql.pruning.part_bounds import read_part_name_column
