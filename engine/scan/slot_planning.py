@@ -66,7 +66,7 @@ def select_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
 
 
 def select_stored_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
-    """Returns the columns of these names; ``_part``, ``_partition_id`` and ``_block_number`` are among them.
+    """Returns the columns of these names, also of hidden ones (:func:`add_hidden_columns`).
 
     Raises 16 for an unknown column, and 48 for an ALIAS column, which has no data.
     """

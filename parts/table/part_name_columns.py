@@ -1,4 +1,4 @@
-"""``_part`` and ``_partition_id``: hidden columns with the name of the part of each row, and of its partition.
+"""``_part`` and ``_partition_id``: hidden columns with the names of each row's part and partition.
 
 No part stores them, no INSERT names them and no ``*`` shows them.
 """
