@@ -168,7 +168,12 @@ def _insert(source: _Site, counts: dict[str, int], first: int) -> float:
 
 
 def _count_settled(source: _Site) -> int:
-    """Returns the nodes of the source's ZooKeeper when merges and cleanups have ended."""
+    """Returns the nodes of the source when merges and cleanups have ended, but for those of active parts."""
+    wait(lambda: source.run("SELECT count() FROM system.parts WHERE NOT active") == "0")
+    return _count_least(source) - int(source.run("SELECT count() FROM system.parts WHERE active"))
+
+
+def _count_least(source: _Site) -> int:
     least, seen_at = source.count_nodes(), time.monotonic()
     while time.monotonic() - seen_at < 10:
         time.sleep(_POLL_SECONDS)

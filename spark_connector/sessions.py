@@ -89,14 +89,14 @@ def _check(options: dict[str, str]) -> None:
 
 
 def _use_jvm(spark: SparkSession, options: dict[str, str]) -> None:
+    is_catalog_free = spark.conf.get(f"spark.sql.catalog.{_CATALOG}", "") == ""
     try:
-        add_jar(spark)
+        if "url" in options and is_catalog_free and not any(name in options for name in _NOT_OF_CATALOGS):
+            use_catalog(spark, options["url"], _CATALOG)
+        else:
+            add_jar(spark)
     except UserError as error:
         print(f"pando: rows go through Python workers, because there is no jar: {error.message}", file=sys.stderr)
-        return
-    is_catalog_free = spark.conf.get(f"spark.sql.catalog.{_CATALOG}", "") == ""
-    if "url" in options and is_catalog_free and not any(name in options for name in _NOT_OF_CATALOGS):
-        use_catalog(spark, options["url"], _CATALOG)
 
 
 def use_session(spark: SparkSession) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("s
 KEYS = ["k", "i8", "u64", "dec", "b", "s", "lc", "e", "id", "fs", "d", "d32", "ts", "ms", "f", "f32"]
 NUMBERS = ["k", "i8", "u64", "f", "f32", "dec"]
 CASES = 12
+SEEDS = int(os.environ.get("PANDO_PUSH_DOWN_SEEDS", "32"))
 
 
 class Pair:
@@ -94,7 +96,7 @@ def test_spark_filters_no_row_again_where_the_server_says_the_same(pair: Pair) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(32))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_query_gives_the_same(pair: Pair, seed: int) -> None:
     choose = random.Random(seed)
     for number in range(CASES):
