@@ -330,10 +330,8 @@ class OpenedPart:
             return self._converted[name]
         if name == BLOCK_NUMBER:
             return make_block_number_column(self.name)
-        if name in _CONSTANT_COLUMNS:
-            return _CONSTANT_COLUMNS[name]
-        if name in NAME_COLUMNS:
-            return make_name_column(name, self.name)
+        if name in _CONSTANT_COLUMNS or name in NAME_COLUMNS:
+            return _CONSTANT_COLUMNS.get(name) or make_name_column(name, self.name)
         table = self.table_schema or self.schema
         if name in ROW_VERSION_NAMES and name not in table:
             return find_row_version_column(name, self.name, self.row_version)
