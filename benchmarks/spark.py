@@ -86,7 +86,7 @@ class Pair:
         yield from self._written()
         if delta.is_there():
             yield from self._beside_delta()
-        yield from tpch_queries.compare(f"{PEER}, Spark", self._in_catalog("pando"), self._in_catalog("spark_catalog"))
+        yield from tpch_queries.compare(PEER, self._in_catalog("pando"), self._in_catalog("spark_catalog"))
 
     def _read(self, name: str, table: str) -> Callable[[], object]:
         """Returns a query, made anew each time: Spark keeps what it shuffled for a frame."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _PREFIX = "spark.pando."
 _CATALOG = "pando"
 _NOT_OF_CATALOGS = ("table", "database", "columns", "filter", "query", "task_query", "scan_name")
+"""Options that name a table or a part of one."""
 
 
 def session(url: str = "", *, master: str = "", **options: str) -> SparkSession:
@@ -62,9 +63,11 @@ def configure(spark: SparkSession, *, use_jvm: bool = True) -> dict[str, str]:
 
 
 def _register(spark: SparkSession, options: dict[str, str]) -> None:
+    from pyspark.errors import AnalysisException
+
     try:
         spark.dataSource.register(type("ConfiguredDataSource", (PandoDataSource,), {"defaults": options}))
-    except Exception as error:
+    except AnalysisException as error:  # Spark 4.0 keeps the source that it found by itself
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
         if options:

@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * A table of a catalog: it is read as one of the format `pando_jvm`, and its definition and rows can be changed. Jobs of
+ * A table of a catalog: it is read as one of the format `pando`, and its definition and rows can be changed. Jobs of
  * Spark write to it (`PandoWriteBuilder.scala`).
  *
  * A replicated table is changed at one server, and any other at every server of the catalog.

@@ -27,7 +27,7 @@ final class DefaultSource extends TableProvider {
 
   override def inferSchema(options: CaseInsensitiveStringMap): StructType = {
     val schema = parse(options.asCaseSensitiveMap()) match {
-      case Some(own) => Pushing.describe(own)
+      case Some(own) => ReadOptions.storeInSchema(Pushing.describe(own), options.asCaseSensitiveMap().asScala.toMap)
       case None => python.inferSchema(options)
     }
     inferred = Some(schema)

@@ -32,18 +32,21 @@ final class FormatTable(
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
     val ofThisSide = for {
       write <- WriteOptions.parseFormat(given, options)
-      natural <- Try(Pushing.describe(options.copy(columns = info.schema().fieldNames.toSeq))).toOption
+      natural <- describe(info.schema())
       facts = new TableFacts(options, natural)
-      if facts.takes(info.schema())
+      if facts.takes(info.schema()) && !facts.hidesNanoseconds
     } yield new PandoWriteBuilder(write, facts, info, hasFunctions = false)
     ofThisSide.getOrElse(python().asInstanceOf[SupportsWrite].newWriteBuilder(info))
   }
 
   /** Tells whether the table's columns are read in these types without a conversion. */
-  private def isReadAsGiven: Boolean = {
-    val natural = Pushing.describe(options.copy(columns = fields.fieldNames.toSeq))
+  private def isReadAsGiven: Boolean = describe(fields).exists { natural =>
     natural.length == fields.length && natural.fields.zip(fields.fields).forall { case (ours, theirs) =>
       DataType.equalsStructurally(ours.dataType, theirs.dataType) && ours.nullable == theirs.nullable
     }
   }
+
+  /** Returns the table's columns of these names, if it has all of them. */
+  private def describe(schema: StructType): Option[StructType] =
+    Try(Pushing.describe(options.copy(columns = schema.fieldNames.toSeq))).toOption
 }

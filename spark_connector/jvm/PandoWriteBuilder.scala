@@ -47,7 +47,8 @@ final class PandoWriteBuilder(
 }
 
 /** A job or a stream, and the order of rows in which it makes few parts. */
-private final class PandoWrite(target: WriteTarget, overwrite: String, layout: WriteLayout, query: String, isNatural: Boolean)
+private final class PandoWrite(
+    target: WriteTarget, overwrite: String, layout: WriteLayout, query: String, isNatural: => Boolean)
     extends Write
     with RequiresDistributionAndOrdering {
 

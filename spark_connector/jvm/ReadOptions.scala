@@ -9,6 +9,7 @@ import java.util.Locale
 import scala.util.Try
 
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.types.{MetadataBuilder, StructType}
 
 /** The options of a read that this side understands. Times are in seconds. */
 final case class ReadOptions(
@@ -99,6 +100,17 @@ object ReadOptions {
     val kept = if (own.keys.exists(logins)) defaults -- logins else defaults
     kept ++ own
   }
+
+  /**
+   * Returns the schema of a table of Spark's own catalog with its options in the metadata of the columns; others as they
+   * are. Spark keeps the options, but gives a Python source only the schema (`shared/type_mapping.py`).
+   */
+  def storeInSchema(schema: StructType, options: Map[String, String]): StructType =
+    if (!options.keys.exists(_.toLowerCase(Locale.ROOT).startsWith(copy))) schema
+    else {
+      val stored = new MetadataBuilder().putString("pando.options", Json.obj(options.toSeq: _*).toString).build()
+      StructType(schema.map(_.copy(metadata = stored)))
+    }
 
   private def unknownOf(values: Map[String, String]): Seq[String] =
     values.keys.toSeq.sorted.filterNot(isKnown)

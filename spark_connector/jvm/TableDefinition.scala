@@ -101,7 +101,7 @@ object TableDefinition {
   val settingPrefix = "setting."
   val typePrefix = "type."
   private val offered = Seq("engine", "order_by", "partition_by", "primary_key", "sample_by", "zookeeper_path")
-  private val providers = Set("pando", "pando_jvm")
+  private val providers = Set("pando")
   private val understood =
     offered.toSet ++ Set(TableCatalog.PROP_COMMENT, TableCatalog.PROP_PROVIDER, TableCatalog.PROP_OWNER)
   private val reserved = Map(

@@ -20,7 +20,7 @@ final class TableFacts(options: ReadOptions, natural: StructType) {
   /** The types of the columns on the server. */
   val types: Map[String, String] = columns.map(row => textOf(row, "name") -> textOf(row, "type")).toMap
 
-  /** Tells whether rows of these columns can be written as they are: in natural types, without what the table needs. */
+  /** Tells whether these are columns of the table in the types in which it is read, and none is missing that it needs. */
   def takes(schema: StructType): Boolean = {
     val kinds = columns.map(row => textOf(row, "name") -> textOf(row, "default_kind")).toMap
     val needed = types.keys.filter(name => kinds(name).isEmpty && !ValueChecks.mayBeNull(types(name)))
@@ -30,6 +30,10 @@ final class TableFacts(options: ReadOptions, natural: StructType) {
         !Set("MATERIALIZED", "ALIAS")(kinds(given.name))
     }
   }
+
+  /** Whether times are read as numbers or texts, because they are finer than Spark's: they are not written so. */
+  def hidesNanoseconds: Boolean =
+    Set("long", "string")(options.nanoseconds) && natural.exists(field => ValueChecks.hasNanoseconds(types(field.name)))
 
   /** The columns in Spark's types, with their comments. */
   val fields: StructType = {

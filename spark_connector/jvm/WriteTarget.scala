@@ -33,7 +33,7 @@ object WriteTarget {
         s"The option 'url' names ${servers.urls.size} servers, but ${servers.fullName} is a ${facts.engine} table, " +
           "which each server has for itself; name one, or use a Replicated table")
     }
-    if (Set("long", "string")(servers.nanoseconds) && types.exists(ValueChecks.hasNanoseconds)) {
+    if (facts.hidesNanoseconds) {
       throw PandoException.notOffered(
         s"With nanoseconds = '${servers.nanoseconds}' a table with such times is not written to: its columns are not " +
           "timestamps then. Use another catalog, or the Python source (a session without the jar)")

@@ -16,9 +16,9 @@ _CLASS = "pando.spark.PandoCatalog"
 def use_catalog(spark: SparkSession, url: str, name: str = "pando", **options: str) -> None:
     """Adds the catalog ``name`` to a session that runs: ``SELECT * FROM pando.default.hits``.
 
-    ``url`` and ``options`` are those of a read, without what names a table. They stand in
-    the session's configuration (``spark.sql.catalog.<name>.…``), so a password is named by ``password_env`` or
-    ``password_file``. The session keeps a catalog and its options until it ends.
+    ``url`` and ``options`` are those of a read, without what names a table. They stand in the session's configuration
+    (``spark.sql.catalog.<name>.…``), so a password is named by ``password_env`` or ``password_file``. The session keeps
+    a catalog and its options until it ends.
 
     Raises ``UserError`` 36 for a password, a name that is no word, and one that the session has with other options;
     Spark's ``IllegalArgumentException`` for other wrong options; and what ``make_jar`` raises.

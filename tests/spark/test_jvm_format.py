@@ -49,6 +49,30 @@ def test_natural_columns_are_written_by_the_jvm(pando: Pando, jvm_session: Spark
     assert load(jvm_session, pando.options(table)).orderBy("k").collect() == [(1, "a"), (2, "b")]
 
 
+def test_a_table_of_sparks_catalog_is_used_without_the_jar_too(
+    pando: Pando, python_session: SparkSession, jvm_session: SparkSession
+) -> None:
+    table, name = pando.new_table("k UInt32", "k"), "of_both_sides"
+    jvm_session.sql(f"CREATE TABLE {name} USING pando OPTIONS (url '{','.join(pando.urls.values())}', table '{table}')")
+    try:
+        jvm_session.sql(f"INSERT INTO {name} VALUES (1)")
+        enter(python_session)
+        python_session.sql(f"INSERT INTO {name} VALUES (2)")
+        pando.sync(table)
+        frame = python_session.table(name)
+        assert "BatchScan pando default" not in plan(frame)
+        assert sorted(frame.collect()) == [(1,), (2,)]
+    finally:
+        python_session.sql(f"DROP TABLE {name}")
+
+
+def test_nanoseconds_as_numbers_are_written_by_python_workers(pando: Pando, jvm_session: SparkSession) -> None:
+    options = pando.options(pando.new_table("t DateTime64(9)", "t"), nanoseconds="long")
+    save(jvm_session.sql("SELECT 1700000000123456789L AS t"), options)
+    pando.sync(options["table"])
+    assert load(jvm_session, options).collect() == [(1700000000123456789,)]
+
+
 @pytest.mark.parametrize(
     ("select", "message"),
     [

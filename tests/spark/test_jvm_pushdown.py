@@ -41,9 +41,8 @@ def spark(jvm_session: SparkSession) -> SparkSession:
 @pytest.fixture(scope="module")
 def pair(pando: Pando, spark: SparkSession, python_session: SparkSession) -> Pair:
     options = pando.options(make_table_of_edges(pando), partitions="3")
-    python_session.conf.set(
-        "spark.sql.inMemoryColumnarStorage.partitionPruning", "false"
-    )  # it takes NaN for any number
+    # With it Spark takes NaN for any number.
+    python_session.conf.set("spark.sql.inMemoryColumnarStorage.partitionPruning", "false")
     oracle = load(python_session, options).cache()
     assert oracle.count() == 3000
     return Pair(load(spark, options), oracle)

@@ -39,12 +39,12 @@ def test_rows_go_in_blocks_to_every_replica(pando: Pando, spark: SparkSession) -
 
 
 @pytest.mark.long
-def test_a_task_that_fails_after_its_insert_is_repeated(pando: Pando, spark: SparkSession) -> None:
-    spark.dataSource.register(FailingDataSource)
+def test_a_task_that_fails_after_its_insert_is_repeated(pando: Pando, python_session: SparkSession) -> None:
+    python_session.dataSource.register(FailingDataSource)
     for engine in ("", "MergeTree"):
         table = pando.new_table("k UInt32, s String", "k", engine=engine)
         options = pando.options(table, batch_rows="1000", url=pando.urls["r1"])
-        numbers(spark, 5000).write.format("pando_failing").options(**options).mode("append").save()
+        numbers(python_session, 5000).write.format("pando_failing").options(**options).mode("append").save()
         assert rows(pando["r1"], f"SELECT count(), uniqExact(k) FROM {table}") == [(5000, 5000)]
 
 
@@ -57,9 +57,11 @@ def shuffled_at_the_second_attempt(batches: Iterator[pa.RecordBatch]) -> Iterato
 
 
 @pytest.mark.long
-def test_a_repeated_task_whose_rows_come_in_another_order(pando: Pando, spark: SparkSession) -> None:
-    spark.dataSource.register(FailingDataSource)
-    frame = numbers(spark, 6000).mapInArrow(shuffled_at_the_second_attempt, "k LONG NOT NULL, s STRING NOT NULL")
+def test_a_repeated_task_whose_rows_come_in_another_order(pando: Pando, python_session: SparkSession) -> None:
+    python_session.dataSource.register(FailingDataSource)
+    frame = numbers(python_session, 6000).mapInArrow(
+        shuffled_at_the_second_attempt, "k LONG NOT NULL, s STRING NOT NULL"
+    )
     table = pando.new_table("k UInt32, s String", "k PARTITION BY k % 3")
     frame.write.format("pando_failing").options(**pando.options(table, batch_rows="1000")).mode("append").save()
     assert counted(pando, table) == [(6000, 6000)] * 2
