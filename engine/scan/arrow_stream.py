@@ -1,19 +1,20 @@
 """Reads the rows of a slot and encodes them as an Arrow stream of storage values.
 
-Types that a client without ``parts.types`` could not read are sent as text: Enum, UUID, IPv4, IPv6. LowCardinality
-stays a dictionary. Everything else is the storage value (DateTime: UTC instants without a zone). Small batches (of
-small parts) are joined before they are sent, and large ones (of long rows) are cut, because a reader holds one batch at
-a time.
+The columns are those of ``engine.scan.sent_columns``. Small batches (of small parts) are joined before they are sent,
+and large ones (of long rows) are cut, because a reader holds one batch at a time.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from engine.scan.block_filter import make_block_filter
 from engine.scan.scan_filter import ScanFilter
+from engine.scan.sent_columns import CompactForm, PlainForm, find_dictionaries, to_compact_batch
 from engine.tables.capabilities.block_history import WantedBlocks
 from parts.blocks.spark_batches import to_spark_batch
 from parts.common.errors import UserError
@@ -21,69 +22,15 @@ from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part
 from parts.table.block_number_column import BLOCK_NUMBER
 from parts.table.table_description import Column
-from parts.types import (
-    ArrayType,
-    DataType,
-    LowCardinalityType,
-    MapType,
-    NullableType,
-    TupleType,
-)
-from sql.formats.columnar.arrow_and_parquet import OutputPieces
-from sql.formats.converters.arrow_type_mapping import list_parts
-from sql.formats.converters.scalars.all_formats import scalar_format
-from sql.formats.converters.text_rendering import render_plain
-from sql.formats.format_options import FormatOptions
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
+_PIECE_BYTES = 256 << 10
+_SHORT_PIECE_BYTES = 32 << 10
 MAX_SILENCE_SECONDS = 5.0
 """Clients take a server that sends nothing for longer than this for dead."""
-_OPTIONS = FormatOptions()
 
-
-def get_arrow_type(type_: DataType) -> pa.DataType:
-    """Returns the Arrow type in which a column is sent."""
-    match type_:
-        case NullableType(inner):
-            return get_arrow_type(inner)
-        case LowCardinalityType(inner):
-            return pa.dictionary(pa.int32(), get_arrow_type(inner))
-        case ArrayType(inner):
-            return pa.list_(pa.field("item", get_arrow_type(inner), inner.is_nullable))
-        case MapType(key, value):
-            return pa.map_(get_arrow_type(key), pa.field("value", get_arrow_type(value), value.is_nullable))
-        case TupleType(elements):
-            fields = zip(type_.arrow, elements, strict=True)
-            return pa.struct(
-                [pa.field(field.name, get_arrow_type(inner), field.nullable) for field, (_, inner) in fields]
-            )
-    format_ = scalar_format(type_)
-    return pa.string() if format_ is not None and format_.is_sent_as_text else type_.arrow
-
-
-def convert_array(array: pa.Array, type_: DataType) -> pa.Array:
-    """Converts a column to the type of :func:`get_arrow_type`."""
-    if array.type == get_arrow_type(type_):
-        return array
-    match type_:
-        case NullableType(inner):
-            return convert_array(array, inner)
-        case LowCardinalityType(inner):
-            return pa.DictionaryArray.from_arrays(array.indices, convert_array(array.dictionary, inner))
-        case ArrayType(inner):
-            offsets, mask, flat = list_parts(array)
-            return pa.ListArray.from_arrays(offsets, convert_array(flat, inner), type=get_arrow_type(type_), mask=mask)
-        case MapType(key, value):
-            offsets, _, flat = list_parts(array)
-            keys, values = convert_array(flat.field(0), key), convert_array(flat.field(1), value)
-            return pa.MapArray.from_arrays(offsets, keys, values, type=get_arrow_type(type_))
-        case TupleType(elements):
-            children = [
-                convert_array(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)
-            ]
-            return pa.StructArray.from_arrays(children, fields=list(get_arrow_type(type_)))
-    return render_plain(array, type_, _OPTIONS)
+Piece = bytes | memoryview
 
 
 def read_batches(
@@ -94,15 +41,19 @@ def read_batches(
     *,
     behind: int = 0,
     clock: Callable[[], float] = lambda: 0.0,
+    is_compact: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of the pieces in order, in batches of a size worth sending.
 
     Only rows of ``blocks`` that ``keep`` accepts are sent, without the first ``behind`` of them. Yields at least one
-    batch, and an empty one after ``MAX_SILENCE_SECONDS`` without rows.
+    batch, and an empty one after ``MAX_SILENCE_SECONDS`` without rows. ``is_compact`` decimals have 8 bytes if they
+    fit, and String columns are dictionaries if all of their frames are; a condition is evaluated over plain columns.
     """
     names = [column.name for column in columns]
     read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
-    schema = pa.schema([pa.field(c.name, get_arrow_type(c.type), c.type.is_nullable) for c in columns])
+    is_compact = is_compact and keep is None
+    form = CompactForm(find_dictionaries(pieces, columns)) if is_compact else PlainForm()
+    schema = pa.schema([pa.field(c.name, form.get_type(c), c.type.is_nullable) for c in columns])
     if keep is None and blocks is None and not any(part.has_deleted_rows for part, _ in pieces):
         pieces, behind = _skip_granules(pieces, behind)
     none = pa.RecordBatch.from_pylist([], schema=schema)
@@ -112,7 +63,14 @@ def read_batches(
     for part, ranges in pieces:
         test = make_block_filter(part, blocks) if blocks is not None else None
         wanted = [*read, BLOCK_NUMBER] if test is not None else read
-        for read_batch in part.read(wanted, ranges, max_batch_rows=_batch_rows(part, wanted), test=test):
+        for read_batch in part.read(
+            wanted,
+            ranges,
+            max_batch_rows=_batch_rows(part, wanted),
+            is_short=is_compact,
+            with_dictionaries=is_compact,
+            test=test,
+        ):
             if test is not None:
                 read_batch = test.keep(read_batch)
             for batch in _cut(keep(read_batch) if keep is not None else read_batch):
@@ -123,9 +81,7 @@ def read_batches(
                 if held and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES):
                     yield _join(held)
                     held, rows, size, sent = [], 0, 0, clock()
-                arrays = [
-                    convert_array(array, column.type) for array, column in zip(batch.columns, columns, strict=False)
-                ]
+                arrays = [form.convert(array, column) for array, column in zip(batch.columns, columns, strict=False)]
                 held.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
                 rows, size, is_empty = rows + batch.num_rows, size + batch.nbytes, False
             if clock() - sent > MAX_SILENCE_SECONDS:
@@ -188,9 +144,9 @@ def take_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Reco
 
 
 def convert_to_spark(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, *, truncates: bool
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, *, truncates: bool, is_compact: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the batches in the types of ``schema`` (``engine.scan.push_down.spark_types``).
+    """Yields the batches in the types of ``schema`` (``engine.scan.push_down.spark_types``), or compact.
 
     Raises 53 for another number of columns, and 70 for what would lose something.
     """
@@ -199,13 +155,17 @@ def convert_to_spark(
             raise UserError(
                 "TYPE_MISMATCH", f"The scan has {batch.num_columns} columns, 'spark_fields' has {len(schema)}"
             )
-        yield to_spark_batch(batch, schema, truncates=truncates)
+        yield (to_compact_batch if is_compact else to_spark_batch)(batch, schema, truncates=truncates)
 
 
-def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) -> Iterator[bytes]:
-    """Yields the bytes of an Arrow IPC stream, one piece per batch; the last holds the end marker."""
+def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) -> Iterator[list[Piece]]:
+    """Yields the bytes of an Arrow IPC stream in pieces, batch by batch.
+
+    The end mark comes last. Pieces share memory with the batches, and are neither tiny nor long, because each is sent by
+    itself.
+    """
     first = next(batches)
-    sink = OutputPieces()
+    sink = _Pieces()
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, first.schema, options=options) as writer:
         writer.write_batch(first)
@@ -214,6 +174,46 @@ def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) ->
             writer.write_batch(batch)
             yield sink.take()
     yield sink.take()
+
+
+class _Pieces(io.RawIOBase):
+    """A file that collects what a writer writes without a copy, to be taken piece by piece."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Piece] = []
+        self._short: list[Piece] = []
+        self._short_bytes = self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        size = len(data)
+        self._position += size
+        if size > _SHORT_PIECE_BYTES:
+            self._join_short()
+            view = memoryview(data)
+            self._pieces += [view[start : start + _PIECE_BYTES] for start in range(0, size, _PIECE_BYTES)]
+        else:
+            self._short.append(bytes(data))
+            self._short_bytes += size
+            if self._short_bytes > _SHORT_PIECE_BYTES:
+                self._join_short()
+        return size
+
+    def take(self) -> list[Piece]:
+        """Returns what was written since the last call."""
+        self._join_short()
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def _join_short(self) -> None:
+        if self._short:
+            self._pieces.append(b"".join(self._short))
+            self._short, self._short_bytes = [], 0
 
 
 def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

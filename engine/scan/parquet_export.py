@@ -21,7 +21,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.scan.arrow_stream import get_arrow_type
+from engine.scan.sent_columns import get_arrow_type
 from engine.server.user_files import TEMPORARY_FILE_PREFIX, UserFiles
 from parts.common.errors import PandoError, UserError
 from parts.read.part_reader import Part

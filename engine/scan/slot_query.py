@@ -14,8 +14,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from engine.queries.session import QueryResult, Session
-from engine.scan.arrow_stream import BATCH_ROWS, convert_array, get_arrow_type
+from engine.scan.arrow_stream import BATCH_ROWS
 from engine.scan.scan_filter import ScanFilter
+from engine.scan.sent_columns import convert_array, get_arrow_type
 from parts.common.errors import UserError
 from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part

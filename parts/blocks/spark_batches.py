@@ -5,10 +5,14 @@ Columns that keep their type are not copied.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.common.errors import UserError
+
+ConvertArray = Callable[[pa.Array, pa.DataType, bool], pa.Array]
 
 
 def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema, *, truncates: bool = False) -> pa.RecordBatch:
@@ -16,16 +20,21 @@ def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema, *, truncates: bool 
 
     Raises ``UserError`` 70 for what would lose something; unless it ``truncates``, also nanoseconds.
     """
+    return pa.RecordBatch.from_arrays(convert_columns(batch, schema, to_spark_array, truncates), schema=schema)
+
+
+def convert_columns(batch: pa.RecordBatch, schema: pa.Schema, convert: ConvertArray, truncates: bool) -> list[pa.Array]:
+    """Converts each column for the type that ``schema`` has for it. Raises as :func:`to_spark_batch`."""
     arrays = []
     for array, field in zip(batch.columns, schema, strict=True):
         try:
-            arrays.append(to_spark_array(array, field.type, truncates))
+            arrays.append(convert(array, field.type, truncates))
         except pa.ArrowInvalid as error:
             advice = _advice(field.type) if "timestamp[us] would lose data" in str(error) else ""
             raise UserError(
                 "CANNOT_CONVERT_TYPE", f"Column {field.name!r} cannot be read as {field.type}: {error}{advice}"
             ) from None
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return arrays
 
 
 def to_spark_array(array: pa.Array, target: pa.DataType, truncates: bool = False) -> pa.Array:

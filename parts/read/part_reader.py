@@ -76,6 +76,7 @@ class Part(OpenedPart):
         *,
         max_batch_rows: int = 65536 * 4,
         max_threads: int = 0,
+        is_short: bool = False,
         with_dictionaries: bool = False,
         test: RowFilter | None = None,
         with_deleted: bool = False,
@@ -84,8 +85,8 @@ class Part(OpenedPart):
 
         A column the part lacks is computed from its DEFAULT, if the table's schema has it (otherwise error 16). Without
         columns the batches have only row counts. Granules are never cut unless one exceeds ``max_batch_rows``. At most
-        ``max_threads`` of the pool's threads are used (0: all); 1 leaves the work to the caller's thread. Rows that
-        fail the ``test`` may be left out.
+        ``max_threads`` of the pool's threads are used (0: all); 1 leaves the work to the caller's thread. The other
+        arguments are those of :meth:`read_rows`.
         """
         chosen = get_row_ranges(normalize_mark_ranges(ranges, self.marks), self.rows, self.granularity)
         return self.read_rows(
@@ -93,6 +94,7 @@ class Part(OpenedPart):
             chosen,
             max_batch_rows=max_batch_rows,
             max_threads=max_threads,
+            is_short=is_short,
             with_dictionaries=with_dictionaries,
             test=test,
             with_deleted=with_deleted,
@@ -227,6 +229,15 @@ class Part(OpenedPart):
         file = self._file_of(column)
         offset = int(self._marks[self._positions[column]].offsets[0])
         return has_dictionary(self._mapped(file), offset, self._label, file)
+
+    def has_only_dictionaries(self, column: str, ranges: Sequence[MarkRange]) -> bool:
+        """Tells whether all frames of the column in these granules have dictionaries."""
+        if column not in self._positions:
+            return False
+        file, marks = self._file_of(column), self._marks[self._positions[column]]
+        data = self._mapped(file)
+        offsets = np.unique(np.concatenate([marks.offsets[item.begin : item.end] for item in ranges]))
+        return all(has_dictionary(data, int(offset), self._label, file) for offset in offsets)
 
     def _read_column(
         self, name: str, chosen: RowRange, is_short: bool = False, with_dictionaries: bool = False

@@ -44,9 +44,9 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
   override def pruneColumns(schema: StructType): Unit =
     required = StructType(schema.fieldNames.map(name => every(every.fieldIndex(name))))
 
-  /** Never whole: slots are many. The averages are seen here, because Spark pushes their sums and counts. */
+  /** Never whole: slots are many. The averages are seen here; then Spark asks again, with their sums and counts. */
   override def supportCompletePushDown(wanted: Aggregation): Boolean = {
-    averaged = wanted.aggregateExpressions().toSeq.collect { case average: Avg => nameOf(average.column()) }.flatten
+    averaged ++= wanted.aggregateExpressions().toSeq.collect { case average: Avg => nameOf(average.column()) }.flatten
     false
   }
 

@@ -206,10 +206,11 @@ object ReadOptions {
 
   private def flag(text: String): Boolean = choice(text, "0", "1", "true", "false").matches("1|true")
 
+  /** ZSTD is native; Arrow's LZ4 of Java takes minutes where it takes seconds. */
   private def codec(text: String): String = {
     val chosen = choice(text, "lz4", "zstd", "none")
     require(chosen == "none" || Compression.isThere)
-    chosen
+    if (chosen == "lz4") "zstd" else chosen
   }
 
   private def choice(text: String, choices: String*): String = {

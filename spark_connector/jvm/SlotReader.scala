@@ -11,7 +11,8 @@ import org.apache.spark.{SparkException, TaskContext, TaskKilledException}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
-import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
+import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
 /** Makes the readers of a scan's slots; `scanName` names the driver, or the scans that share a state. */
 final case class SlotReaderFactory(scan: PandoScan, scanName: String) extends PartitionReaderFactory {
@@ -102,7 +103,7 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
 
   private def open(url: String): BatchStream = {
     val answer = servers.open(url, "/scan/read", request, if (isComputed) options.timeout else options.stallTimeout)
-    new BatchStream(answer, allocator, isComputed, scan.output.length)
+    new BatchStream(answer, allocator, isComputed, scan.output.map(_.dataType))
   }
 
   private def request: ObjectNode = {
@@ -119,6 +120,7 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
       "compression" -> options.compression,
       "nanoseconds" -> options.nanoseconds,
       "spark_fields" -> Pushing.fieldsOf(scan.sent),
+      "is_compact" -> true,
       "limit" -> scan.limit.map(_ - handedOut)))
     body
   }
@@ -163,13 +165,15 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
   }
 }
 
-/** The batches of one answer. A whole answer is read at once if `isComputed`; `width` is the number of columns. */
-private final class BatchStream(answer: Answer, allocator: RootAllocator, isComputed: Boolean, width: Int) {
+/** The batches of one answer, in columns of these types. A whole answer is read at once if `isComputed`. */
+private final class BatchStream(answer: Answer, allocator: RootAllocator, isComputed: Boolean, types: Seq[DataType]) {
   private val input = if (isComputed) new ByteArrayInputStream(readWhole()) else answer.input
   private val reader = new ArrowStreamReader(input, allocator, Compression.factory)
   /** New for each batch: Spark closes the vectors of the one before. */
-  private def columns: Array[ColumnVector] = reader.getVectorSchemaRoot.getFieldVectors.asScala.take(width)
-    .map(vector => new ArrowColumnVector(vector): ColumnVector).toArray
+  private def columns: Array[ColumnVector] =
+    reader.getVectorSchemaRoot.getFieldVectors.asScala.zip(types).map { case (vector, type_) =>
+      CompactColumns.open(vector, type_, reader)
+    }.toArray
 
   def received: Long = answer.received
 

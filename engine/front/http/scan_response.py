@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
@@ -16,11 +16,10 @@ from engine.front.http.error_responses import (
     make_exception_trailer,
 )
 
-if TYPE_CHECKING:
-    pass
-
-
 logger = logging.getLogger(__name__)
+
+Chunk = bytes | Sequence[bytes | memoryview]
+"""What a step makes: bytes, or several pieces to be sent one after another."""
 
 
 class ScanResponse(Response):
@@ -28,7 +27,7 @@ class ScanResponse(Response):
 
     media_type = "application/vnd.apache.arrow.stream"
 
-    def __init__(self, first: bytes, chunks: Iterator[bytes], threads: ThreadPoolExecutor) -> None:
+    def __init__(self, first: Chunk, chunks: Iterator[Chunk], threads: ThreadPoolExecutor) -> None:
         self._first = first
         self._chunks = chunks
         self._threads = threads
@@ -48,11 +47,12 @@ class ScanResponse(Response):
             await asyncio.get_running_loop().run_in_executor(self._threads, self._chunks.close)  # type: ignore[attr-defined]
 
     async def _stream(self, send: Any, watch: asyncio.Future[None]) -> None:
-        chunk: bytes | None = self._first
+        chunk: Chunk | None = self._first
         while chunk is not None and not watch.done():
             following = asyncio.get_running_loop().run_in_executor(self._threads, next, self._chunks, None)
             try:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                for piece in [chunk] if isinstance(chunk, bytes) else chunk:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
             finally:
                 try:
                     chunk = await following

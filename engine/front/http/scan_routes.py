@@ -14,7 +14,8 @@
             answer is that of this SELECT over the slot's rows, which it calls ``slot`` (``engine.scan.slot_query``);
             ``columns`` are those that it can name (none: all), ``behind`` is not for it, and ``plan`` tells the columns
             of the answer. ``spark_fields?`` are fields of Spark: the answer has their types and names, nothing is a
-            dictionary; with ``nanoseconds?: truncate`` finer instants lose them. ``limit?`` is the most rows to send.
+            dictionary; with ``nanoseconds?: truncate`` finer instants lose them, and ``is_compact?`` columns are
+            compact (``engine.scan.sent_columns``). ``limit?`` is the most rows to send.
 ``push``    {database, table, columns?, nanoseconds?, fields?, conditions?, aggregation?, top?}
             → {fields, conditions?, aggregation?, top?}. Spark's fields of the columns, and what of a query of Spark the
             server computes as Spark would (``engine.scan.push_down.answers``); ``fields?`` are those of Spark's frame.
@@ -74,7 +75,7 @@ from engine.front.http.scan_parameters import (
     parse_task_size,
     parse_wanted_blocks,
 )
-from engine.front.http.scan_response import ScanResponse
+from engine.front.http.scan_response import Chunk, ScanResponse
 from engine.queries.session import Session
 from engine.scan.arrow_stream import convert_to_spark, encode_stream, read_batches, take_rows
 from engine.scan.block_filter import estimate_rows
@@ -201,7 +202,7 @@ class ScanEndpoints:
 
         return await self._answer(request, answer, writes=True)
 
-    def _stream(self, request: Request, body: Body, chunks: Iterator[bytes]) -> Response:
+    def _stream(self, request: Request, body: Body, chunks: Iterator[Chunk]) -> Response:
         connection = request.scope["state"]["connection"]
         connection.send_timeout = get_lease_seconds(body)
         return ScanResponse(next(chunks), chunks, self._threads)
@@ -260,7 +261,7 @@ class ScanEndpoints:
             snapshot.release()
         return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes}
 
-    def read(self, body: Body, session: Session) -> Iterator[bytes]:
+    def read(self, body: Body, session: Session) -> Iterator[Chunk]:
         """Yields the rows of a slot; holds the parts until it is exhausted or closed."""
         compression = get_text(body, "compression", "lz4").lower()
         if compression not in _COMPRESSIONS:
@@ -275,7 +276,8 @@ class ScanEndpoints:
                 batches = take_rows(batches, limit)
             if body.get("spark_fields") is not None:
                 fields = make_arrow_schema(get_list(body, "spark_fields"))
-                batches = convert_to_spark(batches, fields, truncates=body.get("nanoseconds") == "truncate")
+                truncates, is_compact = body.get("nanoseconds") == "truncate", get_flag(body, "is_compact")
+                batches = convert_to_spark(batches, fields, truncates=truncates, is_compact=is_compact)
             yield from encode_stream(batches, _COMPRESSIONS[compression])
 
     def export(self, body: Body) -> Iterator[bytes]:
@@ -303,7 +305,11 @@ class ScanEndpoints:
                 (part.adapt_to_schema(description.schema) for part in lease.parts), key=lambda part: part.name
             )
             pieces = WeighedGranules.of(self._select_granules(description, parts, body), lease.steps, size).slot(*slot)
-            batches = read_batches(pieces, columns, keep, parse_wanted_blocks(body), behind=behind, clock=self._clock)
+            is_compact = get_flag(body, "is_compact") and body.get("spark_fields") is not None
+            blocks = parse_wanted_blocks(body)
+            batches = read_batches(
+                pieces, columns, keep, blocks, behind=behind, clock=self._clock, is_compact=is_compact
+            )
             yield _Slot(columns, pieces, keep, batches)
 
     def positions(self, body: Body) -> dict[str, Any]:
