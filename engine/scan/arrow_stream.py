@@ -161,8 +161,7 @@ def convert_to_spark(
 def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) -> Iterator[list[Piece]]:
     """Yields the bytes of an Arrow IPC stream in pieces, batch by batch.
 
-    The end mark comes last. Pieces share memory with the batches, and are neither tiny nor long, because each is sent by
-    itself.
+    The end mark comes last. Pieces share memory with the batches. Each is sent by itself, so none is tiny or long.
     """
     first = next(batches)
     sink = _Pieces()
