@@ -49,9 +49,8 @@ final class TableFacts(options: ReadOptions, natural: StructType) {
   /** The name of the engine. */
   lazy val engine: String = definition.map(textOf(_, "engine")).getOrElse("")
 
-  /** The partition key and the sorting key, as the server shows them. */
+  /** The partition key, as the server shows it. */
   lazy val partitionKey: String = definition.map(textOf(_, "partition_key")).getOrElse("")
-  lazy val sortingKey: String = definition.map(textOf(_, "sorting_key")).getOrElse("")
 
   /** The partition key; empty if Spark has no counterpart of it. */
   lazy val partitioning: Seq[Transform] = definition.toSeq.flatMap { row =>

@@ -5,11 +5,11 @@ import org.apache.spark.sql.connector.expressions.{Expression, Expressions, Sort
 import org.apache.spark.sql.types.{ArrayType, DataType, DateType, MapType, StructType, TimestampType, VariantType}
 
 /**
- * How a job's rows are divided among its tasks and ordered there, as the table's keys would have them.
+ * How a job's rows are divided among its tasks and ordered there, as the table's partitions would have them.
  *
- * Rows of a partition come together, so that few parts are made; within a task rows are sorted by the partition and by
- * the first columns of the sorting key. It is no more than advice: servers divide and sort every block. What Spark cannot
- * compute of a key is left out, and from there the sorting key's rest.
+ * Rows of a partition come together in one task, and one after another, so that few parts are made. Servers sort every
+ * block by the sorting key, in a fraction of the time that Spark would take. What Spark cannot compute of the partition key
+ * is left out.
  */
 final case class WriteLayout(distribution: Distribution, ordering: Array[SortOrder])
 
@@ -17,15 +17,14 @@ object WriteLayout {
   private val period = """(\w+)\(`?(\w+)`?\)""".r
   private val plain = """`?(\w+)`?""".r
 
-  /** Returns the layout for rows of these columns. Where Spark `hasFunctions` not, rows of a period are only sorted. */
+  /** Returns the layout for rows of these columns. Where Spark `hasFunctions` not, rows of a period are only sorted by it. */
   def of(facts: TableFacts, schema: StructType, hasFunctions: Boolean): WriteLayout = {
     val keys = SqlText.splitList(facts.partitionKey)
     val partitions = keys.flatMap(toSpark(_, schema, hasFunctions))
-    val order = SqlText.splitList(facts.sortingKey).map(toSpark(_, schema, hasFunctions)).takeWhile(_.isDefined).flatten
     val isDivided = partitions.nonEmpty && (hasFunctions || !keys.exists(period.matches))
     WriteLayout(
       if (isDivided) Distributions.clustered(partitions.toArray) else Distributions.unspecified(),
-      (partitions ++ order).distinct.map(Expressions.sort(_, SortDirection.ASCENDING)).toArray)
+      partitions.distinct.map(Expressions.sort(_, SortDirection.ASCENDING)).toArray)
   }
 
   private def toSpark(item: String, schema: StructType, hasFunctions: Boolean): Option[Expression] = item match {
