@@ -24,7 +24,7 @@ CHAOS_SECONDS ?= 300
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-links test test-all test-quick test-clients test-docker test-long sweep proofs damage mutants fuzz lint format bench bench-functions bench-growth hogs soak chaos chaos-links clean check-tools
+.PHONY: help demo demo-links test test-all test-quick test-clients test-docker test-long sweep proofs damage mutants fuzz wheel lint format bench bench-functions bench-growth hogs soak chaos chaos-links clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -97,6 +97,11 @@ mutants: check-tools $(VENV)/.dev ## Every bug that was put in on purpose (tests
 
 fuzz: check-tools $(VENV)/.dev ## Hostile statements, bodies and requests, and random queries beside ClickHouse; FUZZ=100000 for more of each
 	$(BIN)/python -m tests.fuzz all $(FUZZ) $(FUZZ_SEED)
+
+wheel: check-tools $(VENV)/.dev ## A wheel in dist that holds the jar for the Spark of this environment
+	rm -rf build spark_connector/jvm/*.jar
+	cp "$$($(BIN)/python -m spark_connector.jvm)" spark_connector/jvm/
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist . ; made=$$?; rm -rf build spark_connector/jvm/*.jar; exit $$made
 
 lint: check-tools $(VENV)/.dev ## ruff, mypy, the layering contracts, docstrings, the size of modules
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
 The Scala compiler is one of Spark's own jars, so that Spark and its Java are all that it takes. A jar is made once for
 each version of the sources and of Spark, in ``$XDG_CACHE_HOME/pando`` (``~/.cache/pando``). Several processes may make
-it at the same time: each writes a file of its own and renames it.
+it at the same time: each writes a file of its own and renames it. A wheel (``make wheel``) holds the jar for one Spark.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _COMPILER = "scala.tools.nsc.Main"
 _SHOWN_CHARACTERS = 2000
+_PACKAGED = Path(__file__).parent
+"""Where a wheel has its jar."""
 
 
 def add_jar(spark: SparkSession) -> Path:
@@ -43,10 +45,12 @@ def make_jar() -> Path:
     jars = _find_spark_jars()
     sources = sorted(Path(__file__).parent.glob("*.scala"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    name = f"pando-spark-{_find_version(jars)}-{digest}.jar"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pando"
-    jar = folder / f"pando-spark-{_find_version(jars)}-{digest}.jar"
-    if jar.exists():
-        return jar
+    jar = folder / name
+    for found in (_PACKAGED / name, jar):
+        if found.exists():
+            return found
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         made = Path(scratch) / "made.jar"

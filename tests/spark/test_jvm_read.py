@@ -329,6 +329,15 @@ class Between:
 # -- the jar -----------------------------------------------------------------------------------------------------------
 
 
+def test_the_jar_of_a_wheel_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = jar.make_jar()
+    monkeypatch.setattr(jar, "_PACKAGED", tmp_path)
+    assert jar.make_jar() == made
+    packaged = tmp_path / made.name
+    packaged.write_bytes(b"")
+    assert jar.make_jar() == packaged
+
+
 def test_what_the_jar_needs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = jar.make_jar()
     assert made == jar.make_jar()
