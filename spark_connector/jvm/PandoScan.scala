@@ -10,10 +10,9 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
-import org.apache.spark.sql.connector.metric.CustomMetric
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
-import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric
 import org.apache.spark.sql.types._
 
 /**
@@ -49,6 +48,8 @@ final case class PandoScan(
   @transient private lazy val plan: Plan = Plan.make(this)
   /** What Spark learned of a join's other side before it ran this scan; it only saves rows. */
   @transient private var ofJoins: Seq[String] = Seq()
+  @transient private lazy val planOfRun: Plan =
+    if (ofJoins.isEmpty) plan else Plan.make(withFilter(SqlText.and(options.filter +: ofJoins)))
 
   override def readSchema(): StructType = output
 
@@ -71,8 +72,7 @@ final case class PandoScan(
       if (query.isEmpty && limit.isEmpty) OptionalLong.of(plan.rows) else OptionalLong.empty()
   }
 
-  override def planInputPartitions(): Array[InputPartition] =
-    (if (ofJoins.isEmpty) plan else Plan.make(withFilter(SqlText.and(options.filter +: ofJoins)))).partitions.toArray
+  override def planInputPartitions(): Array[InputPartition] = planOfRun.partitions.toArray
 
   /** Returns the scan with another condition in SQL. */
   def withFilter(condition: String): PandoScan = copy(options = options.copy(filter = condition))
@@ -92,7 +92,11 @@ final case class PandoScan(
   override def createReaderFactory(): PartitionReaderFactory =
     SlotReaderFactory(this, if (options.scanName.isEmpty) PandoScan.driverName() else options.scanName)
 
-  override def supportedCustomMetrics(): Array[CustomMetric] = Array(ReceivedBytes.metric)
+  override def supportedCustomMetrics(): Array[CustomMetric] = ScanMetrics.all
+
+  override def reportDriverMetrics(): Array[CustomTaskMetric] = Array(
+    ScanMetrics.measured(ScanMetrics.readGranules, planOfRun.granules),
+    ScanMetrics.measured(ScanMetrics.prunedGranules, planOfRun.prunedGranules))
 
   /** The part of a request that says which rows are read. */
   def whatToRead(shard: Option[Shard]): ObjectNode = Json.obj(
@@ -122,7 +126,8 @@ object PandoScan {
 }
 
 /** The tasks of a scan, and how much they read. */
-private final case class Plan(partitions: Seq[InputPartition], rows: Long, bytes: Long)
+private final case class Plan(
+    partitions: Seq[InputPartition], rows: Long, bytes: Long, granules: Long, prunedGranules: Long)
 
 private object Plan {
 
@@ -142,7 +147,8 @@ private object Plan {
       val plans = found.map(shard => whole(ask(scan, Some(shard), least), Some(shard), filter))
       val longest = plans.map(_.partitions.size).maxOption.getOrElse(0)
       val slots = (0 until longest).flatMap(turn => plans.flatMap(_.partitions.lift(turn)))
-      Plan(slots, plans.map(_.rows).sum, plans.map(_.bytes).sum)
+      Plan(slots, plans.map(_.rows).sum, plans.map(_.bytes).sum, plans.map(_.granules).sum,
+        plans.map(_.prunedGranules).sum)
     }
   }
 
@@ -161,14 +167,8 @@ private object Plan {
     Plan(
       (0 until slots).map(number => SlotPartition(number, slots, shard, filter)),
       answer.get("rows").asLong(),
-      answer.get("bytes").asLong())
+      answer.get("bytes").asLong(),
+      answer.path("granules").asLong(),
+      answer.path("pruned_granules").asLong())
   }
-}
-
-/** The bytes that executors received, in Spark's UI. */
-object ReceivedBytes {
-  val name = "receivedBytes"
-
-  /** A class of Spark's own: its UI makes one by itself, and does not know the classes of a jar that was added. */
-  def metric: CustomMetric = new PythonCustomMetric(name, "bytes received from Pando")
 }

@@ -50,11 +50,17 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
   private var turn = 0
   private var handedOut = 0L
   private var receivedBefore = 0L
+  private var waitedNanoseconds = 0L
   private var failures: Seq[PandoException] = Seq()
   private var stream: Option[BatchStream] = None
   private var batch: ColumnarBatch = _
 
   override def next(): Boolean = {
+    val asked = System.nanoTime()
+    try readNext() finally waitedNanoseconds += System.nanoTime() - asked
+  }
+
+  private def readNext(): Boolean = {
     while (!scan.limit.exists(_ <= handedOut)) {
       try {
         val reading = stream.getOrElse {
@@ -83,10 +89,9 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
 
   override def get(): ColumnarBatch = batch
 
-  override def currentMetricsValues(): Array[CustomTaskMetric] = Array(new CustomTaskMetric {
-    override def name(): String = ReceivedBytes.name
-    override def value(): Long = receivedBefore + stream.map(_.received).getOrElse(0L)
-  })
+  override def currentMetricsValues(): Array[CustomTaskMetric] = Array(
+    ScanMetrics.measured(ScanMetrics.receivedBytes, receivedBefore + stream.map(_.received).getOrElse(0L)),
+    ScanMetrics.measured(ScanMetrics.waitingMilliseconds, waitedNanoseconds / 1000000))
 
   override def close(): Unit = {
     closeStream()

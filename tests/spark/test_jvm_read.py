@@ -22,6 +22,8 @@ from tests.spark.conftest import SECRET, Pando, first_line, load, rows
 from tests.spark.test_spark_read import EVERY_TYPE, ROW
 from tests.spark.test_spark_scans import fill, free_port
 
+METRICS = ("receivedBytes", "waitingMilliseconds", "readGranules", "prunedGranules")
+
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
 
 
@@ -225,7 +227,10 @@ def test_a_join_narrows_its_other_scan(pando: Pando, spark: SparkSession, table:
         names = {leaf.nodeName(): leaf for leaf in map(leaves.apply, range(leaves.size()))}
         scan = next(leaf for name, leaf in names.items() if name.startswith("BatchScan") and table in name)
         assert scan.metrics().apply("numOutputRows").value() == len(keys)
-        assert 0 < scan.metrics().apply("receivedBytes").value() < 10_000
+        found = {name: scan.metrics().apply(name).value() for name in METRICS}
+        assert 0 < found["receivedBytes"] < 10_000
+        assert found["waitingMilliseconds"] > 0
+        assert found["readGranules"] == 1 < found["prunedGranules"]
     assert large.join(few.where("hash(k) % 1 = 0"), "k").count() == 3000  # too many values to send
 
 

@@ -1,8 +1,9 @@
 """Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and others; JSON in, JSON or Arrow out.
 
 ``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?, max_bytes_per_task?}
-            → {columns: [{name, type}], slots, rows, bytes}. Into how many slots the table as it is now is worth
-            dealing. ``filter`` is a ClickHouse condition; ``bytes`` are those of the columns, uncompressed.
+            → {columns: [{name, type}], slots, rows, bytes, granules, pruned_granules}. Into how many slots the table
+            as it is now is worth dealing. ``filter`` is a ClickHouse condition; ``bytes`` are those of the columns,
+            uncompressed.
             Of a table in shards → {columns, shards: [{urls, database, table}]}, to be planned and read each by itself.
 ``read``    {scan, slot, slots, behind?, is_alone?, database, table, columns, filter?, max_rows_per_task?,
             max_bytes_per_task?, lease_seconds?, sequential_consistency?, max_delay_seconds?,
@@ -259,7 +260,9 @@ class ScanEndpoints:
                 slots = min(slots, max(1, -(-slots * wanted // max(1, sum(part.rows for part, _ in scan.chosen)))))
         finally:
             snapshot.release()
-        return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes}
+        read, every = len(scan.weights), sum(part.marks for part in parts)
+        granules = {"granules": read, "pruned_granules": every - read}
+        return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes, **granules}
 
     def read(self, body: Body, session: Session) -> Iterator[Chunk]:
         """Yields the rows of a slot; holds the parts until it is exhausted or closed."""
