@@ -17,6 +17,8 @@ DAMAGES ?= 0:500
 FUZZ ?= 5000
 FUZZ_SEED ?= 1000
 
+# Other versions of Spark
+SPARKS ?= 4.2.1 4.1.4 4.0.5
 # How long the linked clusters are harmed
 CHAOS_SECONDS ?= 300
 
@@ -24,7 +26,7 @@ CHAOS_SECONDS ?= 300
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-links test test-all test-quick test-clients test-docker test-long sweep proofs damage mutants fuzz wheel lint format bench bench-functions bench-growth hogs soak chaos chaos-links clean check-tools
+.PHONY: help demo demo-links test test-all test-quick test-clients test-docker test-sparks test-long sweep proofs damage mutants fuzz wheel lint format bench bench-functions bench-growth hogs soak chaos chaos-links clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -71,6 +73,9 @@ test-clients: check-tools $(VENV)/.dev ## The newest clients of the package regi
 
 test-docker: check-tools $(VENV)/.dev ## Three linked clusters in containers, whose networks are cut and slow; needs root and a container engine (some minutes)
 	$(BIN)/pytest -m docker tests/cluster/test_containers.py
+
+test-sparks: check-tools $(VENV)/.dev ## The format and the catalog with other versions of Spark, which it downloads (a quarter of an hour)
+	$(BIN)/python -m tests.spark.other_versions $(SPARKS)
 
 sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every type, against ClickHouse (an hour or more, 10 GB)
 	PANDO_SWEEP_ROWS=200000 $(BIN)/pytest -n $(WORKERS) --timeout 7200 tests/sql/functions
