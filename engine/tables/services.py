@@ -46,6 +46,22 @@ class RunningMerge:
     total_uncompressed_bytes: int = 0
 
 
+class NewsCount:
+    """Grows when something came for the links of any table.
+
+    Who waits for news of many tables looks at one number. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+
+    def grow(self) -> None:
+        """Counts one more."""
+        with self._lock:
+            self.count += 1
+
+
 @dataclass
 class InsertDelays:
     """Counts of INSERTs that too many parts delayed or refused, since the start."""
@@ -211,6 +227,7 @@ class TableServices:
 
     A hand-over to another thread costs more than it gains for them.
     """
+    link_news: NewsCount = field(default_factory=NewsCount)
     sync_peers: SyncPeers = field(default_factory=NoSyncPeers)
     """The targets of synchronous links."""
     owner: str = ""

@@ -1,34 +1,48 @@
 package pando.spark
 
-import org.apache.arrow.vector.{BigIntVector, FieldVector, IntVector, VarCharVector}
+import org.apache.arrow.vector._
 import org.apache.arrow.vector.dictionary.DictionaryProvider
-import org.apache.spark.sql.types.{DataType, Decimal, DecimalType, StringType}
+import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray, ColumnarMap, ColumnVector}
+import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
  * The columns of an answer that a server was asked to keep compact (`engine/scan/sent_columns.py`).
  *
- * Spark's own `ArrowColumnVector` makes a `BigDecimal` of each decimal, and reads no dictionaries.
+ * Spark's own `ArrowColumnVector` checks the bounds of every value, makes a `BigDecimal` of each decimal, and reads no
+ * dictionaries. So columns of plain values are read where they lie in memory.
  */
 object CompactColumns {
 
   /** Returns a column of an answer as Spark reads it, of the type that the scan announced. */
   def open(vector: FieldVector, type_ : DataType, dictionaries: DictionaryProvider): ColumnVector =
     (vector, type_, vector.getField.getDictionary) match {
-      case (longs: BigIntVector, decimal: DecimalType, null) => new UnscaledDecimals(longs, decimal)
       case (indices: IntVector, StringType, encoding) if encoding != null =>
         new RepeatedTexts(indices, dictionaries.lookup(encoding.getId).getVector.asInstanceOf[VarCharVector])
+      case (texts: VarCharVector, StringType, _) => new PlainTexts(texts)
+      case (longs: BigIntVector, decimal: DecimalType, _) => new FixedWidthValues(longs, decimal)
+      case (values: BaseFixedWidthVector, _, _) if isOfFixedWidth(type_) => new FixedWidthValues(values, type_)
       case _ => new ArrowColumnVector(vector)
     }
+
+  /** Whether Arrow keeps a type's values as Spark's getters read them. */
+  private def isOfFixedWidth(type_ : DataType): Boolean = type_ match {
+    case ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType | DateType | TimestampType => true
+    case _ => false
+  }
 }
 
-/** A column whose rows have one value each; the stream that filled its vectors releases them. */
+/** A column whose rows have one value each; the stream that filled its vector releases it. */
 private abstract class FlatColumn(vector: FieldVector, type_ : DataType) extends ColumnVector(type_) {
+  private val nulls = vector.getNullCount
+  private val validity = vector.getValidityBufferAddress
+
   override def close(): Unit = ()
-  override def hasNull: Boolean = numNulls > 0
-  override def numNulls(): Int = vector.getNullCount
-  override def isNullAt(row: Int): Boolean = vector.isNull(row)
+  override def hasNull: Boolean = nulls > 0
+  override def numNulls(): Int = nulls
+  override def isNullAt(row: Int): Boolean =
+    nulls > 0 && ((Platform.getByte(null, validity + (row >> 3)) >> (row & 7)) & 1) == 0
 
   override def getBoolean(row: Int): Boolean = refuse()
   override def getByte(row: Int): Byte = refuse()
@@ -47,19 +61,40 @@ private abstract class FlatColumn(vector: FieldVector, type_ : DataType) extends
   private def refuse(): Nothing = throw new UnsupportedOperationException(s"no such value in a column of $type_")
 }
 
-/** Decimals of at most 18 digits. */
-private final class UnscaledDecimals(longs: BigIntVector, type_ : DecimalType) extends FlatColumn(longs, type_) {
+/** Numbers, dates and instants, and decimals of at most 18 digits as their unscaled integers. */
+private final class FixedWidthValues(vector: BaseFixedWidthVector, type_ : DataType) extends FlatColumn(vector, type_) {
+  private val values = vector.getDataBufferAddress
+
+  override def getByte(row: Int): Byte = Platform.getByte(null, values + row)
+  override def getShort(row: Int): Short = Platform.getShort(null, values + 2L * row)
+  override def getInt(row: Int): Int = Platform.getInt(null, values + 4L * row)
+  override def getLong(row: Int): Long = Platform.getLong(null, values + 8L * row)
+  override def getFloat(row: Int): Float = Platform.getFloat(null, values + 4L * row)
+  override def getDouble(row: Int): Double = Platform.getDouble(null, values + 8L * row)
   override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
-    if (longs.isNull(row)) null else Decimal.createUnsafe(longs.get(row), precision, scale)
+    if (isNullAt(row)) null else Decimal.createUnsafe(getLong(row), precision, scale)
+}
+
+/** Texts one after another. */
+private final class PlainTexts(vector: VarCharVector) extends FlatColumn(vector, StringType) {
+  private val (offsets, bytes) = (vector.getOffsetBufferAddress, vector.getDataBufferAddress)
+
+  override def getUTF8String(row: Int): UTF8String = if (isNullAt(row)) null else {
+    val begin = Platform.getInt(null, offsets + 4L * row)
+    UTF8String.fromAddress(null, bytes + begin, Platform.getInt(null, offsets + 4L * row + 4) - begin)
+  }
 }
 
 /** Texts by their numbers in a dictionary, each of which is made once. */
 private final class RepeatedTexts(indices: IntVector, dictionary: VarCharVector) extends FlatColumn(indices, StringType) {
+  private val numbers = indices.getDataBufferAddress
   private val texts = Array.tabulate(dictionary.getValueCount) { place =>
     if (dictionary.isNull(place)) null else UTF8String.fromBytes(dictionary.get(place))
   }
 
+  override def hasNull: Boolean = numNulls() > 0
   override def numNulls(): Int = if (texts.contains(null)) indices.getValueCount else super.numNulls()
   override def isNullAt(row: Int): Boolean = getUTF8String(row) == null
-  override def getUTF8String(row: Int): UTF8String = if (indices.isNull(row)) null else texts(indices.get(row))
+  override def getUTF8String(row: Int): UTF8String =
+    if (super.isNullAt(row)) null else texts(Platform.getInt(null, numbers + 4L * row))
 }

@@ -9,6 +9,7 @@ Other modules add their own requests with :meth:`LinkService.add`.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -55,7 +56,9 @@ from parts.common.query_status import QueryStatus
 logger = logging.getLogger(__name__)
 
 _NEWS_SECONDS = 0.02
-"""How often what was noticed is compared while a request waits for news of many tables."""
+"""How often a request that waits for news of many tables looks whether there is any of any table."""
+_LOOK_SECONDS = 1.0
+"""How often it looks at each table all the same: what the tracker observes has news by the clock."""
 MAX_WAITING_REQUESTS = 32
 """More requests for changes than these are answered at once, with what there is."""
 
@@ -230,9 +233,14 @@ class LinkService:
         services, never = self._host.services, threading.Event()
         with self.limit_waiting(get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS)) as seconds:
             deadline = services.monotonic() + seconds
+            counted, look_at = -1, -math.inf
+            news: Sequence[int] = ()
             while True:
-                news = [at for at, (source, seen) in enumerate(asked) if source is None or source.count_news() != seen]
-                left = deadline - services.monotonic()
+                count, now = services.link_news.count, services.monotonic()
+                if count != counted or now >= look_at:
+                    news = _find_news(asked)
+                    counted, look_at = count, now + _LOOK_SECONDS
+                left = deadline - now
                 if news or left <= 0:
                     return {"news": news}
                 status.check()
@@ -279,3 +287,8 @@ class LinkService:
                 raise
             return ElsewhereFiles(tuple(others))
         return OpenedFiles(directory, snapshot.release)
+
+
+def _find_news(asked: Sequence[tuple[LinkSource | None, int]]) -> list[int]:
+    """Returns which tables have noticed something since their marks were given, or are gone."""
+    return [at for at, (source, seen) in enumerate(asked) if source is None or source.count_news() != seen]

@@ -77,6 +77,7 @@ class TombstoneMarks:
         known = VersionVector.parse(vector[0]) if vector is not None else VersionVector()
         if marks.version != self._version:
             self._version, self.news = marks.version, self.news + 1
+            self._state.services.link_news.grow()
         self._observe(find_stable_time(own, known, marks.times))
         self._mark(keeper, own, marks.times.get(own, 0))
 

@@ -301,6 +301,7 @@ class ChangeKeeping:
         self.journal.append(records)
         self._note(records, entries)
         self.appended += 1
+        self._state.services.link_news.grow()
         waiting, self._waiting = self._waiting, set()
         for event in waiting:
             event.set()
