@@ -140,7 +140,7 @@ def test_aggregates_that_merge_are_pushed() -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        lambda: aggregate(call("SUM", column("d"))),
+        lambda: aggregate(call("SUM", column("d")), averaged=["d"]),
         lambda: aggregate(call("SUM", column("u"))),
         lambda: aggregate(call("SUM", column("i")), averaged=["i"]),
         lambda: aggregate(call("COUNT", column("k"), distinct=True)),
@@ -154,6 +154,13 @@ def test_aggregates_that_merge_are_pushed() -> None:
 )
 def test_aggregates_that_do_not_merge_are_left_to_spark(made: Any) -> None:
     assert made() is None
+
+
+def test_a_sum_of_decimals_comes_in_rows_that_the_type_of_one_holds() -> None:
+    made = aggregate(call("SUM", column("d")), call("COUNT"))
+    assert [field["type"] for field in made["fields"]] == ["decimal(10,2)", "long"]
+    assert "floor(abs(_0) / toDecimal128('99999999.99', 2))" in made["query"]
+    assert "if(_row = 0, _1, toInt64(0)) AS _1" in made["query"]
 
 
 def test_a_sum_that_may_overflow_is_checked_where_spark_checks() -> None:
