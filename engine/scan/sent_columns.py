@@ -82,9 +82,11 @@ class PlainForm:
     """Every column in the type of :func:`get_arrow_type`."""
 
     def get_type(self, column: Column) -> pa.DataType:
+        """Returns the type of a column."""
         return get_arrow_type(column.type)
 
     def convert(self, array: pa.Array, column: Column) -> pa.Array:
+        """Converts values of a column, as a part gives them."""
         return convert_array(array, column.type)
 
 
@@ -95,11 +97,13 @@ class CompactForm:
         self._dictionaries = dictionaries
 
     def get_type(self, column: Column) -> pa.DataType:
+        """Returns the type of a column."""
         if column.name in self._dictionaries:
             return DICTIONARY_STRING
         return to_decimal64_type(get_arrow_type(column.type))
 
     def convert(self, array: pa.Array, column: Column) -> pa.Array:
+        """Converts values of a column, as a part gives them."""
         wanted = self.get_type(column)
         if array.type == wanted:
             return array

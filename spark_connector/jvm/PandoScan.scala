@@ -46,10 +46,8 @@ final case class PandoScan(
     with SupportsRuntimeV2Filtering {
 
   @transient private lazy val plan: Plan = Plan.make(this)
-  /** What Spark learned of a join's other side before it ran this scan; it only saves rows. */
-  @transient private var ofJoins: Seq[String] = Seq()
-  @transient private lazy val planOfRun: Plan =
-    if (ofJoins.isEmpty) plan else Plan.make(withFilter(SqlText.and(options.filter +: ofJoins)))
+  /** The plan with what Spark learned of a join's other side before it ran this scan; it only saves rows. */
+  @transient private var narrowed: Option[Plan] = None
 
   override def readSchema(): StructType = output
 
@@ -74,6 +72,8 @@ final case class PandoScan(
 
   override def planInputPartitions(): Array[InputPartition] = planOfRun.partitions.toArray
 
+  private def planOfRun: Plan = narrowed.getOrElse(plan)
+
   /** Returns the scan with another condition in SQL. */
   def withFilter(condition: String): PandoScan = copy(options = options.copy(filter = condition))
 
@@ -84,9 +84,9 @@ final case class PandoScan(
       .map(field => Expressions.column(SparkText.quoteName(field.name)))
 
   override def filter(predicates: Array[Predicate]): Unit = {
-    val short = predicates.filter(_.children().length <= PandoScan.mostValues)
-    ofJoins =
-      if (short.isEmpty) Seq() else Pushing.pushPredicates(options, output, short.toSeq).flatten.map(_.sql)
+    val short = predicates.filter(_.children().length <= PandoScan.mostValues).toSeq
+    val found = if (short.isEmpty) Seq() else Pushing.pushPredicates(options, output, short).flatten.map(_.sql)
+    narrowed = if (found.isEmpty) None else Some(Plan.make(withFilter(SqlText.and(options.filter +: found))))
   }
 
   override def createReaderFactory(): PartitionReaderFactory =

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from engine.scan.arrow_stream import read_batches
+from engine.scan.arrow_stream import convert_to_spark, read_batches
 from engine.scan.scan_filter import ScanFilter
 from parts.common.errors import CorruptionError, PandoError, UnknownOutcomeError, UserError
 from parts.format.primary_index import (
@@ -204,6 +205,26 @@ def test_a_server_is_never_silent_for_long() -> None:
     times = itertools.count(0, 3)
     sent = list(read_batches([(part, [MarkRange(0, 9)])], [column], keep, clock=lambda: float(next(times))))
     assert [batch.num_rows for batch in sent] == [0, 0, 0, 0, 1]
+
+
+def test_compact_columns_have_one_type_whatever_a_part_gives() -> None:
+    """The second part lacks another column, so its columns are read plain."""
+    values, texts = [Decimal("-1.25"), None, Decimal("9.00")], ["a", None, "a"]
+    wide = pa.array(values, pa.decimal128(9, 2))
+    parts: list[Any] = [SimpleNamespace(has_deleted_rows=False, granularity=3, rows=3) for _ in range(2)]
+    for part, decimals, strings in (
+        (parts[0], wide.cast(pa.decimal64(9, 2)), pa.array(texts).dictionary_encode()),
+        (parts[1], wide, pa.array(texts)),
+    ):
+        batch = pa.record_batch({"d": decimals, "s": strings})
+        part.read = lambda *_, batch=batch, **__: iter([batch])
+        part.column_sizes, part.has_only_dictionaries = dict, lambda *_: True
+    columns = [Column("d", parse_type("Nullable(Decimal(9, 2))")), Column("s", parse_type("Nullable(String)"))]
+    schema = pa.schema([("d", pa.decimal128(9, 2)), ("s", pa.string())])
+    batches = read_batches([(part, [MarkRange(0, 1)]) for part in parts], columns, is_compact=True)
+    sent = pa.Table.from_batches(list(convert_to_spark(batches, schema, truncates=False, is_compact=True)))
+    assert sent.schema.types == [pa.int64(), pa.dictionary(pa.int32(), pa.string())]
+    assert sent.to_pydict() == {"d": [-125, None, 900] * 2, "s": texts * 2}
 
 
 @cluster
