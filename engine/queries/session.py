@@ -10,7 +10,7 @@ import pyarrow as pa
 from parts.common.query_status import MemoryTracker
 from parts.types import DataType
 from sql.formats.text.text_writers import RunStatistics
-from sql.relations import ArrowRelation
+from sql.relations import ArrowRelation, PartsRelation
 from sql.settings.setting_values import (
     SettingValue,
 )
@@ -27,8 +27,8 @@ class Session:
     """The id of the next statement; with ``""`` the server makes one."""
     began: float = 0.0
     """When parsing the next statement's long text began, in monotonic seconds; its time counts from then."""
-    external_tables: Mapping[str, ArrowRelation] = field(default_factory=dict)
-    """Tables that were sent with the request."""
+    external_tables: Mapping[str, ArrowRelation | PartsRelation] = field(default_factory=dict)
+    """Tables that were sent with the request, or that a scan holds."""
     profile: str = "default"
     temporary_tables: dict[str, str] = field(default_factory=dict)
     """Names in the session, to names in the hidden database."""

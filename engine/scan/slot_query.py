@@ -1,8 +1,8 @@
 """Runs a SELECT over the rows of one slot, which the query names ``slot``.
 
 So the server computes what a task wants of its rows. The rows are streamed like those of a file, block by block, from
-the parts that the scan holds. The query is a statement of the server, with its process entry, limits and user, and is
-read-only.
+the parts that the scan holds. If the slot is all of them, they are a table with its index. The query is a statement of
+the server, with its process entry, limits and user, and is read-only.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from parts.read.part_reader import Part
 from parts.table.table_description import Column, TableSchema
 from parts.types import DataType
 from sql.grammar.statements.statement import ParsedStatement, SelectQuery
+from sql.relations import ArrowRelation, PartsRelation
 
 SLOT = "slot"
 
@@ -68,8 +69,10 @@ class SlotRows:
                 yield pa.Table.from_batches([kept]).select(list(columns))
 
 
-def run_query(rows: SlotRows, query: str, runner: StatementExecutor, session: Session) -> QueryResult:
-    """Starts the query and returns its result.
+def run_query(
+    rows: ArrowRelation | PartsRelation, query: str, runner: StatementExecutor, session: Session
+) -> QueryResult:
+    """Starts the query over the rows and returns its result.
 
     Raises 62 for a statement other than SELECT, and 15 for a result with two columns of one name.
     """

@@ -1,6 +1,6 @@
 package pando.spark
 
-import java.io.{BufferedInputStream, ByteArrayOutputStream, IOException, InputStream}
+import java.io.{BufferedInputStream, ByteArrayOutputStream, IOException, InputStream, OutputStream}
 import java.net.HttpURLConnection
 import java.nio.charset.StandardCharsets.UTF_8
 
@@ -14,6 +14,7 @@ final class Answer(url: String, connection: HttpURLConnection, silence: Double) 
   private val stream = new BufferedInputStream(connection.getInputStream, 1 << 16)
   private val tag = connection.getHeaderField("X-ClickHouse-Exception-Tag")
   private lazy val mark = s"\r\n__exception__\r\n$tag\r\n".getBytes(UTF_8)
+  private val longestTrailer = 1 << 20
   private var isComplete = false
   /** The bytes that were received. */
   var received = 0L
@@ -40,33 +41,45 @@ final class Answer(url: String, connection: HttpURLConnection, silence: Double) 
       val isTrailer = stream.readNBytes(4).sameElements(mark.take(4))
       stream.reset()
       if (isTrailer) {
-        val (rest, _) = drain()
-        throw trailing(rest, 0)
+        val rest = new ByteArrayOutputStream()
+        drain(rest)
+        throw trailing(rest.toByteArray, 0)
       }
     }
   }
 
-  /** Returns the whole answer. */
+  /** Returns the whole answer, which is short. */
   def readWhole(): Array[Byte] = {
-    val (bytes, broken) = drain()
-    broken.foreach { error =>
-      val place = if (tag == null) -1 else bytes.lastIndexOfSlice(mark)
-      throw if (place < 0) Servers.explain(url, error, silence) else trailing(bytes, place)
-    }
-    received += bytes.length
-    isComplete = true
-    bytes
+    val bytes = new ByteArrayOutputStream()
+    drain(bytes).foreach(error => throw breaking(error, bytes.toByteArray))
+    finishReading(bytes.size)
+    bytes.toByteArray
   }
 
-  /** Returns all bytes that come, and what broke them off. */
-  private def drain(): (Array[Byte], Option[IOException]) = {
-    val bytes = new ByteArrayOutputStream()
+  /** Writes the whole answer to a spool. */
+  def readWhole(spool: Spool): Unit = {
+    drain(spool.output).foreach(error => throw breaking(error, spool.tail(longestTrailer)))
+    finishReading(spool.size)
+  }
+
+  private def finishReading(bytes: Long): Unit = {
+    received += bytes
+    isComplete = true
+  }
+
+  /** Writes all bytes that come, and returns what broke them off. */
+  private def drain(target: OutputStream): Option[IOException] =
     try {
-      stream.transferTo(bytes)
-      (bytes.toByteArray, None)
+      stream.transferTo(target)
+      None
     } catch {
-      case error: IOException => (bytes.toByteArray, Some(error))
+      case error: IOException => Some(error)
     }
+
+  /** Returns what broke an answer off that ends with these bytes. */
+  private def breaking(error: IOException, end: Array[Byte]): PandoException = {
+    val place = if (tag == null) -1 else end.lastIndexOfSlice(mark)
+    if (place < 0) Servers.explain(url, error, silence) else trailing(end, place)
   }
 
   /** Returns the error of the trailer that begins here. */

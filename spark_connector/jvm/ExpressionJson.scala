@@ -3,7 +3,7 @@ package pando.spark
 import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.connector.expressions.{Cast, Expression, GeneralScalarExpression, Literal, NamedReference}
 import org.apache.spark.sql.connector.expressions.{NullOrdering, SortDirection, SortOrder}
-import org.apache.spark.sql.connector.expressions.aggregate.{AggregateFunc, Count, CountStar, Max, Min, Sum}
+import org.apache.spark.sql.connector.expressions.aggregate.{AggregateFunc, Avg, Count, CountStar, Max, Min, Sum}
 import org.apache.spark.sql.types.{DateType, Decimal, DoubleType, FloatType, StringType, TimestampType}
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -34,6 +34,7 @@ object ExpressionJson {
     case sum: Sum => encodeCall("SUM", sum.column(), sum.isDistinct)
     case min: Min => encodeCall("MIN", min.column(), isDistinct = false)
     case max: Max => encodeCall("MAX", max.column(), isDistinct = false)
+    case average: Avg => encodeCall("AVG", average.column(), average.isDistinct)
     case _ => Json.obj()
   }
 

@@ -30,7 +30,8 @@ final case class Shard(urls: Seq[String], database: String, table: String)
  *
  * Two scans are equal if they read the same; Spark then reads once where a query uses both. `output` are Spark's
  * columns, `sent` those that a server sends, `columns` those that it reads, and `query` what it computes of them.
- * `blocks` are those of a stream's batch, as JSON.
+ * `blocks` are those of a stream's batch, as JSON. A scan with a `whole` plan has one task, whose server computes the
+ * query over the whole table.
  */
 final case class PandoScan(
     options: ReadOptions,
@@ -39,13 +40,14 @@ final case class PandoScan(
     columns: Seq[String],
     query: String,
     limit: Option[Int],
-    blocks: Option[String] = None)
+    blocks: Option[String] = None,
+    whole: Option[Plan] = None)
     extends Scan
     with Batch
     with SupportsReportStatistics
     with SupportsRuntimeV2Filtering {
 
-  @transient private lazy val plan: Plan = Plan.make(this)
+  @transient private lazy val plan: Plan = whole.getOrElse(Plan.make(this))
   /** The plan with what Spark learned of a join's other side before it ran this scan; it only saves rows. */
   @transient private var narrowed: Option[Plan] = None
 
@@ -126,10 +128,10 @@ object PandoScan {
 }
 
 /** The tasks of a scan, and how much they read. */
-private final case class Plan(
+final case class Plan(
     partitions: Seq[InputPartition], rows: Long, bytes: Long, granules: Long, prunedGranules: Long)
 
-private object Plan {
+object Plan {
 
   /** Returns the slots that a server plans for the table as it is now. Slots of shards are interleaved. */
   def make(scan: PandoScan): Plan = {
@@ -158,7 +160,8 @@ private object Plan {
     new Servers(scan.options.copy(urls = shard.map(_.urls).getOrElse(scan.options.urls))).ask("/scan/plan", body)
   }
 
-  private def whole(answer: JsonNode, shard: Option[Shard], filter: String): Plan = {
+  /** Returns the plan of a table, or of one of its shards. */
+  def whole(answer: JsonNode, shard: Option[Shard], filter: String): Plan = {
     if (!answer.has("slots")) {
       throw new PandoException(48, "Code: 48. DB::Exception: A shard is in shards itself; read its shards by the " +
         "option 'query' (NOT_IMPLEMENTED)")

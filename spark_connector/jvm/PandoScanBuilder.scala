@@ -25,6 +25,7 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
   private var pushed: Array[Predicate] = Array()
   private var required: StructType = fields
   private var averaged: Seq[String] = Seq()
+  private var isInSlots = options.hasTaskSize
   private var aggregation: Option[SlotQuery] = None
   private var limit: Option[Int] = None
   private var order: Seq[SortOrder] = Seq()
@@ -44,14 +45,23 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
   override def pruneColumns(schema: StructType): Unit =
     required = StructType(schema.fieldNames.map(name => every(every.fieldIndex(name))))
 
-  /** Never whole: slots are many. The averages are seen here; then Spark asks again, with their sums and counts. */
+  /**
+   * Has one server aggregate the whole table, unless tasks of a certain size are wanted.
+   *
+   * The averages are seen here. If it may not, Spark asks again, with their sums and counts, which slots may compute:
+   * their quotient could be another number than the average.
+   */
   override def supportCompletePushDown(wanted: Aggregation): Boolean = {
     averaged ++= wanted.aggregateExpressions().toSeq.collect { case average: Avg => nameOf(average.column()) }.flatten
-    false
+    if (!isInSlots) aggregation = Pushing.pushWhole(filtered, every, wanted, SQLConf.get.ansiEnabled)
+    isInSlots = aggregation.isEmpty
+    aggregation.isDefined
   }
 
   override def pushAggregation(wanted: Aggregation): Boolean = {
-    aggregation = Pushing.pushAggregation(options, every, wanted, averaged, SQLConf.get.ansiEnabled)
+    if (aggregation.isEmpty) {
+      aggregation = Pushing.pushAggregation(options, every, wanted, averaged, SQLConf.get.ansiEnabled)
+    }
     aggregation.isDefined
   }
 
@@ -61,7 +71,7 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
   }
 
   override def pushTopN(orders: Array[SortOrder], rows: Int): Boolean = {
-    val isPushed = rows > 0 &&
+    val isPushed = rows > 0 && aggregation.isEmpty &&
       Pushing.pushTop(options, every, orders.toSeq, rows, fields.fieldNames.toSeq).isDefined
     if (isPushed) {
       order = orders.toSeq
@@ -73,9 +83,10 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
   override def isPartiallyPushed: Boolean = true
 
   override def build(): Scan = {
-    val read = options.copy(filter = SqlText.and(options.filter +: conditions))
+    val read = filtered
     aggregation match {
-      case Some(query) => PandoScan(read, query.fields, query.fields, countedColumns(query), query.query, None)
+      case Some(query) =>
+        PandoScan(read, query.fields, query.fields, countedColumns(query), query.query, None, whole = query.plan)
       case None if order.nonEmpty =>
         val names = readFields.fieldNames.toSeq
         val orderNames = order.flatMap(term => nameOf(term.expression()))
@@ -84,6 +95,8 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
       case None => PandoScan(read, required, readFields, readFields.fieldNames.toSeq, "", limit.filter(_ > 0))
     }
   }
+
+  private def filtered: ReadOptions = options.copy(filter = SqlText.and(options.filter +: conditions))
 
   /** The fields that a server sends: rows are counted by the smallest of them. */
   private def readFields: StructType =

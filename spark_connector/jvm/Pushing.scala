@@ -3,13 +3,14 @@ package pando.spark
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.connector.expressions.SortOrder
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.types.{DataType, StructType}
 
-/** A SELECT that each task's server computes over the task's rows. */
-final case class SlotQuery(query: String, columns: Seq[String], fields: StructType)
+/** A SELECT that each task's server computes over the task's rows; one task's over all rows if it has a `plan`. */
+final case class SlotQuery(query: String, columns: Seq[String], fields: StructType, plan: Option[Plan] = None)
 
 /** Asks the servers what of a query they compute (route `/scan/push`). */
 object Pushing {
@@ -34,17 +35,26 @@ object Pushing {
   def pushAggregation(
       options: ReadOptions, fields: StructType, wanted: Aggregation, averaged: Seq[String], isAnsi: Boolean)
       : Option[SlotQuery] = {
-    val aggregation = Json.obj(
-      "group_by" -> wanted.groupByExpressions().toSeq.map(ExpressionJson.encode),
-      "aggregates" -> wanted.aggregateExpressions().toSeq.map(ExpressionJson.encodeAggregate),
-      "averaged" -> averaged,
-      "is_ansi" -> isAnsi)
+    val aggregation = encode(wanted, isAnsi).set[ObjectNode]("averaged", Json.arr(averaged))
     val found = ask(options, "fields" -> fieldsOf(fields), "aggregation" -> aggregation).get("aggregation")
-    if (found.isNull) None
-    else {
-      val columns = found.get("columns").elements().asScala.map(_.asText()).toSeq
-      Some(SlotQuery(found.get("query").asText(), columns, structOf(found.get("fields"))))
-    }
+    if (found.isNull) None else Some(queryOf(found, None))
+  }
+
+  /** Returns the query of final aggregates over the rows for which the options' filter holds, if one server may. */
+  def pushWhole(options: ReadOptions, fields: StructType, wanted: Aggregation, isAnsi: Boolean): Option[SlotQuery] = {
+    val whole = encode(wanted, isAnsi).put("condition", options.filter)
+    val found = ask(options, "fields" -> fieldsOf(fields), "whole" -> whole).path("whole")
+    if (!found.isObject) None else Some(queryOf(found, Some(Plan.whole(found, None, options.filter))))
+  }
+
+  private def encode(wanted: Aggregation, isAnsi: Boolean): ObjectNode = Json.obj(
+    "group_by" -> wanted.groupByExpressions().toSeq.map(ExpressionJson.encode),
+    "aggregates" -> wanted.aggregateExpressions().toSeq.map(ExpressionJson.encodeAggregate),
+    "is_ansi" -> isAnsi)
+
+  private def queryOf(found: JsonNode, plan: Option[Plan]): SlotQuery = {
+    val columns = found.get("columns").elements().asScala.map(_.asText()).toSeq
+    SlotQuery(found.get("query").asText(), columns, structOf(found.get("fields")), plan)
   }
 
   /** Returns the query of the first rows of a slot; `fields` are those of the frame. */

@@ -38,6 +38,9 @@ final case class ReadOptions(
 
   /** The table as `database.table`. */
   def fullName: String = s"$database.$table"
+
+  /** Whether the number of tasks or their size is given. */
+  def hasTaskSize: Boolean = partitions.nonEmpty || maxRowsPerTask.nonEmpty || maxBytesPerTask.nonEmpty
 }
 
 /** A password, which no plan, log or message shows. */

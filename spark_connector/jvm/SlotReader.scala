@@ -1,7 +1,5 @@
 package pando.spark
 
-import java.io.ByteArrayInputStream
-
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.node.ObjectNode
@@ -126,6 +124,7 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
       "nanoseconds" -> options.nanoseconds,
       "spark_fields" -> Pushing.fieldsOf(scan.sent),
       "is_compact" -> true,
+      "is_whole" -> scan.whole.isDefined,
       "limit" -> scan.limit.map(_ - handedOut)))
     body
   }
@@ -170,9 +169,10 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
   }
 }
 
-/** The batches of one answer, in columns of these types. A whole answer is read at once if `isComputed`. */
+/** The batches of one answer, in columns of these types. It is there as a whole before the first if `isComputed`. */
 private final class BatchStream(answer: Answer, allocator: RootAllocator, isComputed: Boolean, types: Seq[DataType]) {
-  private val input = if (isComputed) new ByteArrayInputStream(readWhole()) else answer.input
+  private val spool = if (isComputed) Some(readWhole()) else None
+  private val input = spool.map(_.input()).getOrElse(answer.input)
   private val reader = new ArrowStreamReader(input, allocator, Compression.factory)
   /** New for each batch: Spark closes the vectors of the one before. */
   private def columns: Array[ColumnVector] =
@@ -198,10 +198,21 @@ private final class BatchStream(answer: Answer, allocator: RootAllocator, isComp
     answer.guard(reader.loadNextBatch())
   }
 
-  private def readWhole(): Array[Byte] = try answer.readWhole() finally answer.close()
+  private def readWhole(): Spool = {
+    val kept = new Spool
+    try answer.readWhole(kept)
+    catch {
+      case error: Throwable =>
+        kept.remove()
+        throw error
+    } finally answer.close()
+    kept
+  }
 
   def close(): Unit = {
     reader.close(false)
+    if (spool.isDefined) input.close()
+    spool.foreach(_.remove())
     answer.close()
   }
 }

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Column, DataFrame, SparkSession, functions
@@ -21,15 +22,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("s
 
 KEYS = ["k", "i8", "u64", "dec", "b", "s", "lc", "e", "id", "fs", "d", "d32", "ts", "ms", "f", "f32"]
 NUMBERS = ["k", "i8", "u64", "f", "f32", "dec"]
+COMPUTED = ["dec * (1 - dec)", "dec * dec + i8", "f * 2.5D - 1.0D", "(dec + k) * 3", "f32 * f", "dec - u64", "f * k"]
+FUNCTIONS = ["min", "max", "count", "sum", "avg", "count_distinct"]
 CASES = 12
 SEEDS = int(os.environ.get("PANDO_PUSH_DOWN_SEEDS", "32"))
 
 
 class Pair:
-    """A table as the servers help to read it, and its rows in Spark's memory."""
+    """A table as the servers help to read it, in three slots or as a whole, and its rows in Spark's memory."""
 
-    def __init__(self, ours: DataFrame, oracle: DataFrame) -> None:
+    def __init__(self, ours: DataFrame, whole: DataFrame, oracle: DataFrame) -> None:
         self.ours = ours
+        self.whole = whole
         self.oracle = oracle
 
 
@@ -40,12 +44,13 @@ def spark(jvm_session: SparkSession) -> SparkSession:
 
 @pytest.fixture(scope="module")
 def pair(pando: Pando, spark: SparkSession, python_session: SparkSession) -> Pair:
-    options = pando.options(make_table_of_edges(pando), partitions="3")
+    table = make_table_of_edges(pando)
+    options = pando.options(table, partitions="3")
     # With it Spark takes NaN for any number.
     python_session.conf.set("spark.sql.inMemoryColumnarStorage.partitionPruning", "false")
     oracle = load(python_session, options).cache()
     assert oracle.count() == 3000
-    return Pair(load(spark, options), oracle)
+    return Pair(load(spark, options), load(spark, pando.options(table)), oracle)
 
 
 def normal(value: object) -> str:
@@ -99,8 +104,8 @@ def test_spark_filters_no_row_again_where_the_server_says_the_same(pair: Pair) -
 def test_any_query_gives_the_same(pair: Pair, seed: int) -> None:
     choose = random.Random(seed)
     for number in range(CASES):
-        query = RandomQuery(choose)
-        assert_same(pair, f"seed {seed}, case {number}: {query}", (query.ask(pair.ours), query.ask(pair.oracle)))
+        query, ours = RandomQuery(choose), choose.choice([pair.ours, pair.whole])
+        assert_same(pair, f"seed {seed}, case {number}: {query}", (query.ask(ours), query.ask(pair.oracle)))
 
 
 class RandomQuery:
@@ -111,7 +116,8 @@ class RandomQuery:
         self.kind = choose.choice(["columns", "groups", "groups", "total", "top", "top", "distinct", "limit", "join"])
         self.names = choose.sample(KEYS, choose.randint(1, 3))
         self.values = choose.sample(KEYS, choose.randint(1, 4))
-        self.functions = [choose.choice(["min", "max", "count", "sum", "avg"]) for _ in self.values]
+        self.functions = [choose.choice(FUNCTIONS) for _ in self.values]
+        self.computed = choose.choice(COMPUTED) if choose.random() < 0.4 else ""
         self.order = [choose.choice(["asc", "desc", "asc_nulls_last", "desc_nulls_first"]) for _ in self.names]
         self.rows = choose.choice([1, 2, 7, 100, 5000])
 
@@ -151,6 +157,8 @@ class RandomQuery:
         for number, (name, function) in enumerate(zip(self.values, self.functions, strict=True)):
             own = function if name in NUMBERS or function not in ("sum", "avg") else "count"
             made.append(getattr(functions, own)(name).alias(f"a{number}"))
+        if self.computed:
+            made += [functions.sum(functions.expr(self.computed)), functions.avg(functions.expr(self.computed))]
         return made
 
 
@@ -172,6 +180,24 @@ def test_aggregates_and_first_rows_are_computed_by_the_servers(pair: Pair) -> No
         ours.orderBy(functions.upper("s")).limit(3),
     ):
         assert "query:" not in plan(left)
+
+
+def test_one_server_aggregates_a_whole_table(pair: Pair) -> None:
+    """It computes what slots could not merge, and Spark has nothing left to do."""
+    for asked in (
+        functions.avg("dec"),
+        functions.count_distinct("k"),
+        functions.sum("u64"),
+        functions.sum(functions.expr("dec * (1 - dec)")),
+        functions.avg(functions.expr("f * 2.5D")),
+    ):
+        frame = pair.whole.where("k < 2000").agg(asked)
+        assert "Aggregate" not in plan(frame), plan(frame)
+        assert "Exchange" not in plan(frame)
+        assert_same(pair, str(asked), (frame, pair.oracle.where("k < 2000").agg(asked)))
+        assert "Aggregate" in plan(pair.ours.agg(asked))
+    for text in ("sum(f / 2)", "count(DISTINCT f)", "avg(k * 2)", "sum(abs(dec))", "sum(DISTINCT k)"):
+        assert "query:" not in plan(pair.whole.agg(functions.expr(text)))
 
 
 @pytest.mark.long
@@ -256,9 +282,22 @@ def test_a_sum_of_decimals_may_be_longer_than_one_value(
         functions.max("n"),
         *map(functions.sum, more),
     ]
-    options = pando.options(table)
+    options = pando.options(table, partitions="3")
     ours, theirs = load(spark, options), load(python_session, options)
     assert "ARRAY JOIN" in plan(ours.agg(*asked))
     assert ours.agg(*asked).collect() == theirs.agg(*asked).collect()
     assert rows(ours.groupBy("g").agg(*asked)) == rows(theirs.groupBy("g").agg(*asked))
     assert ours.where("g > 100").agg(*asked).collect() == theirs.where("g > 100").agg(*asked).collect()
+
+
+@pytest.mark.long
+def test_a_long_answer_of_one_server_is_kept_in_a_file_while_it_is_read(pando: Pando, spark: SparkSession) -> None:
+    table = pando.new_table("k UInt64, v Float64", "k")
+    pando["r1"].execute(f"INSERT INTO {table} SELECT number, number FROM numbers(3000000)")
+    pando.sync(table)
+    groups = load(spark, pando.options(table)).groupBy("k").agg(functions.sum("v").alias("v"))
+    assert "FROM slot GROUP BY" in plan(groups)
+    [row] = groups.agg(functions.count("*").alias("n"), functions.sum("v").alias("v")).collect()
+    assert (row.n, row.v) == (3_000_000, 3_000_000 * 2_999_999 / 2)
+    temporary = spark._jvm.java.lang.System.getProperty("java.io.tmpdir")  # type: ignore[union-attr]
+    assert not list(Path(temporary).glob("pando-*.tmp"))

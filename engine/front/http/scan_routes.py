@@ -14,12 +14,14 @@
             (``engine.scan.leases``). Error 232: they are not here; another replica may have them. With ``query`` the
             answer is that of this SELECT over the slot's rows, which it calls ``slot`` (``engine.scan.slot_query``);
             ``columns`` are those that it can name (none: all), ``behind`` is not for it, and ``plan`` tells the columns
-            of the answer. ``spark_fields?`` are fields of Spark: the answer has their types and names, nothing is a
-            dictionary; with ``nanoseconds?: truncate`` finer instants lose them, and ``is_compact?`` columns are
-            compact (``engine.scan.sent_columns``). ``limit?`` is the most rows to send.
-``push``    {database, table, columns?, nanoseconds?, fields?, conditions?, aggregation?, top?}
-            → {fields, conditions?, aggregation?, top?}. Spark's fields of the columns, and what of a query of Spark the
-            server computes as Spark would (``engine.scan.push_down.answers``); ``fields?`` are those of Spark's frame.
+            of the answer. With ``is_whole?`` it reads the table's rows of all slots, whatever ``filter`` says.
+            ``spark_fields?`` are fields of Spark: the answer has their types and names, nothing is a dictionary; with
+            ``nanoseconds?: truncate`` finer instants lose them, and ``is_compact?`` columns are compact
+            (``engine.scan.sent_columns``). ``limit?`` is the most rows to send.
+``push``    {database, table, columns?, nanoseconds?, fields?, conditions?, aggregation?, whole?, top?}
+            → {fields, conditions?, aggregation?, whole?, top?}. Spark's fields of the columns, and what of a query of
+            Spark the server computes as Spark would (``engine.scan.push_down.answers``); ``fields?`` are those of
+            Spark's frame. ``whole`` is planned too: {query, columns, fields, slots: 1, rows, bytes, …}.
 ``positions`` {database, table, start?: {identity, blocks}, until?, max_rows?, may_lack_rows?, max_delay_seconds?}
             → {identity, available, end, dropped}. For a stream that has read the blocks of ``start``: how far all is
             decided on this replica, and where the next batch ends. All are numbers by partition; those left out are -1.
@@ -90,6 +92,7 @@ from engine.scan.slot_planning import WeighedGranules, measure_steps, select_col
 from engine.scan.slot_query import SlotRows, convert_result, run_query
 from engine.scan.stream_batches import find_batch_end
 from engine.server.background_pool import BackgroundTask
+from engine.tables.held_parts import HeldPartsRelation
 from engine.tables.table import Table
 from parts.common.errors import UserError
 from parts.format.primary_index import (
@@ -110,6 +113,8 @@ logger = logging.getLogger(__name__)
 
 _EXPIRY_SECONDS = 5.0
 _MAX_BODY_BYTES = 64 << 20
+_MOST_WHOLE_BYTES = 4 << 30
+"""Of more, several servers and tasks aggregate slots."""
 _Work = Callable[[Body, Session], Response]
 _COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
 
@@ -122,6 +127,8 @@ class _Slot:
     pieces: Sequence[tuple[Part, Sequence[MarkRange]]]
     keep: ScanFilter | None
     batches: Iterator[pa.RecordBatch]
+    whole: HeldPartsRelation
+    """The table with the parts of all slots."""
 
     @property
     def parts(self) -> Sequence[Part]:
@@ -241,7 +248,18 @@ class ScanEndpoints:
     def push(self, body: Body) -> dict[str, Any]:
         """Returns the table's fields in Spark, and what of a query of Spark the server computes."""
         table = self._engine.catalog.table(*_get_table_name(body))
-        return answer_push(body, table.description, self._engine.config.timezone)
+        answer = answer_push(body, table.description, self._engine.config.timezone)
+        if answer.get("whole") is not None:
+            answer["whole"] = self._plan_whole(table, answer["whole"], get_text(body["whole"], "condition", ""))
+        return answer
+
+    def _plan_whole(self, table: Table, made: Body, condition: str) -> dict[str, Any] | None:
+        """Plans a query over a whole table as one task; ``None`` if it is too large or has no rows of its own."""
+        if table.definition.engine.is_proxy or table.definition.engine.is_view:
+            return None
+        columns = _select_columns(table.description, made)
+        plan = self._plan_slots(table, columns, {"filter": condition, "query": made["query"], "partitions": 1})
+        return {**made, **plan} if plan["bytes"] <= _MOST_WHOLE_BYTES else None
 
     def _plan_slots(self, table: Table, columns: Sequence[Column], body: Body) -> dict[str, Any]:
         require_own_rows(table.definition)
@@ -273,7 +291,7 @@ class ScanEndpoints:
         with self._open_slot(body) as slot:
             batches = slot.batches
             if query:
-                rows = SlotRows(slot.columns, slot.pieces, slot.keep)
+                rows = slot.whole if get_flag(body, "is_whole") else SlotRows(slot.columns, slot.pieces, slot.keep)
                 batches = convert_result(run_query(rows, query, self._engine, session))
             if limit is not None:
                 batches = take_rows(batches, limit)
@@ -313,7 +331,7 @@ class ScanEndpoints:
             batches = read_batches(
                 pieces, columns, keep, blocks, behind=behind, clock=self._clock, is_compact=is_compact
             )
-            yield _Slot(columns, pieces, keep, batches)
+            yield _Slot(columns, pieces, keep, batches, HeldPartsRelation(description, parts))
 
     def positions(self, body: Body) -> dict[str, Any]:
         """Returns how far a stream may read, and where its next batch ends."""

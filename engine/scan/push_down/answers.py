@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.scan.push_down.aggregates import AggregationRequest, make_aggregation
+from engine.scan.push_down.aggregate_items import SumRules
+from engine.scan.push_down.aggregate_query import AggregationRequest, SlotQuery
 from engine.scan.push_down.columns import ScanColumns
 from engine.scan.push_down.conditions import translate_condition
 from engine.scan.push_down.expressions import parse_node
+from engine.scan.push_down.slot_aggregates import make_slot_aggregation
 from engine.scan.push_down.spark_types import SparkField, make_arrow_schema, make_spark_field
 from engine.scan.push_down.top_rows import OrderTerm, make_top_query
+from engine.scan.push_down.whole_aggregates import make_whole_aggregation
 from engine.scan.scan_filter import compile_filter
 from engine.scan.slot_planning import add_hidden_columns, select_stored_columns
 from parts.common.errors import UserError
@@ -24,7 +27,9 @@ _MOST_CONDITIONS = 1000
 
 
 def answer_push(body: Mapping[str, Any], description: TableDescription, timezone: str) -> dict[str, Any]:
-    """Returns ``fields``, and ``conditions``, ``aggregation`` and ``top`` where the request has them.
+    """Returns ``fields``, and ``conditions``, ``aggregation``, ``whole`` and ``top`` where the request has them.
+
+    ``aggregation`` is of a slot, ``whole`` of all rows for which its ``condition`` is true.
 
     Raises 36 for a wrong request, 16 for a column that the table lacks, and 48 for one of a type that Spark lacks.
     """
@@ -40,7 +45,14 @@ def answer_push(body: Mapping[str, Any], description: TableDescription, timezone
         nodes = _get_list(body, "conditions")[:_MOST_CONDITIONS]
         answer["conditions"] = [_answer_condition(node, columns, description, timezone) for node in nodes]
     if "aggregation" in body:
-        answer["aggregation"] = _answer_aggregation(_get_object(body["aggregation"]), columns, fields)
+        request = _parse_aggregation(_get_object(body["aggregation"]))
+        answer["aggregation"] = _show_query(make_slot_aggregation(request, columns, fields))
+    if "whole" in body:
+        wanted = _get_object(body["whole"])
+        request = _parse_aggregation(wanted)
+        answer["whole"] = _show_query(
+            make_whole_aggregation(request, str(wanted.get("condition") or ""), columns, fields)
+        )
     if "top" in body:
         answer["top"] = _answer_top(_get_object(body["top"]), columns)
     return answer
@@ -69,16 +81,16 @@ def _answer_condition(
     return {"sql": condition.sql, "is_exact": condition.is_exact}
 
 
-def _answer_aggregation(
-    wanted: Mapping[str, Any], columns: ScanColumns, fields: Mapping[str, SparkField]
-) -> dict[str, Any] | None:
-    request = AggregationRequest(
+def _parse_aggregation(wanted: Mapping[str, Any]) -> AggregationRequest:
+    averaged = frozenset(str(name) for name in _get_list(wanted, "averaged"))
+    return AggregationRequest(
         [parse_node(node) for node in _get_list(wanted, "group_by")],
         [parse_node(node) for node in _get_list(wanted, "aggregates")],
-        frozenset(str(name) for name in _get_list(wanted, "averaged")),
-        bool(wanted.get("is_ansi", True)),
+        SumRules(averaged, bool(wanted.get("is_ansi", True))),
     )
-    made = make_aggregation(request, columns, fields)
+
+
+def _show_query(made: SlotQuery | None) -> dict[str, Any] | None:
     return None if made is None else {"query": made.query, "columns": made.columns, "fields": made.fields}
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from engine.tables.held_parts import HeldPartsRelation
 from engine.tables.merges.part_in_progress import track_new_part
 from engine.tables.part_log import PartEventType
 from engine.tables.services import MutationOrder, MutationReadTable
@@ -21,8 +22,6 @@ from parts.common.errors import CancelledError, UserError
 from parts.common.part_name import PartName
 from parts.merge import MergeProgress
 from parts.read.part_reader import Part, open_part
-from parts.store.part_states import Snapshot
-from parts.table.table_description import TableDescription
 from sql.mutations.mutation import Mutation
 from sql.mutations.part_mutation import PartMutator
 from sql.relations import UNKNOWN_POSITIONS, PartsRelation, PartsSnapshot, StreamedRelation, TablePositions
@@ -153,18 +152,6 @@ def _hold_snapshot(table: ReadableTable) -> Iterator[Sequence[Part]]:
 def _describe_read(definition: TableDefinition, parts: Sequence[Part]) -> MutationReadTable:
     names = tuple(part.name for part in parts)
     return MutationReadTable(definition.database, definition.create, definition.data_path, names)
-
-
-@dataclass(frozen=True)
-class HeldPartsRelation:
-    """A table with parts that the caller holds. Implements ``sql.relations.PartsRelation``."""
-
-    description: TableDescription
-    parts: Sequence[Part]
-
-    def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
-        """Returns the held parts under the table's schema."""
-        return Snapshot([part.adapt_to_schema(self.description.schema) for part in self.parts], lambda _: None)
 
 
 @dataclass(frozen=True)
