@@ -168,7 +168,7 @@ final class PandoCatalog extends StagingTableCatalog with SupportsNamespaces wit
   private def load(table: Identifier): CatalogTable = {
     val (options, shownName) = (optionsOf(table), s"$catalogName.${table.namespace().mkString(".")}.${table.name()}")
     CatalogErrors.needingTable(table) {
-      val facts = new TableFacts(options, Pushing.describe(options))
+      val facts = new TableFacts(options, Pushing.describe(options, withComments = true))
       new CatalogTable(shownName, propertiesOf(table), options, facts)
     }
   }

@@ -31,7 +31,7 @@ final case class Shard(urls: Seq[String], database: String, table: String)
  * Two scans are equal if they read the same; Spark then reads once where a query uses both. `output` are Spark's
  * columns, `sent` those that a server sends, `columns` those that it reads, and `query` what it computes of them.
  * `blocks` are those of a stream's batch, as JSON. A scan with a `whole` plan has one task, whose server computes the
- * query over the whole table.
+ * query over the whole table. `isSelective` tells that Spark pushed a condition by which few rows may be left.
  */
 final case class PandoScan(
     options: ReadOptions,
@@ -41,7 +41,8 @@ final case class PandoScan(
     query: String,
     limit: Option[Int],
     blocks: Option[String] = None,
-    whole: Option[Plan] = None)
+    whole: Option[Plan] = None,
+    isSelective: Boolean = false)
     extends Scan
     with Batch
     with SupportsReportStatistics
@@ -114,7 +115,7 @@ final case class PandoScan(
 
 object PandoScan {
   /** Values of a join's other side that are sent to the servers; of more it is left to Spark. */
-  private val mostValues = 2000
+  private val mostValues = 20000
 
   private def hasValues(type_ : DataType): Boolean = type_ match {
     case ByteType | ShortType | IntegerType | LongType | _: DecimalType | DateType | StringType => true

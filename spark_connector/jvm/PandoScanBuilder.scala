@@ -82,7 +82,9 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
 
   override def isPartiallyPushed: Boolean = true
 
-  override def build(): Scan = {
+  override def build(): Scan = makeScan.copy(isSelective = pushed.exists(_.name() != "IS_NOT_NULL"))
+
+  private def makeScan: PandoScan = {
     val read = filtered
     aggregation match {
       case Some(query) =>

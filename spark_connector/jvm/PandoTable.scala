@@ -2,6 +2,7 @@ package pando.spark
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.connector.catalog.{MetadataColumn, SupportsMetadataColumns, SupportsRead, Table}
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.types.{DataType, LongType, StringType, StructType}
@@ -12,6 +13,8 @@ abstract class PandoTable(given: Map[String, String], options: ReadOptions, fiel
     extends Table
     with SupportsRead
     with SupportsMetadataColumns {
+
+  SparkSession.getActiveSession.foreach(JoinNarrowing.addTo)
 
   override def name(): String = s"pando ${options.fullName}"
 

@@ -19,8 +19,8 @@ object Pushing {
   final case class Pushed(sql: String, isExact: Boolean)
 
   /** Returns the schema of the columns that the options name. */
-  def describe(options: ReadOptions): StructType =
-    structOf(ask(options, "columns" -> options.columns).get("fields"))
+  def describe(options: ReadOptions, withComments: Boolean = false): StructType =
+    structOf(ask(options, "columns" -> options.columns, "with_comments" -> withComments).get("fields"))
 
   /** Returns for each predicate the condition that holds where it does, if there is one. */
   def pushPredicates(options: ReadOptions, fields: StructType, predicates: Seq[Predicate]): Seq[Option[Pushed]] = {

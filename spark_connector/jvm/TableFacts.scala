@@ -5,20 +5,20 @@ import org.apache.spark.sql.connector.catalog.TableCatalog
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.types.StructType
 
-/** What the servers' system tables tell of a table, beside the types in which Spark reads it. */
-final class TableFacts(options: ReadOptions, natural: StructType) {
+/** What the servers' system tables tell of a table, beside `fields`: its columns in Spark's types, with their comments. */
+final class TableFacts(options: ReadOptions, val fields: StructType) {
   private val statements = new Statements(options)
   private val isOfTable = s"database = ${SqlText.quoteText(options.database)} AND "
   private val name = SqlText.quoteText(options.table)
 
-  private val columns: Seq[JsonNode] = statements.select(
+  private lazy val columns: Seq[JsonNode] = statements.select(
     s"SELECT name, type, comment, default_kind FROM system.columns WHERE $isOfTable table = $name ORDER BY position")
   private lazy val definition: Option[JsonNode] = statements.select(
     "SELECT engine, engine_full, partition_key, sorting_key, primary_key, sampling_key, comment FROM system.tables " +
       s"WHERE $isOfTable name = $name").headOption
 
   /** The types of the columns on the server. */
-  val types: Map[String, String] = columns.map(row => textOf(row, "name") -> textOf(row, "type")).toMap
+  lazy val types: Map[String, String] = columns.map(row => textOf(row, "name") -> textOf(row, "type")).toMap
 
   /** Tells whether these are columns of the table in the types in which it is read, and none is missing that it needs. */
   def takes(schema: StructType): Boolean = {
@@ -26,22 +26,14 @@ final class TableFacts(options: ReadOptions, natural: StructType) {
     val needed = types.keys.filter(name => kinds(name).isEmpty && !ValueChecks.mayBeNull(types(name)))
     val names = schema.fieldNames.toSet
     names.size == schema.length && needed.forall(names) && schema.forall { given =>
-      natural.find(_.name == given.name).exists(column => ValueChecks.fits(given.dataType, column.dataType)) &&
+      fields.find(_.name == given.name).exists(column => ValueChecks.fits(given.dataType, column.dataType)) &&
         !Set("MATERIALIZED", "ALIAS")(kinds(given.name))
     }
   }
 
   /** Whether times are read as numbers or texts, because they are finer than Spark's: they are not written so. */
   def hidesNanoseconds: Boolean =
-    Set("long", "string")(options.nanoseconds) && natural.exists(field => ValueChecks.hasNanoseconds(types(field.name)))
-
-  /** The columns in Spark's types, with their comments. */
-  val fields: StructType = {
-    val comments = columns.map(row => textOf(row, "name") -> textOf(row, "comment")).toMap.filter(_._2.nonEmpty)
-    StructType(natural.map { field =>
-      comments.get(field.name).map(field.withComment).getOrElse(field)
-    })
-  }
+    Set("long", "string")(options.nanoseconds) && fields.exists(field => ValueChecks.hasNanoseconds(types(field.name)))
 
   /** Whether all replicas carry out what one is told to do. */
   lazy val isReplicated: Boolean = engine.startsWith("Replicated")

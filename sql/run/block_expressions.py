@@ -58,7 +58,7 @@ def compile_expressions(texts: Sequence[str], schema: TableSchema, zone: str = "
 
     Raises ``UserError`` 62, 47, 46, 43, … for a text that is not such an expression.
     """
-    return [_compile(parse_expression(text), schema, zone) for text in texts]
+    return [compile_expression(parse_expression(text), schema, zone) for text in texts]
 
 
 def compile_key(text: str, schema: TableSchema, zone: str = "UTC") -> Key:
@@ -66,7 +66,7 @@ def compile_key(text: str, schema: TableSchema, zone: str = "UTC") -> Key:
     nodes = parse_expression_list(text)
     if len(nodes) == 1 and isinstance(nodes[0], Function) and nodes[0].name == "tuple":
         nodes = nodes[0].args
-    compiled = [_compile(node, schema, zone) for node in nodes]
+    compiled = [compile_expression(node, schema, zone) for node in nodes]
     columns = tuple(dict.fromkeys(name for item in compiled for name in item.columns))
     return Key(
         tuple(item.text for item in compiled),
@@ -82,7 +82,8 @@ def evaluate_together(compiled: Sequence[CompiledExpression], block: pa.Table) -
     return [item.evaluate(block) for item in compiled]
 
 
-def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
+def compile_expression(node: Node, schema: TableSchema, zone: str = "UTC") -> CompiledExpression:
+    """Compiles one expression over the columns of ``schema``, as :func:`compile_expressions` does."""
     if isinstance(node, Alias):
         node = node.expression
     if isinstance(node, Identifier) and len(node.parts) == 1 and node.parts[0] in schema:
@@ -148,7 +149,7 @@ class _Evaluation:
         return fold_constant(value)
 
     def expression(self, node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
-        return _compile(node, schema, zone)
+        return compile_expression(node, schema, zone)
 
 
 DUCKDB_EVALUATOR: Evaluator = _Evaluation()

@@ -18,7 +18,7 @@
             ``spark_fields?`` are fields of Spark: the answer has their types and names, nothing is a dictionary; with
             ``nanoseconds?: truncate`` finer instants lose them, and ``is_compact?`` columns are compact
             (``engine.scan.sent_columns``). ``limit?`` is the most rows to send.
-``push``    {database, table, columns?, nanoseconds?, fields?, conditions?, aggregation?, whole?, top?}
+``push``    {database, table, columns?, nanoseconds?, with_comments?, fields?, conditions?, aggregation?, whole?, top?}
             → {fields, conditions?, aggregation?, whole?, top?}. Spark's fields of the columns, and what of a query of
             Spark the server computes as Spark would (``engine.scan.push_down.answers``); ``fields?`` are those of
             Spark's frame. ``whole`` is planned too: {query, columns, fields, slots: 1, rows, bytes, …}.

@@ -58,14 +58,18 @@ def answer_push(body: Mapping[str, Any], description: TableDescription, timezone
     return answer
 
 
-def _describe_fields(body: Mapping[str, Any], description: TableDescription) -> list[SparkField]:
+def _describe_fields(body: Mapping[str, Any], description: TableDescription) -> Sequence[SparkField]:
     """Returns the fields of the columns that the request names, or of ``SELECT *``."""
     names = _get_list(body, "columns")
     if names:
         columns = select_stored_columns(description.schema, [str(name) for name in names])
     else:
         columns = [column for column in description.schema.columns if column.default_kind not in _COMPUTED]
-    return [make_spark_field(column.name, column.type, str(body.get("nanoseconds"))) for column in columns]
+    fields = [make_spark_field(column.name, column.type, str(body.get("nanoseconds"))) for column in columns]
+    if body.get("with_comments"):
+        for field, column in zip(fields, columns, strict=True):
+            field["metadata"] = {"comment": column.comment} if column.comment else {}
+    return fields
 
 
 def _answer_condition(

@@ -20,7 +20,7 @@ from parts.types import BoolType, DataType, FloatType, StringType
 
 _TURNED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _AFFIXES = {"STARTS_WITH": "startsWith({}, {})", "ENDS_WITH": "endsWith({}, {})", "CONTAINS": "(position({}, {}) > 0)"}
-_MOST_VALUES = 10_000
+_MOST_VALUES = 20_000
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,51 @@
+package pando.spark
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.expressions.{DynamicPruningSubquery, EqualTo, Literal}
+import org.apache.spark.sql.catalyst.optimizer.{BooleanSimplification, PruneFilters, PushDownPredicates}
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
+import org.apache.spark.sql.execution.dynamicpruning.{CleanupDynamicPruningFilters, PartitionPruning}
+
+/**
+ * Has Spark narrow a scan by the other side of a join also where the servers filter that side.
+ *
+ * Spark's dynamic pruning looks for a side with a selective condition. A condition that was pushed is not seen any more.
+ * So such scans are marked by one, the pruning is asked once more, and the marks go. The values come from the broadcast
+ * that the join makes anyway.
+ */
+object JoinNarrowing extends Rule[LogicalPlan] {
+  private val mark = EqualTo(Literal("pando"), Literal("pando"))
+  private val isSeen = TreeNodeTag[Boolean]("pando.isSeen")
+
+  /** Adds the rule to a session, once. */
+  def addTo(session: SparkSession): Unit = synchronized {
+    val rules = session.experimental.extraOptimizations
+    if (!rules.contains(this)) session.experimental.extraOptimizations = rules :+ this
+  }
+
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    val marked = plan.transformUp {
+      case relation: DataSourceV2ScanRelation if isNewAndSelective(relation) =>
+        relation.setTagValue(isSeen, true)
+        Filter(mark, relation)
+    }
+    if (marked.eq(plan)) plan
+    else {
+      val narrowed = CleanupDynamicPruningFilters(PushDownPredicates(unmark(PartitionPruning(marked))))
+      PruneFilters(BooleanSimplification(narrowed))
+    }
+  }
+
+  private def isNewAndSelective(relation: DataSourceV2ScanRelation): Boolean = relation.scan match {
+    case scan: PandoScan => scan.isSelective && relation.getTagValue(isSeen).isEmpty
+    case _ => false
+  }
+
+  private def unmark(plan: LogicalPlan): LogicalPlan =
+    plan.transformUp { case Filter(condition, child) if condition == mark => child }.transformAllExpressions {
+      case pruning: DynamicPruningSubquery => pruning.withNewPlan(unmark(pruning.buildQuery))
+    }
+}
