@@ -72,7 +72,7 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
 
   override def pushTopN(orders: Array[SortOrder], rows: Int): Boolean = {
     val isPushed = rows > 0 && aggregation.isEmpty &&
-      Pushing.pushTop(options, every, orders.toSeq, rows, fields.fieldNames.toSeq).isDefined
+      Pushing.pushTop(filtered, every, orders.toSeq, rows, fields).isDefined
     if (isPushed) {
       order = orders.toSeq
       limit = Some(rows)
@@ -90,10 +90,8 @@ final class PandoScanBuilder(options: ReadOptions, fields: StructType)
       case Some(query) =>
         PandoScan(read, query.fields, query.fields, countedColumns(query), query.query, None, whole = query.plan)
       case None if order.nonEmpty =>
-        val names = readFields.fieldNames.toSeq
-        val orderNames = order.flatMap(term => nameOf(term.expression()))
-        val query = Pushing.pushTop(options, every, order, limit.get, names).get
-        PandoScan(read, required, readFields, (names ++ orderNames).distinct, query, None)
+        val top = Pushing.pushTop(read, every, order, limit.get, readFields).get
+        PandoScan(read, required, top.fields, top.columns, top.query, None, whole = top.plan)
       case None => PandoScan(read, required, readFields, readFields.fieldNames.toSeq, "", limit.filter(_ > 0))
     }
   }

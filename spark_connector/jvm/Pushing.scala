@@ -37,14 +37,14 @@ object Pushing {
       : Option[SlotQuery] = {
     val aggregation = encode(wanted, isAnsi).set[ObjectNode]("averaged", Json.arr(averaged))
     val found = ask(options, "fields" -> fieldsOf(fields), "aggregation" -> aggregation).get("aggregation")
-    if (found.isNull) None else Some(queryOf(found, None))
+    if (found.isNull) None else Some(slotQuery(found))
   }
 
   /** Returns the query of final aggregates over the rows for which the options' filter holds, if one server may. */
   def pushWhole(options: ReadOptions, fields: StructType, wanted: Aggregation, isAnsi: Boolean): Option[SlotQuery] = {
     val whole = encode(wanted, isAnsi).put("condition", options.filter)
     val found = ask(options, "fields" -> fieldsOf(fields), "whole" -> whole).path("whole")
-    if (!found.isObject) None else Some(queryOf(found, Some(Plan.whole(found, None, options.filter))))
+    if (!found.isObject) None else Some(wholeQuery(found, structOf(found.get("fields")), options))
   }
 
   private def encode(wanted: Aggregation, isAnsi: Boolean): ObjectNode = Json.obj(
@@ -52,18 +52,27 @@ object Pushing {
     "aggregates" -> wanted.aggregateExpressions().toSeq.map(ExpressionJson.encodeAggregate),
     "is_ansi" -> isAnsi)
 
-  private def queryOf(found: JsonNode, plan: Option[Plan]): SlotQuery = {
-    val columns = found.get("columns").elements().asScala.map(_.asText()).toSeq
-    SlotQuery(found.get("query").asText(), columns, structOf(found.get("fields")), plan)
-  }
+  private def slotQuery(found: JsonNode): SlotQuery =
+    SlotQuery(found.get("query").asText(), columnsOf(found), structOf(found.get("fields")))
 
-  /** Returns the query of the first rows of a slot; `fields` are those of the frame. */
-  def pushTop(
-      options: ReadOptions, fields: StructType, order: Seq[SortOrder], limit: Int, columns: Seq[String])
-      : Option[String] = {
-    val top = Json.obj("order" -> order.map(ExpressionJson.encodeOrder), "limit" -> limit, "columns" -> columns)
+  private def wholeQuery(found: JsonNode, fields: StructType, options: ReadOptions): SlotQuery =
+    SlotQuery(found.get("query").asText(), columnsOf(found), fields, Some(Plan.whole(found, None, options.filter)))
+
+  private def columnsOf(found: JsonNode): Seq[String] =
+    found.get("columns").elements().asScala.map(_.asText()).toSeq
+
+  /** Returns the query of the first rows of a slot, or of the whole table, with these columns of the frame. */
+  def pushTop(options: ReadOptions, fields: StructType, order: Seq[SortOrder], limit: Int, sent: StructType)
+      : Option[SlotQuery] = {
+    val names = sent.fieldNames.toSeq
+    val top = Json.obj(
+      "order" -> order.map(ExpressionJson.encodeOrder), "limit" -> limit, "columns" -> names,
+      "condition" -> options.filter)
     val found = ask(options, "fields" -> fieldsOf(fields), "top" -> top).get("top")
-    if (found.isNull) None else Some(found.get("query").asText())
+    if (found.isNull) None
+    else if (found.get("whole").isNull || options.hasTaskSize) {
+      Some(SlotQuery(found.get("query").asText(), columnsOf(found), sent))
+    } else Some(wholeQuery(found.get("whole"), sent, options))
   }
 
   /** Returns the fields of a schema, as servers take them. */

@@ -172,9 +172,12 @@ def test_a_sum_that_may_overflow_is_checked_where_spark_checks() -> None:
 def test_first_rows_are_ordered_as_in_spark() -> None:
     def top(name: str, limit: int = 5) -> Any:
         term = {"by": column(name), "descending": True, "nulls_first": False}
-        return push(top={"order": [term], "limit": limit, "columns": ["k", "e"]})["top"]
+        return push(top={"order": [term], "limit": limit, "columns": ["k", "e"], "condition": "(`k` = 7)"})["top"]
 
-    assert top("e")["query"] == "SELECT `k`, `e` FROM slot ORDER BY toString(`e`) DESC NULLS LAST LIMIT 5"
+    tail = "ORDER BY toString(`e`) DESC NULLS LAST LIMIT 5"
+    assert top("e")["query"] == f"SELECT `k`, `e` FROM slot {tail}"
+    assert top("e")["whole"]["query"] == f"SELECT `k`, `e` FROM slot WHERE (`k` = 7) {tail}"
+    assert top("f")["columns"] == top("f")["whole"]["columns"] == ["k", "e", "f"]
     assert "isNaN(`f`) DESC NULLS LAST, `f` DESC NULLS LAST" in top("f")["query"]
     assert top("a") is None
     assert top("k", 1_000_000) is None

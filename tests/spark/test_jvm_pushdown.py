@@ -196,6 +196,9 @@ def test_one_server_aggregates_a_whole_table(pair: Pair) -> None:
         assert "Exchange" not in plan(frame)
         assert_same(pair, str(asked), (frame, pair.oracle.where("k < 2000").agg(asked)))
         assert "Aggregate" in plan(pair.ours.agg(asked))
+    top = pair.whole.where("k < 2000").orderBy(col("f").desc(), "k").limit(5).select("k", "s")
+    assert "FROM slot WHERE" in plan(top)
+    assert "Exchange" not in plan(top)
     for text in ("sum(f / 2)", "count(DISTINCT f)", "avg(k * 2)", "sum(abs(dec))", "sum(DISTINCT k)"):
         assert "query:" not in plan(pair.whole.agg(functions.expr(text)))
 

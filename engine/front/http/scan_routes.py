@@ -21,7 +21,7 @@
 ``push``    {database, table, columns?, nanoseconds?, with_comments?, fields?, conditions?, aggregation?, whole?, top?}
             → {fields, conditions?, aggregation?, whole?, top?}. Spark's fields of the columns, and what of a query of
             Spark the server computes as Spark would (``engine.scan.push_down.answers``); ``fields?`` are those of
-            Spark's frame. ``whole`` is planned too: {query, columns, fields, slots: 1, rows, bytes, …}.
+            Spark's frame. What is ``whole`` is planned too: {query, columns, fields, slots: 1, rows, bytes, …}.
 ``positions`` {database, table, start?: {identity, blocks}, until?, max_rows?, may_lack_rows?, max_delay_seconds?}
             → {identity, available, end, dropped}. For a stream that has read the blocks of ``start``: how far all is
             decided on this replica, and where the next batch ends. All are numbers by partition; those left out are -1.
@@ -249,8 +249,9 @@ class ScanEndpoints:
         """Returns the table's fields in Spark, and what of a query of Spark the server computes."""
         table = self._engine.catalog.table(*_get_table_name(body))
         answer = answer_push(body, table.description, self._engine.config.timezone)
-        if answer.get("whole") is not None:
-            answer["whole"] = self._plan_whole(table, answer["whole"], get_text(body["whole"], "condition", ""))
+        for holder, wanted in ((answer, body.get("whole")), (answer.get("top") or {}, body.get("top"))):
+            if holder.get("whole") is not None:
+                holder["whole"] = self._plan_whole(table, holder["whole"], get_text(wanted, "condition", ""))
         return answer
 
     def _plan_whole(self, table: Table, made: Body, condition: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from engine.scan.push_down.aggregate_items import SumRules
 from engine.scan.push_down.aggregate_query import AggregationRequest, SlotQuery
 from engine.scan.push_down.columns import ScanColumns
 from engine.scan.push_down.conditions import translate_condition
-from engine.scan.push_down.expressions import parse_node
+from engine.scan.push_down.expressions import ColumnName, parse_node
 from engine.scan.push_down.slot_aggregates import make_slot_aggregation
 from engine.scan.push_down.spark_types import SparkField, make_arrow_schema, make_spark_field
 from engine.scan.push_down.top_rows import OrderTerm, make_top_query
@@ -29,7 +29,8 @@ _MOST_CONDITIONS = 1000
 def answer_push(body: Mapping[str, Any], description: TableDescription, timezone: str) -> dict[str, Any]:
     """Returns ``fields``, and ``conditions``, ``aggregation``, ``whole`` and ``top`` where the request has them.
 
-    ``aggregation`` is of a slot, ``whole`` of all rows for which its ``condition`` is true.
+    ``aggregation`` is of a slot, ``whole`` of all rows for which its ``condition`` is true; ``top`` has queries of
+    both kinds.
 
     Raises 36 for a wrong request, 16 for a column that the table lacks, and 48 for one of a type that Spark lacks.
     """
@@ -104,8 +105,14 @@ def _answer_top(wanted: Mapping[str, Any], columns: ScanColumns) -> dict[str, An
         raise UserError("BAD_ARGUMENTS", f"'limit' must be a number of rows, got {limit!r}")
     for term in map(_get_object, _get_list(wanted, "order")):
         order.append(OrderTerm(parse_node(term.get("by")), bool(term.get("descending")), bool(term.get("nulls_first"))))
-    query = make_top_query(order, limit, [str(name) for name in _get_list(wanted, "columns")], columns)
-    return None if query is None else {"query": query}
+    selected, condition = [str(name) for name in _get_list(wanted, "columns")], str(wanted.get("condition") or "")
+    query = make_top_query(order, limit, selected, columns)
+    if query is None:
+        return None
+    ordered = [term.node.name for term in order if isinstance(term.node, ColumnName)]
+    read = list(dict.fromkeys(selected + ordered))
+    whole = {"query": make_top_query(order, limit, selected, columns, condition), "columns": read}
+    return {"query": query, "columns": read, "whole": whole}
 
 
 def _get_list(body: Mapping[str, Any], name: str) -> Sequence[Any]:

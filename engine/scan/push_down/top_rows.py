@@ -26,15 +26,21 @@ class OrderTerm:
     is_nulls_first: bool
 
 
-def make_top_query(order: Sequence[OrderTerm], limit: int, selected: Sequence[str], columns: ScanColumns) -> str | None:
-    """Returns a SELECT over ``slot`` of its first ``limit`` rows; ``None`` if Spark must find them."""
+def make_top_query(
+    order: Sequence[OrderTerm], limit: int, selected: Sequence[str], columns: ScanColumns, condition: str = ""
+) -> str | None:
+    """Returns a SELECT over ``slot`` of its first ``limit`` rows; ``None`` if Spark must find them.
+
+    They are the first of those for which ``condition`` is true; empty: of all.
+    """
     if not order or not selected or limit > _MOST_ROWS:
         return None
     try:
         terms = [text for term in order for text in _make_terms(term, columns)]
     except UntranslatableError:
         return None
-    return f"SELECT {', '.join(map(quote_name, selected))} FROM slot ORDER BY {', '.join(terms)} LIMIT {limit}"
+    source = f"FROM slot WHERE {condition}" if condition else "FROM slot"
+    return f"SELECT {', '.join(map(quote_name, selected))} {source} ORDER BY {', '.join(terms)} LIMIT {limit}"
 
 
 def _make_terms(term: OrderTerm, columns: ScanColumns) -> list[str]:
