@@ -249,9 +249,9 @@ class ScanEndpoints:
         """Returns the table's fields in Spark, and what of a query of Spark the server computes."""
         table = self._engine.catalog.table(*_get_table_name(body))
         answer = answer_push(body, table.description, self._engine.config.timezone)
-        for holder, wanted in ((answer, body.get("whole")), (answer.get("top") or {}, body.get("top"))):
+        for holder, name in ((answer, "whole"), (answer.get("top") or {}, "top")):
             if holder.get("whole") is not None:
-                holder["whole"] = self._plan_whole(table, holder["whole"], get_text(wanted, "condition", ""))
+                holder["whole"] = self._plan_whole(table, holder["whole"], get_text(body[name], "condition", ""))
         return answer
 
     def _plan_whole(self, table: Table, made: Body, condition: str) -> dict[str, Any] | None:
