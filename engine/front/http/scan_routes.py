@@ -17,6 +17,9 @@
             of the answer. ``spark_fields?`` are fields of Spark: the answer has their types and names, nothing is a
             dictionary; with ``nanoseconds?: truncate`` finer instants lose them, and ``is_compact?`` columns are
             compact (``engine.scan.sent_columns``). ``limit?`` is the most rows to send.
+``begin``   {scan, is_alone?, database, table, columns, lease_seconds?, max_delay_seconds?} → {}. The execution reads
+            all rows that were inserted before, unless it has begun elsewhere. ``UNCHANGED SINCE SCAN`` of COMMIT
+            TRANSACTION names it.
 ``push``    {database, table, columns?, nanoseconds?, fields?, conditions?, aggregation?, top?}
             → {fields, conditions?, aggregation?, top?}. Spark's fields of the columns, and what of a query of Spark the
             server computes as Spark would (``engine.scan.push_down.answers``); ``fields?`` are those of Spark's frame.
@@ -43,7 +46,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +152,7 @@ class ScanEndpoints:
         return {
             "/scan/plan": self._plan_endpoint,
             "/scan/push": self._push_endpoint,
+            "/scan/begin": self._begin_endpoint,
             "/scan/read": self._read_endpoint,
             "/scan/positions": self._positions_endpoint,
             "/scan/release": self._release_endpoint,
@@ -168,6 +172,9 @@ class ScanEndpoints:
 
     async def _push_endpoint(self, request: Request) -> Response:
         return await self._answer(request, lambda body, _: JSONResponse(self.push(body)))
+
+    async def _begin_endpoint(self, request: Request) -> Response:
+        return await self._answer(request, lambda body, _: JSONResponse(self.begin(body)))
 
     async def _positions_endpoint(self, request: Request) -> Response:
         return await self._answer(request, lambda body, _: JSONResponse(self.positions(body)))
@@ -314,6 +321,12 @@ class ScanEndpoints:
                 pieces, columns, keep, blocks, behind=behind, clock=self._clock, is_compact=is_compact
             )
             yield _Slot(columns, pieces, keep, batches)
+
+    def begin(self, body: Body) -> dict[str, Any]:
+        """Decides which parts the execution reads; returns nothing."""
+        table = self._find_readable_table(body)
+        with self._engine.reporting(), self._leases.hold_lease(table, replace(parse_opening(body), is_settled=True)):
+            return {}
 
     def positions(self, body: Body) -> dict[str, Any]:
         """Returns how far a stream may read, and where its next batch ends."""
