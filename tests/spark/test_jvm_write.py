@@ -166,10 +166,6 @@ def test_overwriting(sql: Session) -> None:
     assert keys(sql.pando, table) == [0, 2, 3, 5, 6, 8, 100]
     sql(f"INSERT OVERWRITE {full} VALUES (1, 'a'), (2, 'b')")
     assert keys(sql.pando, table) == [1, 2]
-    for condition in ("k = 1", "s = 'a' AND k > 0"):
-        with pytest.raises(Exception, match=r"Code: 48\. .*OVERWRITE of the rows .* is not offered"):
-            numbers(sql.spark, 3).writeTo(full).overwrite(expr(condition))
-    assert keys(sql.pando, table) == [1, 2]
     numbers(sql.spark, 2).writeTo(full).overwrite(expr("true"))
     assert keys(sql.pando, table) == [0, 1]
     sql.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
