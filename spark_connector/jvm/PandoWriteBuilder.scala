@@ -95,6 +95,12 @@ private final class PandoBatchWrite(target: WriteTarget, replacement: Replacemen
   private val transactions = new Transactions(target)
   private val deduplicated = 389
 
+  /**
+   * Spark need not give leave to one attempt of a task: a commit names the attempts whose messages came. It would keep the
+   * attempt out that follows one which failed at its last block, if that one's end is not known yet.
+   */
+  override def useCommitCoordinator(): Boolean = false
+
   override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory = BlockWriterFactory(target)
 
   /** Commits the attempts that Spark took. Raises 389 if `token` committed other rows before. */

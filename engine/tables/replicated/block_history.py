@@ -95,7 +95,8 @@ class ReplicatedBlockHistory:
         while True:
             decided = self.history().decided
             snapshot = state.store.snapshot()
-            is_settled = all(part.name.max_block <= decided.get(part.name.partition_id, -1) for part in snapshot.parts)
+            names = [*state.queue.copy_virtual_parts(), *(part.name for part in snapshot.parts)]
+            is_settled = all(name.max_block <= decided.get(name.partition_id, -1) for name in names)
             if is_settled or state.services.monotonic() >= deadline or state.is_cancelled():
                 return snapshot, is_settled
             snapshot.release()

@@ -130,6 +130,25 @@ def test_what_was_inserted_and_not_brought_yet_counts(make_colony: MakeColony) -
     assert keys(two) == [20, 30]
 
 
+def test_what_was_inserted_elsewhere_is_waited_for(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = filled(colony)
+    two.insert(1, [3])
+    two.insert(4, [40])
+    state = read(one, None)
+    assert state.is_settled
+    assert {(part.partition_id, part.max_block) for part in state.parts} == {
+        ("1", 2),
+        ("1", 0),
+        ("1", 1),
+        ("2", 0),
+        ("4", 0),
+    }
+    assert replace(one, state) == 0
+    colony.settle()
+    assert keys(two) == [20, 30, 40]
+
+
 def test_a_mutation_that_waits_counts(make_colony: MakeColony) -> None:
     colony = make_colony(2)
     one, two = filled(colony)
