@@ -9,7 +9,8 @@ import java.util.UUID
  * the commit replaces the partitions if nobody has changed them meanwhile; otherwise all but the job is done again.
  */
 final class ReplacedWhere(target: WriteTarget, facts: TableFacts, condition: String, shown: String) extends Replacement {
-  private val changed = 650
+  /** Also while the rows were counted and copied, so that the counts differ. */
+  private val changed = Set(650, 649)
   private val attempts = 5
   private val options = target.options.servers
 
@@ -24,7 +25,7 @@ final class ReplacedWhere(target: WriteTarget, facts: TableFacts, condition: Str
       val (ids, kept, scan) = BegunScan.on(options, target.fields.fieldNames.toSeq)(keepOthers)
       try return transactions.commit(staged ++ kept, if (ids.isEmpty) "" else BegunScan.replacing(ids, scan))
       catch {
-        case error: PandoException if error.code == changed && left > 0 =>
+        case error: PandoException if changed(error.code) && left > 0 =>
           DriverLog.tell(s"the rows to keep are read again: ${error.getMessage}")
       }
     }
