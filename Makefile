@@ -11,6 +11,8 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 0 --d
 PORTION ?= 0/1
 # Of the long simulation: first:end
 SEEDS ?= 100:300
+# Tests of Spark that run for the Python workers, and once more for the jar
+BOTH_SIDES = $(shell grep -l "spark: SparkSession" tests/spark/test_spark_*.py tests/spark/test_lossless.py)
 # Of the random damages: first:end
 DAMAGES ?= 0:500
 # Of the fuzzers: how many cases of each kind, from which seed on
@@ -61,9 +63,10 @@ $(VENV)/.jar: $(wildcard spark_connector/jvm/*) $(VENV)/.dev
 test: check-tools $(VENV)/.dev lint $(VENV)/.jar ## Lint, types, layering, and the tests that guard what Pando promises (about ten minutes)
 	$(PYTEST) -m "not long and not docker"
 
-test-all: check-tools $(VENV)/.dev ## The long tests, and those of servers once more with worker processes (hours; PORTION=0/24 for the first of 24 portions)
+test-all: check-tools $(VENV)/.dev ## The long tests, those of servers once more with worker processes, those of Spark with the jar (hours; PORTION=0/24 for the first of 24 portions)
 	$(PYTEST) --portion $(PORTION) -m "long and not docker"
 	PANDO_TEST_WORKERS=4 $(PYTEST) --portion $(PORTION) -m "not docker" tests/engine/front tests/cluster
+	PANDO_TEST_SPARK=jvm $(PYTEST) --portion $(PORTION) -m "not docker" $(BOTH_SIDES)
 
 test-quick: check-tools $(VENV)/.dev ## Of the tests of `make test` those without processes and Spark
 	$(BIN)/pytest -n $(WORKERS) -m "not long and not cluster and not spark and not docker"

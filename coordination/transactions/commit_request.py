@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from coordination.keeper.interface import Op
+from coordination.transactions.read_state import ReadState
 from coordination.transactions.transaction_nodes import StagedRecord, staged_key_prefix
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
@@ -17,7 +18,7 @@ class Overwrite(Enum):
 
     NOTHING = "nothing"
     TABLE = "every row"
-    PARTITIONS = "the rows of the partitions that get some"
+    PARTITIONS = "the rows of the partitions that get some, or of those that are named"
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,10 @@ class CommitRequest:
 
     transaction_id: str
     overwrite: Overwrite = Overwrite.NOTHING
+    partition_ids: frozenset[str] | None = None
+    """With ``Overwrite.PARTITIONS``: those that lose their rows; ``None``: those that get some."""
+    unchanged: ReadState | None = None
+    """What the client read; the commit is refused if it has changed."""
     attempts: tuple[str, ...] | None = None
     """Names of the attempts whose INSERTs count; ``None``: all."""
     rows: int | None = None
@@ -35,6 +40,14 @@ class CommitRequest:
     """With ``application``: the commit is skipped if it has committed this version, or a later one."""
     extra_ops: tuple[Op, ...] = ()
     """Operations of another table in the same multi (``coordination.drops.move_partition``)."""
+
+    def select_dropped(self, known: Collection[str], given: Collection[str]) -> frozenset[str]:
+        """Returns which of the known partitions lose their rows. ``given``: the partitions that get some."""
+        if self.overwrite is Overwrite.NOTHING:
+            return frozenset()
+        if self.overwrite is Overwrite.TABLE:
+            return frozenset(known)
+        return frozenset(known).intersection(given if self.partition_ids is None else self.partition_ids)
 
 
 class CommitVerdict(Enum):

@@ -3,6 +3,7 @@
 1. read the transaction and its staged parts; select those of the attempts that count
 2. a block number for every partition that loses its rows: blocks below it are dropped (as in ``drop_partition``)
 3. block numbers for the parts, as many as each partition gets under one lock
+   if the client read what it replaces, that has not changed (``read_state``)
 4. multi{log REPLACE_RANGE; with a quorum the status of the parts; the transaction := committed, and no INSERT into
    it since 1; delete the locks; the drop's operations; the application's version; check that the replicas that hold
    the parts are active}
@@ -55,6 +56,7 @@ from coordination.transactions.commit_request import (
     Overwrite,
     select_staged_parts,
 )
+from coordination.transactions.read_state import FindChange, plan_unchanged
 from coordination.transactions.transaction_nodes import (
     StagedRecord,
     Transaction,
@@ -98,6 +100,7 @@ def commit_transaction(
     quorum: int = 0,
     make_version: MakeVersion | None = None,
     sync: SyncTargets | None = None,
+    find_change: FindChange | None = None,
 ) -> CommitOutcome:
     """Commits the transaction. Can be repeated after each error.
 
@@ -105,9 +108,11 @@ def commit_transaction(
     the parts before sequential reads show them, below 2 for none. ``left_behind`` is called when an unused block number
     may be left, as after a ``KeeperError``. ``make_version`` makes the version of the rows, where they have some.
     ``sync``: the targets of synchronous links at which the rows are staged; ``None`` for rows that no client sent.
+    ``find_change`` is needed if the request says what was read.
 
     Raises 649 (INVALID_TRANSACTION), 48 for a replica of an older version, 242 when a replica that holds staged parts
-    is not active. Raises 290 for more parts than one request to ZooKeeper can name, 659 for an unknown outcome.
+    is not active. Raises 650 (SERIALIZATION_ERROR) if what was read has changed, 290 for more parts than one request to
+    ZooKeeper can name, 659 for an unknown outcome.
     """
     if quorum >= 2:
         require_feature(keeper, replica.table, FEATURE_TRANSACTION_QUORUM, "COMMIT TRANSACTION with insert_quorum")
@@ -116,7 +121,17 @@ def commit_transaction(
     for _ in range(_ATTEMPTS):
         try:
             outcome = CommitAttempt(
-                keeper, replica, request, gate, first_number, last_blocks, clock, quorum, make_version, sync
+                keeper,
+                replica,
+                request,
+                gate,
+                first_number,
+                last_blocks,
+                clock,
+                quorum,
+                make_version,
+                sync,
+                find_change,
             ).run()
         except KeeperConnectionLoss:
             outcome, is_in_doubt = None, True
@@ -155,6 +170,7 @@ class CommitAttempt:
         quorum: int,
         make_version: MakeVersion | None,
         sync: SyncTargets | None = None,
+        find_change: FindChange | None = None,
     ) -> None:
         self._keeper = keeper
         self._replica = replica
@@ -167,6 +183,7 @@ class CommitAttempt:
         self._quorum = quorum
         self._make_version = make_version
         self._sync = sync
+        self._find_change = find_change
         self._version: CommitVersion | None = None
         self._locks: list[BlockLock] = []
 
@@ -237,12 +254,13 @@ class CommitAttempt:
         partition_ids = sorted({record.partition_id for record in staged.values()})
         if request.overwrite is not Overwrite.NOTHING:  # rows go, too
             self._gate.require_open(self._keeper, CommitKind.OTHER)
-        drops = self._take_drops(partition_ids)
+        drops, kept = self._take_numbers_of_old_rows(partition_ids)
         parts = self._name_parts(staged)
         if self._make_version is not None and parts:  # behind all numbers
             self._version = self._make_version(self._keeper, self._locks[-1], parts)
-        partitions_version = self._partitions_version() if request.overwrite is Overwrite.TABLE else None
+        partitions_version = self._partitions_version() if self._is_of_all_partitions() else None
         drop = plan_drop(self._keeper, table, drops, self._last_blocks) if drops else None
+        unchanged = plan_unchanged(self._keeper, table, request.unchanged, drops, kept, self._find_change)
         rows = sum(record.rows for record in staged.values())
         targets = self._sync.links if self._sync is not None and parts else frozenset[str]()
         decided = transaction_content(
@@ -263,6 +281,7 @@ class CommitAttempt:
         if application is not None:
             assert request.version is not None
             ops.append(application.commit_op(request.version, rows))
+        ops += unchanged
         if partitions_version is not None:
             ops.append(Check(table.block_numbers, partitions_version))
         limit_bytes = MAX_REQUEST_BYTES - _SLACK_BYTES - sum(map(operation_bytes, ops))
@@ -291,15 +310,25 @@ class CommitAttempt:
                 "active; nothing was committed. Repeat the COMMIT when it is back",
             ) from error
 
-    def _take_drops(self, partition_ids: Sequence[str]) -> list[BlockLock]:
-        """Takes the numbers below which blocks are dropped, before the numbers of the parts that stay."""
-        overwrite = self._request.overwrite
-        if overwrite is Overwrite.NOTHING:
-            return []
+    def _is_of_all_partitions(self) -> bool:
+        unchanged = self._request.unchanged
+        return self._request.overwrite is Overwrite.TABLE or (unchanged is not None and unchanged.partition_ids is None)
+
+    def _take_numbers_of_old_rows(self, partition_ids: Sequence[str]) -> tuple[list[BlockLock], list[BlockLock]]:
+        """Takes numbers in the partitions of old rows, before the numbers of the parts that come.
+
+        Returns those below which blocks are dropped, and those below which blocks must only be unchanged.
+        """
+        request = self._request
+        if request.overwrite is Overwrite.NOTHING and request.unchanged is None:
+            return [], []
         known = set(list_partition_ids(self._keeper, self._table))
-        wanted = known if overwrite is Overwrite.TABLE else known.intersection(partition_ids)
+        dropped = request.select_dropped(known, partition_ids)
+        wanted = known if self._is_of_all_partitions() else dropped
         taken = [self._take_number(partition_id, LockKind.COMMAND) for partition_id in sorted(wanted)]
-        return [lock for lock in taken if lock.number]
+        used = [lock for lock in taken if lock.number]
+        drops = [lock for lock in used if lock.partition_id in dropped]
+        return drops, [lock for lock in used if lock not in drops]
 
     def _take_number(self, partition_id: str, kind: LockKind, count: int = 1) -> BlockLock:
         lock = allocate_block_number(

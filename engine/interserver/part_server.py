@@ -24,6 +24,7 @@ from urllib.parse import parse_qs
 from engine.interserver.protocol import EXCEPTION_CODE_HEADER, Manifest, StagedCopy, basic_authorization
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
+from parts.format.file_names import DRAFT_SUFFIX
 from parts.format.hashed_file import convert_read_error, read_small_file
 from parts.store.part_states import Snapshot
 
@@ -233,7 +234,10 @@ class _Handler(BaseHTTPRequestHandler):
         total = 0
         for name, directory in parts:
             with _convert_read_errors(str(name), "."):
-                found = [(file.stat().st_size, file) for file in directory.iterdir() if file.is_file()]
+                files = [
+                    file for file in directory.iterdir() if not file.name.endswith(DRAFT_SUFFIX) and file.is_file()
+                ]
+                found = [(file.stat().st_size, file) for file in files]
             found.sort(reverse=True)  # the receiver writes the large ones to disk while it receives the others
             manifest = Manifest(tuple((file.name, size) for size, file in found), str(name))
             pieces.append((manifest.to_line(), str(name), found))

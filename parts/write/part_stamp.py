@@ -12,15 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from parts.format.checksums import Checksums
-from parts.format.file_names import CHECKSUMS, META_FILE, ROW_VERSION
+from parts.format.file_names import CHECKSUMS, DRAFT_SUFFIX, META_FILE, ROW_VERSION
 from parts.format.hashed_file import HashedFile, sync_files
 from parts.format.packed_metadata import pack_files, unpack_files
 from parts.format.part_files import ROW_VERSION_FILE, is_small_file
 from parts.table.row_version import RowVersion
 from parts.table.table_description import PartSettings
 from parts.write.part_summary import compute_checksum
-
-_DRAFT = ".tmp"
 
 
 def stamp_part(directory: Path, version: RowVersion, settings: PartSettings, *, meta: bytes = b"") -> bytes:
@@ -59,14 +57,16 @@ def _add_to_checksums(encoded: bytes, data: bytes, part: str) -> bytes:
 
 
 def _replace_files(directory: Path, files: dict[str, bytes], settings: PartSettings) -> None:
-    drafts = [HashedFile(directory / f"{name}{_DRAFT}") for name in files]
+    for name in files:
+        (directory / f"{name}{DRAFT_SUFFIX}").unlink(missing_ok=True)  # of an attempt that a kill ended
+    drafts = [HashedFile(directory / f"{name}{DRAFT_SUFFIX}") for name in files]
     try:
         for draft, data in zip(drafts, files.values(), strict=True):
             draft.write([data])
         sync_files(drafts if settings.fsync_after_insert else ())
         for draft in drafts:
             draft.close()
-            os.rename(draft.path, draft.path.with_name(draft.path.name.removesuffix(_DRAFT)))
+            os.rename(draft.path, draft.path.with_name(draft.path.name.removesuffix(DRAFT_SUFFIX)))
         sync_files((), directory if settings.fsync_part_directory else None)
     except BaseException:
         for draft in drafts:

@@ -4,12 +4,14 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.sql.connector.catalog.{SupportsDeleteV2, SupportsWrite, TableCapability, TableChange}
+import org.apache.spark.sql.connector.catalog.{SupportsDeleteV2, SupportsRowLevelOperations, SupportsWrite}
+import org.apache.spark.sql.connector.catalog.{TableCapability, TableChange}
 import org.apache.spark.sql.connector.catalog.TableChange.ColumnChange
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read.ScanBuilder
-import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
+import org.apache.spark.sql.connector.write.{LogicalWriteInfo, RowLevelOperationBuilder, RowLevelOperationInfo}
+import org.apache.spark.sql.connector.write.WriteBuilder
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
@@ -21,6 +23,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 final class CatalogTable(shownName: String, given: Map[String, String], options: ReadOptions, facts: TableFacts)
     extends PandoTable(given, options, facts.fields)
     with SupportsDeleteV2
+    with SupportsRowLevelOperations
     with SupportsWrite {
   private val statements = new Statements(options)
   private val sqlName = SqlText.quoteTable(options.database, options.table)
@@ -39,6 +42,11 @@ final class CatalogTable(shownName: String, given: Map[String, String], options:
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
     val write = WriteOptions.parse(given, info.options().asCaseSensitiveMap().asScala.toMap)
     new PandoWriteBuilder(write, facts, info, hasFunctions = true)
+  }
+
+  override def newRowLevelOperationBuilder(info: RowLevelOperationInfo): RowLevelOperationBuilder = () => {
+    val write = WriteOptions.parse(given, Map())
+    new RowLevelChange(info.command(), options, facts, new PandoWriteBuilder(write, facts, _, hasFunctions = true, _))
   }
 
   override def newScanBuilder(added: CaseInsensitiveStringMap): ScanBuilder = {
@@ -75,10 +83,6 @@ final class CatalogTable(shownName: String, given: Map[String, String], options:
   private def change(sql: String): Unit =
     if (facts.isReplicated) statements.runOnce(sql) else statements.runEverywhere(sql)
 
-  /** Returns the conditions in SQL, if each has exactly Spark's meaning. */
-  private def conditionsOf(predicates: Array[Predicate]): Option[Seq[String]] = {
-    val asked = predicates.toSeq.filterNot(_.name() == "ALWAYS_TRUE")
-    val found = if (asked.isEmpty) Seq() else Pushing.pushPredicates(options, facts.fields, asked)
-    if (found.forall(_.exists(_.isExact))) Some(found.flatten.map(_.sql)) else None
-  }
+  private def conditionsOf(predicates: Array[Predicate]): Option[Seq[String]] =
+    Pushing.findExact(options, facts.fields, predicates.toSeq)
 }

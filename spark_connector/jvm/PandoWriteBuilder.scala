@@ -13,48 +13,57 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite
  * partitions that get some. `hasFunctions` says that Spark knows those of partition keys, from a catalog.
  */
 final class PandoWriteBuilder(
-    options: WriteOptions, facts: TableFacts, info: LogicalWriteInfo, hasFunctions: Boolean)
+    options: WriteOptions,
+    facts: TableFacts,
+    info: LogicalWriteInfo,
+    hasFunctions: Boolean,
+    replacing: WriteTarget => Replacement = _ => ReplacedByClause(""))
     extends WriteBuilder
     with SupportsOverwriteV2
     with SupportsDynamicOverwrite {
-  private var overwrite = ""
+  private var replacement = replacing
 
-  override def truncate(): WriteBuilder = {
-    overwrite = options.overwrite
-    this
+  override def truncate(): WriteBuilder = replace(_ => ReplacedByClause(options.overwrite))
+
+  override def overwriteDynamicPartitions(): WriteBuilder = replace(_ => ReplacedByClause("OVERWRITE PARTITIONS"))
+
+  /** Takes conditions that the servers understand exactly as Spark does; refuses others (48). */
+  override def overwrite(predicates: Array[Predicate]): WriteBuilder = {
+    val asked = predicates.toSeq.filterNot(_.name() == "ALWAYS_TRUE")
+    if (asked.isEmpty) truncate()
+    else {
+      val shown = asked.map(_.toString).mkString(" AND ")
+      val condition = Pushing.findExact(options.servers, facts.fields, asked).getOrElse(throw PandoException.notOffered(
+        s"OVERWRITE of the rows for which $shown holds is not offered: Spark and the servers may differ about them. " +
+          "Overwrite whole partitions (overwritePartitions(), or INSERT OVERWRITE without PARTITION under " +
+          "spark.sql.sources.partitionOverwriteMode = dynamic), or DELETE and append"))
+      replace(new ReplacedWhere(_, facts, SqlText.and(condition), shown))
+    }
   }
 
-  override def overwriteDynamicPartitions(): WriteBuilder = {
-    overwrite = "OVERWRITE PARTITIONS"
+  private def replace(how: WriteTarget => Replacement): WriteBuilder = {
+    replacement = how
     this
   }
-
-  /** The servers drop all rows in a commit, or whole partitions, so other conditions are refused. */
-  override def overwrite(predicates: Array[Predicate]): WriteBuilder =
-    if (predicates.forall(_.name() == "ALWAYS_TRUE")) truncate()
-    else throw PandoException.notOffered(
-      s"OVERWRITE of the rows for which ${predicates.map(_.toString).mkString(" AND ")} holds is not offered. Overwrite " +
-        "whole partitions (overwritePartitions(), or INSERT OVERWRITE without PARTITION under " +
-        "spark.sql.sources.partitionOverwriteMode = dynamic), or all rows")
 
   override def build(): Write = {
     val transaction = s"spark ${UUID.randomUUID().toString.replace("-", "")}"
     val target = WriteTarget.check(options, info.schema(), facts, transaction)
     InsertCasts.check(target.fullName)
     val layout = WriteLayout.of(facts, info.schema(), hasFunctions)
-    new PandoWrite(target, overwrite, layout, info.queryId(), facts.takes(info.schema()))
+    new PandoWrite(target, replacement(target), layout, info.queryId(), facts.takes(info.schema()))
   }
 }
 
 /** A job or a stream, and the order of rows in which it makes few parts. */
 private final class PandoWrite(
-    target: WriteTarget, overwrite: String, layout: WriteLayout, query: String, isNatural: => Boolean)
+    target: WriteTarget, replacement: Replacement, layout: WriteLayout, query: String, isNatural: => Boolean)
     extends Write
     with RequiresDistributionAndOrdering {
 
-  override def description(): String = s"pando ${target.fullName} $overwrite".trim
+  override def description(): String = s"pando ${target.fullName} ${replacement.description}".trim
 
-  override def toBatch: BatchWrite = new PandoBatchWrite(target, overwrite)
+  override def toBatch: BatchWrite = new PandoBatchWrite(target, replacement)
 
   override def toStreaming: StreamingWrite = {
     if (!isNatural) {
@@ -62,7 +71,11 @@ private final class PandoWrite(
         s"Code: 53. DB::Exception: The columns of the stream (${target.fields.toDDL}) are not those of " +
           s"${target.fullName}, in the types in which it is read: name and cast them (TYPE_MISMATCH)")
     }
-    new StreamWrite(target, overwrite, if (target.options.token.isEmpty) query else target.options.token)
+    val clause = replacement match {
+      case ReplacedByClause(clause) => clause
+      case _ => throw PandoException.notOffered(s"A stream that replaces rows by ${replacement.description} is not offered")
+    }
+    new StreamWrite(target, clause, if (target.options.token.isEmpty) query else target.options.token)
   }
 
   override def requiredDistribution(): Distribution = layout.distribution
@@ -78,9 +91,15 @@ private final class PandoWrite(
  *
  * It is the counterpart of `python_source/batch_writer.py`, whose invariants hold here too.
  */
-private final class PandoBatchWrite(target: WriteTarget, overwrite: String) extends BatchWrite {
+private final class PandoBatchWrite(target: WriteTarget, replacement: Replacement) extends BatchWrite {
   private val transactions = new Transactions(target)
   private val deduplicated = 389
+
+  /**
+   * Spark need not give leave to one attempt of a task: a commit names the attempts whose messages came. It would keep the
+   * attempt out that follows one which failed at its last block, if that one's end is not known yet.
+   */
+  override def useCommitCoordinator(): Boolean = false
 
   override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory = BlockWriterFactory(target)
 
@@ -88,8 +107,9 @@ private final class PandoBatchWrite(target: WriteTarget, overwrite: String) exte
   override def commit(messages: Array[WriterCommitMessage]): Unit = {
     val staged = StagedBlocks.ofMessages(messages)
     val rows = staged.map(_.rows).sum
-    val committed = transactions.commit(staged, overwrite)
-    if (committed.isSkipped && target.options.token.nonEmpty && committed.rows != rows) {
+    val committed = replacement.commit(transactions, staged)
+    val isComparable = target.options.token.nonEmpty && replacement.isOfJobAlone
+    if (committed.isSkipped && isComparable && committed.rows != rows) {
       throw new PandoException(deduplicated,
         s"Code: 389. DB::Exception: A job with the token '${target.options.token}' wrote ${committed.rows} rows to " +
           s"${target.fullName} before, and this one has $rows: nothing was written. Another job needs a token of its " +

@@ -31,6 +31,13 @@ object Pushing {
     }.padTo(predicates.size, None)
   }
 
+  /** Returns the predicates in SQL, if each has exactly Spark's meaning there. */
+  def findExact(options: ReadOptions, fields: StructType, predicates: Seq[Predicate]): Option[Seq[String]] = {
+    val asked = predicates.filterNot(_.name() == "ALWAYS_TRUE")
+    val found = if (asked.isEmpty) Seq() else pushPredicates(options, fields, asked)
+    if (found.forall(_.exists(_.isExact))) Some(found.flatten.map(_.sql)) else None
+  }
+
   /** Returns the query of partial aggregates, which Spark merges. Sums of `averaged` columns become averages. */
   def pushAggregation(
       options: ReadOptions, fields: StructType, wanted: Aggregation, averaged: Seq[String], isAnsi: Boolean)

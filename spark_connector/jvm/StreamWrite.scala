@@ -13,6 +13,9 @@ import org.apache.spark.sql.connector.write.streaming.{StreamingDataWriterFactor
  */
 private final class StreamWrite(target: WriteTarget, overwrite: String, query: String) extends StreamingWrite {
 
+  /** As in a batch: a commit names the attempts. */
+  override def useCommitCoordinator(): Boolean = false
+
   override def createStreamingWriterFactory(info: PhysicalWriteInfo): StreamingDataWriterFactory =
     StreamWriterFactory(target, query)
 

@@ -35,6 +35,19 @@ final class TableFacts(options: ReadOptions, val fields: StructType) {
   def hidesNanoseconds: Boolean =
     Set("long", "string")(options.nanoseconds) && fields.exists(field => ValueChecks.hasNanoseconds(types(field.name)))
 
+  /** The columns whose values are kept. */
+  val storedColumns: Seq[String] = namesOf(kind => !Set("ALIAS", "EPHEMERAL")(kind))
+
+  /** The columns whose values are computed from others, and never given. */
+  val computedColumns: Seq[String] = namesOf(Set("MATERIALIZED", "ALIAS"))
+
+  /** Whether reads cut times that are finer than Spark's. */
+  def losesNanoseconds: Boolean =
+    options.nanoseconds == "truncate" && types.values.exists("DateTime64\\([789]".r.findFirstIn(_).isDefined)
+
+  /** Whether merges keep the block numbers of rows, for streams. */
+  def keepsBlockNumbers: Boolean = properties.get(s"${TableDefinition.settingPrefix}enable_block_number_column").contains("1")
+
   /** Whether all replicas carry out what one is told to do. */
   lazy val isReplicated: Boolean = engine.startsWith("Replicated")
 
@@ -83,6 +96,9 @@ final class TableFacts(options: ReadOptions, val fields: StructType) {
       }
     }.toMap
   }
+
+  private def namesOf(isOfKind: String => Boolean): Seq[String] =
+    columns.filter(row => isOfKind(textOf(row, "default_kind"))).map(textOf(_, "name"))
 
   private def textOf(row: JsonNode, member: String): String = row.get(member).asText()
 }

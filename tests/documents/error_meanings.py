@@ -140,6 +140,9 @@ MEANINGS: dict[str, tuple[str, str]] = {
     ),
     "CLUSTER_DOESNT_EXIST": ("The configuration has no such cluster.", "See [Shards](shards.md)."),
     "INVALID_TRANSACTION": ("A transaction of inserts is over, or not of this table.", "Begin another one."),
+    "SERIALIZATION_ERROR": (
+        "Others have changed the rows that a commit was to replace.", "Nothing was committed: run the statement again.",
+    ),
     "UNKNOWN_STATUS_OF_TRANSACTION": ("Nobody knows whether COMMIT was made.", "Send the same COMMIT again."),
     "KEEPER_EXCEPTION": (
         "ZooKeeper did not answer, or refused.", "Look whether it lives; nothing happened, send it again.",

@@ -192,6 +192,16 @@ def test_a_stamp_is_part_of_the_part(kind: str, tmp_path: pathlib.Path) -> None:
             open_part(again.path)
 
 
+@pytest.mark.parametrize("kind", ["Wide", "Packed"])
+def test_a_version_is_given_after_an_attempt_that_a_kill_ended(tmp_path: pathlib.Path, kind: str) -> None:
+    described = description(LastWriter(), **KINDS[kind])
+    part = write_part(tmp_path / "part", block_of(described, [(1, "a", 0, 1)]), described, ())
+    for name in ("meta.bin", "checksums", ROW_VERSION):
+        (part.path / f"{name}.tmp").write_bytes(b"half")
+    stamp_part(part.path, RowVersion(6, "west", 10), described.settings)
+    assert open_part(part.path).row_version == RowVersion(6, "west", 10)
+
+
 def test_rows_without_a_version_are_the_oldest(tmp_path: pathlib.Path) -> None:
     described = description(LastWriter(), **WIDE)
     old = [(1, "x", 0, 1), (2, "x", 0, 2)]

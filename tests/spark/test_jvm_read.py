@@ -282,7 +282,9 @@ def test_the_scans_of_a_query_read_one_state(pando: Pando, spark: SparkSession) 
 class Between:
     """A server between a client and another server: it calls ``before``, and cuts answers off after ``limit`` bytes.
 
-    It brings no answer to the first ``most_lost`` requests with the text ``loses``, and counts these.
+    It brings no answer to the first ``most_lost`` requests with the text ``loses``, counts these and calls ``lose``.
+    ``interrupt`` is called before the first request with the text ``interrupts``; one with the text ``drops`` never
+    arrives.
     """
 
     def __init__(self, url: str, before: Callable[[str], None] = lambda _: None, limit: int = 1 << 40) -> None:
@@ -291,12 +293,22 @@ class Between:
         self.loses = ""
         self.most_lost = 1 << 40
         self.lost = 0
+        self.interrupts = ""
+        self.interrupt: Callable[[], object] = lambda: None
+        self.lose: Callable[[], object] = lambda: None
+        self.drops = ""
         host = url.removeprefix("http://")
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 before(self.path)
+                if outer.interrupts and outer.interrupts.encode() in body:
+                    outer.interrupts = ""
+                    outer.interrupt()
+                if outer.drops and outer.drops.encode() in body:
+                    self.close_connection = True
+                    return
                 server = http.client.HTTPConnection(host, timeout=60)
                 server.request("POST", self.path, body, dict(self.headers))
                 answer = server.getresponse()
@@ -304,6 +316,7 @@ class Between:
                 if is_named and outer.lost < outer.most_lost:
                     answer.read()
                     outer.lost += 1
+                    outer.lose()
                     self.close_connection = True
                     return
                 self.send_response(answer.status)

@@ -94,8 +94,9 @@ def test_spark_connect(pando: Pando, tmp_path: Path) -> None:
         run_client(tmp_path, f"sc://127.0.0.1:{port}", pando.options("by_connect"))
 
 
-def test_a_standalone_cluster_with_a_worker_that_is_killed(pando: Pando, tmp_path: Path) -> None:
-    """First the job of a whole cluster, then one whose first task is in the middle when its worker dies."""
+@contextmanager
+def standalone(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A master and two workers: its address, and their processes."""
     address = f"spark://127.0.0.1:{free_port()}"
     here = ("--host", "127.0.0.1", "--webui-port", "0")
     with ExitStack() as stack:
@@ -109,6 +110,12 @@ def test_a_standalone_cluster_with_a_worker_that_is_killed(pando: Pando, tmp_pat
             command = (str(_BIN / "spark-class"), f"{_DEPLOY}.worker.Worker", *here, "--cores", "1", "--memory", "1g")
             workers.append(stack.enter_context(running(directory, *command, "--work-dir", str(directory), address)))
             wait_for(workers[-1], directory / "log", "Successfully registered with master")
+        yield address, workers
+
+
+def test_a_standalone_cluster_with_a_worker_that_is_killed(pando: Pando, tmp_path: Path) -> None:
+    """First the job of a whole cluster, then one whose first task is in the middle when its worker dies."""
+    with standalone(tmp_path) as (address, workers):
         run_client(tmp_path, address, pando.options("by_standalone"))
         table = new_table(pando)
         with job(pando, table, "task", tmp_path, address) as writing:

@@ -27,9 +27,17 @@ _SECONDS = 120.0
 @contextmanager
 def job(pando: Pando, table: str, moment: str, directory: Path, master: str = "local[2, 4]") -> Iterator[Job]:
     """A driver in a process group of its own; what is left of it ends with the block."""
+    module = ["tests.spark.job", master, moment, str(directory / "reached")]
+    with driver(module, pando.options(table, batch_rows="1000"), directory) as running:
+        yield running
+
+
+@contextmanager
+def driver(module: list[str], given: dict[str, str], directory: Path) -> Iterator[Job]:
+    """Runs a module with its arguments, and the options as the last one."""
     file = directory / "reached"
-    command = [sys.executable, "-m", "tests.spark.job", master, moment, str(file)]
-    options = json.dumps(pando.options(table, batch_rows="1000"))
+    command = [sys.executable, "-m", *module]
+    options = json.dumps(given)
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,

@@ -18,6 +18,9 @@
             ``spark_fields?`` are fields of Spark: the answer has their types and names, nothing is a dictionary; with
             ``nanoseconds?: truncate`` finer instants lose them, and ``is_compact?`` columns are compact
             (``engine.scan.sent_columns``). ``limit?`` is the most rows to send.
+``begin``   {scan, is_alone?, database, table, columns, lease_seconds?, max_delay_seconds?} → {}. The execution reads
+            all rows that were inserted before, unless it has begun elsewhere. ``UNCHANGED SINCE SCAN`` of COMMIT
+            TRANSACTION names it.
 ``push``    {database, table, columns?, nanoseconds?, with_comments?, fields?, conditions?, aggregation?, whole?, top?}
             → {fields, conditions?, aggregation?, whole?, top?}. Spark's fields of the columns, and what of a query of
             Spark the server computes as Spark would (``engine.scan.push_down.answers``); ``fields?`` are those of
@@ -45,7 +48,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -71,24 +74,23 @@ from engine.front.http.scan_parameters import (
     get_positive_number,
     get_seconds,
     get_text,
-    get_texts,
     parse_opening,
     parse_slot,
     parse_stream_start,
     parse_task_size,
     parse_wanted_blocks,
 )
+from engine.front.http.scan_plans import list_columns, plan_slots, plan_whole
 from engine.front.http.scan_response import Chunk, ScanResponse
 from engine.queries.session import Session
 from engine.scan.arrow_stream import convert_to_spark, encode_stream, read_batches, take_rows
-from engine.scan.block_filter import estimate_rows
 from engine.scan.leases import UNKNOWN_DELAY_SECONDS, LeaseBook, Leases
 from engine.scan.parquet_export import get_unfinished_path, publish_export, write_slot
 from engine.scan.push_down.answers import answer_push
 from engine.scan.push_down.spark_types import make_arrow_schema
 from engine.scan.scan_filter import ScanFilter, compile_filter, select_granules
 from engine.scan.shard_scans import list_shards, require_own_rows
-from engine.scan.slot_planning import WeighedGranules, measure_steps, select_columns
+from engine.scan.slot_planning import WeighedGranules
 from engine.scan.slot_query import SlotRows, convert_result, run_query
 from engine.scan.stream_batches import find_batch_end
 from engine.server.background_pool import BackgroundTask
@@ -113,8 +115,6 @@ logger = logging.getLogger(__name__)
 
 _EXPIRY_SECONDS = 5.0
 _MAX_BODY_BYTES = 64 << 20
-_MOST_WHOLE_BYTES = 4 << 30
-"""Of more, several servers and tasks aggregate slots."""
 _Work = Callable[[Body, Session], Response]
 _COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
 
@@ -156,6 +156,7 @@ class ScanEndpoints:
         return {
             "/scan/plan": self._plan_endpoint,
             "/scan/push": self._push_endpoint,
+            "/scan/begin": self._begin_endpoint,
             "/scan/read": self._read_endpoint,
             "/scan/positions": self._positions_endpoint,
             "/scan/release": self._release_endpoint,
@@ -175,6 +176,9 @@ class ScanEndpoints:
 
     async def _push_endpoint(self, request: Request) -> Response:
         return await self._answer(request, lambda body, _: JSONResponse(self.push(body)))
+
+    async def _begin_endpoint(self, request: Request) -> Response:
+        return await self._answer(request, lambda body, _: JSONResponse(self.begin(body)))
 
     async def _positions_endpoint(self, request: Request) -> Response:
         return await self._answer(request, lambda body, _: JSONResponse(self.positions(body)))
@@ -234,7 +238,7 @@ class ScanEndpoints:
     def plan(self, body: Body, session: Session) -> dict[str, Any]:
         """Returns columns, number of slots and sizes for a scan of the table as it is now."""
         table = self._engine.catalog.table(*_get_table_name(body))
-        columns, query = _select_columns(table.description, body), get_text(body, "query", "")
+        columns, query = list_columns(table.description, body), get_text(body, "query", "")
         shown = [(column.name, column.type) for column in columns]
         if query:
             with contextlib.closing(run_query(SlotRows(columns), query, self._engine, session)) as result:
@@ -242,46 +246,20 @@ class ScanEndpoints:
         found = {"columns": [{"name": name, "type": str(type_)} for name, type_ in shown]}
         if table.definition.engine.is_proxy:
             return {**found, "shards": list_shards(table.definition, self._engine.config)}
+        self._require_caught_up(table)
         with self._engine.reporting():
-            return {**found, **self._plan_slots(table, columns, body)}
+            return {**found, **plan_slots(table, columns, body, self._engine.config.timezone)}
 
     def push(self, body: Body) -> dict[str, Any]:
         """Returns the table's fields in Spark, and what of a query of Spark the server computes."""
         table = self._engine.catalog.table(*_get_table_name(body))
-        answer = answer_push(body, table.description, self._engine.config.timezone)
+        zone = self._engine.config.timezone
+        answer = answer_push(body, table.description, zone)
         for holder, name in ((answer, "whole"), (answer.get("top") or {}, "top")):
             if holder.get("whole") is not None:
-                holder["whole"] = self._plan_whole(table, holder["whole"], get_text(body[name], "condition", ""))
+                self._require_caught_up(table)
+                holder["whole"] = plan_whole(table, holder["whole"], get_text(body[name], "condition", ""), zone)
         return answer
-
-    def _plan_whole(self, table: Table, made: Body, condition: str) -> dict[str, Any] | None:
-        """Plans a query over a whole table as one task; ``None`` if it is too large or has no rows of its own."""
-        if table.definition.engine.is_proxy or table.definition.engine.is_view:
-            return None
-        columns = _select_columns(table.description, made)
-        plan = self._plan_slots(table, columns, {"filter": condition, "query": made["query"], "partitions": 1})
-        return {**made, **plan} if plan["bytes"] <= _MOST_WHOLE_BYTES else None
-
-    def _plan_slots(self, table: Table, columns: Sequence[Column], body: Body) -> dict[str, Any]:
-        require_own_rows(table.definition)
-        self._require_caught_up(table)
-        size, blocks = parse_task_size(body), parse_wanted_blocks(body)
-        snapshot = table.snapshot()
-        try:
-            parts = [part for part in snapshot.parts if blocks is None or blocks.overlaps(part.name)]
-            steps = measure_steps(parts, [column.name for column in columns])
-            scan = WeighedGranules.of(self._select_granules(table.description, parts, body), steps, size)
-            slots = scan.tasks(
-                size, get_positive_number(body, "partitions"), is_computed=bool(get_text(body, "query", ""))
-            )
-            if blocks is not None and not body.get("partitions"):  # of a large part perhaps a few rows are wanted
-                wanted = sum(estimate_rows(part, blocks) for part, _ in scan.chosen)
-                slots = min(slots, max(1, -(-slots * wanted // max(1, sum(part.rows for part, _ in scan.chosen)))))
-        finally:
-            snapshot.release()
-        read, every = len(scan.weights), sum(part.marks for part in parts)
-        granules = {"granules": read, "pruned_granules": every - read}
-        return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes, **granules}
 
     def read(self, body: Body, session: Session) -> Iterator[Chunk]:
         """Yields the rows of a slot; holds the parts until it is exhausted or closed."""
@@ -321,7 +299,7 @@ class ScanEndpoints:
         slot, size, behind = parse_slot(body), parse_task_size(body), get_positive_number(body, "behind", least=0) or 0
         with self._engine.reporting(), self._leases.hold_lease(table, parse_opening(body)) as lease:
             description = table.description_of(lease.metadata_version)
-            columns = _select_columns(description, body)
+            columns = list_columns(description, body)
             keep = compile_filter(get_text(body, "filter", ""), description, self._engine.config.timezone)
             parts = sorted(
                 (part.adapt_to_schema(description.schema) for part in lease.parts), key=lambda part: part.name
@@ -333,6 +311,12 @@ class ScanEndpoints:
                 pieces, columns, keep, blocks, behind=behind, clock=self._clock, is_compact=is_compact
             )
             yield _Slot(columns, pieces, keep, batches, HeldPartsRelation(description, parts))
+
+    def begin(self, body: Body) -> dict[str, Any]:
+        """Decides which parts the execution reads; returns nothing."""
+        table = self._find_readable_table(body)
+        with self._engine.reporting(), self._leases.hold_lease(table, replace(parse_opening(body), is_settled=True)):
+            return {}
 
     def positions(self, body: Body) -> dict[str, Any]:
         """Returns how far a stream may read, and where its next batch ends."""
@@ -380,14 +364,6 @@ class ScanEndpoints:
 
 def _get_table_name(body: Body) -> tuple[str, str]:
     return get_text(body, "database", "default"), get_text(body, "table")
-
-
-def _select_columns(description: TableDescription, body: Body) -> list[Column]:
-    """Returns the columns that the request names; a query without names may use all stored columns."""
-    schema, names = description.schema, get_texts(body, "columns")
-    if not names and body.get("query"):
-        return [column for column in schema.columns if column.is_stored]
-    return select_columns(schema, names)
 
 
 def get_replica_delay_seconds(engine: StatementRunner, table: Table) -> float:

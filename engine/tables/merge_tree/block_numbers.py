@@ -62,3 +62,9 @@ class BlockNumbers:
             status.check()
             self._wait(_POLL_SECONDS)
             pending.intersection_update(self.pending())
+
+    def wait_for_lower(self, number: int, status: QueryStatus) -> None:
+        """Waits until no number below this one is about to commit."""
+        while self.first_pending() < number:
+            status.check()
+            self._wait(_POLL_SECONDS)

@@ -196,6 +196,11 @@ class MergeTreeMutations:
         kept = self._all()
         return lambda name: len(select_pending(kept, name))
 
+    def find_next(self, name: PartName) -> str | None:
+        """Returns the id of the next mutation that a part needs, ``None`` for none."""
+        pending = select_pending(self._all(), name)
+        return pending[0].id if pending else None
+
     @property
     def has_failed(self) -> bool:
         """Tells whether a mutation fails, so that parts may wait for long."""

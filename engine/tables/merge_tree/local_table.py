@@ -35,11 +35,13 @@ from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.store.detached_parts import get_max_block
 from sql.definitions.alter.column_changes import find_changed_columns
+from sql.relations import PartsSnapshot
 
 logger = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 5.0
 _SELECT_SECONDS = 0.25
+_SETTLE_ATTEMPTS, _SETTLE_PAUSE_SECONDS = 500, 0.005
 
 
 class LocalTable(PartsTable):
@@ -59,7 +61,7 @@ class LocalTable(PartsTable):
         self._merge_task = self.make_task("merge", self._merge_step)
         self._mutate_task = self.make_task("mutate", self._mutate_step)
         self.transactions = MergeTreeTransactions(
-            self, self.numbers, self._block_history, self._forget_blocks, self.wake_merges
+            self, self.numbers, self._block_history, self._forget_blocks, self.wake_merges, self._find_mutation
         )
         self._partitions = MergeTreePartitions(
             self, self.numbers, self._reservations, self._block_history, self.recent_blocks, self.transactions
@@ -92,6 +94,17 @@ class LocalTable(PartsTable):
     def merges_in_background(self) -> bool:
         """Tells whether parts are merged without OPTIMIZE."""
         return True
+
+    def settled_snapshot(self) -> tuple[PartsSnapshot, bool]:
+        """Returns the parts, of which no block is larger than one that may still come."""
+        for _ in range(_SETTLE_ATTEMPTS):
+            decided = self.numbers.first_pending()
+            snapshot = self.snapshot()
+            if all(part.name.max_block < decided for part in snapshot.parts):
+                return snapshot, True
+            snapshot.release()
+            self._wait(_SETTLE_PAUSE_SECONDS)
+        return super().settled_snapshot()
 
     def begin_insert(self, options: InsertOptions) -> MergeTreeInsert:
         """Starts one INSERT."""
@@ -136,6 +149,10 @@ class LocalTable(PartsTable):
     def truncate(self, status: QueryStatus | None = None) -> None:
         """Removes all rows that are there now."""
         self._partitions.drop(None, status=status)
+
+    def _find_mutation(self, part: PartName) -> str | None:
+        """Returns the id of a mutation that the part still needs."""
+        return self._mutations.find_next(part)
 
     def _forget_blocks(self) -> None:
         with self.recent_blocks.deduplicating():

@@ -26,6 +26,7 @@ from coordination.transactions.commit_request import (
     Overwrite,
     select_staged_parts,
 )
+from coordination.transactions.read_state import changed_error, find_change
 from coordination.transactions.transaction_nodes import (
     DECIDED_TRANSACTION_SECONDS,
     MAX_REMEMBERED_TRANSACTIONS,
@@ -47,6 +48,7 @@ from engine.tables.statement_options import CommitOptions, InsertOptions
 from engine.tables.table_data import TableData
 from parts.common.errors import ConflictError
 from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
 from parts.format.durable_files import replace_file_durably
 from parts.format.hashed_file import sync_directory
 from parts.read.part_reader import open_part
@@ -68,12 +70,17 @@ class MergeTreeTransactions:
         block_history: MergeTreeBlockHistory,
         forget_blocks: Callable[[], None],
         wake_merges: Callable[[], None],
+        find_mutation: Callable[[PartName], str | None],
     ) -> None:
-        """``forget_blocks`` is called after an overwrite, so that its dropped rows may be inserted again."""
+        """``forget_blocks`` is called after an overwrite, so that its dropped rows may be inserted again.
+
+        ``find_mutation`` returns the id of a mutation that a part still needs.
+        """
         self._table = table
         self._numbers = numbers
         self._block_history = block_history
         self._wake_merges = wake_merges
+        self._find_mutation = find_mutation
         self._store = table.store
         self._forget_blocks = forget_blocks
         self._lock = threading.Lock()
@@ -140,9 +147,11 @@ class MergeTreeTransactions:
                 staged |= self._staged(name, group)
             if request.overwrite is not Overwrite.NOTHING:
                 self._numbers.wait_for_pending(options.status)
-            return self._exchange(name, request, select_staged_parts(request, staged))
+            return self._exchange(name, request, select_staged_parts(request, staged), options.status)
 
-    def _exchange(self, name: str, request: CommitRequest, staged: dict[str, StagedRecord]) -> CommitOutcome:
+    def _exchange(
+        self, name: str, request: CommitRequest, staged: dict[str, StagedRecord], status: QueryStatus
+    ) -> CommitOutcome:
         """Replaces parts by the staged ones and writes the decision, in one step."""
         store = self._store
         rows = sum(record.rows for record in staged.values())
@@ -157,12 +166,15 @@ class MergeTreeTransactions:
             }
 
             def is_leaving(part: PartName) -> bool:
-                if request.overwrite is Overwrite.NOTHING or part.max_block >= numbers.start:
-                    return False
-                return request.overwrite is Overwrite.TABLE or part.partition_id in partition_ids
+                return part.max_block < numbers.start and bool(
+                    request.select_dropped({part.partition_id}, partition_ids)
+                )
 
+            if request.unchanged is not None:  # a mutation of a lower number would not change the parts that come
+                self._numbers.wait_for_lower(numbers.start, status)
             self._table.services.failpoint("transaction.before_exchange")
             with store.lock:
+                self._require_unchanged(request)
                 self._block_history.record_dropped(part.name for part in store.list_active() if is_leaving(part.name))
                 store.exchange(arrivals, is_leaving, notes)
         if request.overwrite is not Overwrite.NOTHING:
@@ -173,6 +185,23 @@ class MergeTreeTransactions:
         store.staged.remove(name)
         self._wake_merges()
         return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(arrivals))
+
+    def _require_unchanged(self, request: CommitRequest) -> None:
+        """Raises 650 (SERIALIZATION_ERROR) if what the client read has changed. Call it in the lock of the store."""
+        state = request.unchanged
+        if state is None:
+            return
+        if state.metadata_version != self._table.description.metadata_version:
+            raise changed_error("its definition was altered")
+
+        def find_obstacle(part: PartName) -> str | None:
+            mutation = self._find_mutation(part)
+            return f"mutation {mutation} is to change part {part}" if mutation is not None else None
+
+        current = [part.name for part in self._store.list_active() if state.includes(part.name.partition_id)]
+        change = find_change(state, current, find_obstacle)
+        if change is not None:
+            raise changed_error(change)
 
     def settle(self, name: str) -> bool | None:
         """Returns whether the transaction was committed; aborts it if it is open."""

@@ -17,6 +17,7 @@ from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.replicated.sequential_snapshot import FilteredSnapshot
 from parts.common.errors import UnavailableError
 from parts.common.part_name import PartName
+from parts.store.part_states import Snapshot
 
 _WAIT_SECONDS = 10.0
 _POLL_SECONDS = 0.02
@@ -81,6 +82,24 @@ class ReplicatedBlockHistory:
                     f"Replica {state.replica.name} of {state.definition.full_name} does not have part {missing} yet, "
                     "which the stream is to read; read another replica or wait until this one has caught up",
                 )
+            self._wake_execution()
+            state.sleep(_POLL_SECONDS)
+
+    def settled_snapshot(self) -> tuple[Snapshot | FilteredSnapshot, bool]:
+        """Returns a snapshot of all rows that were inserted before, and whether all blocks before its own are decided.
+
+        Waits for both for a while. Raises 242, 999.
+        """
+        state = self._state
+        deadline = state.services.monotonic() + _WAIT_SECONDS
+        while True:
+            decided = self.history().decided
+            snapshot = state.store.snapshot()
+            names = [*state.queue.copy_virtual_parts(), *(part.name for part in snapshot.parts)]
+            is_settled = all(name.max_block <= decided.get(name.partition_id, -1) for name in names)
+            if is_settled or state.services.monotonic() >= deadline or state.is_cancelled():
+                return snapshot, is_settled
+            snapshot.release()
             self._wake_execution()
             state.sleep(_POLL_SECONDS)
 

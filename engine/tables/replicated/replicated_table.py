@@ -58,6 +58,7 @@ from parts.store.part_states import Snapshot
 from sql.definitions.engines.replica_location import expand_table_macros
 from sql.grammar.clause_types import TableRef
 from sql.grammar.statements.statement import CreateTable
+from sql.relations import PartsSnapshot
 
 logger = logging.getLogger(__name__)
 
@@ -266,6 +267,9 @@ class ReplicatedTable(PartsTable):
         if self.group.group is not None:
             return self._take_cut(self.group.group, sequential_consistency=sequential_consistency)
         return take_sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
+
+    def settled_snapshot(self) -> tuple[PartsSnapshot, bool]:
+        return super().settled_snapshot() if self.group.group is not None else self.blocks.settled_snapshot()
 
     def _take_cut(self, group: ShownGroup, *, sequential_consistency: bool) -> Snapshot:
         """Returns the table as its group of links shows it."""

@@ -307,11 +307,17 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class CommitTransaction:
-    """``COMMIT TRANSACTION``. ``overwrite`` is "" (nothing goes), ``table`` or ``partitions``."""
+    """``COMMIT TRANSACTION``. ``overwrite`` is "" (nothing goes), ``table`` or ``partitions``.
+
+    ``partition_ids``: those of OVERWRITE PARTITIONS ID; ``scan``: that of UNCHANGED SINCE SCAN, "" for none.
+    """
 
     transaction: str
     table: TableRef
     overwrite: str = ""
+    partition_ids: tuple[str, ...] | None = None
+    scan: str = ""
+    is_whole_table: bool = False
     attempts: tuple[str, ...] | None = None
     rows: int | None = None
     application: str = ""

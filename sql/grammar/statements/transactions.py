@@ -4,7 +4,8 @@ Pando adds these statements; ClickHouse's transactions belong to a session. ::
 
     INSERT INTO t SETTINGS insert_transaction = 'id' …;    -- as often as needed, on any replica
 
-    COMMIT TRANSACTION 'id' ON [TABLE] t [OVERWRITE [TABLE] | OVERWRITE PARTITIONS]
+    COMMIT TRANSACTION 'id' ON [TABLE] t [OVERWRITE [TABLE] | OVERWRITE PARTITIONS [ID 'partition' [, …]]]
+        [UNCHANGED SINCE SCAN 'name' [IN TABLE]]
         [ATTEMPTS 'a' [, …]] [ROWS n] [APPLICATION 'name' VERSION n];
 
     ROLLBACK TRANSACTION 'id' ON [TABLE] t
@@ -25,23 +26,48 @@ def parse_commit(stream: TokenStream) -> Statement:
     """Parses COMMIT TRANSACTION."""
     transaction = _parse_transaction(stream)
     table = parse_table_name(stream)
-    overwrite = ""
-    if stream.accept("OVERWRITE"):
-        overwrite = "partitions" if stream.accept("PARTITIONS") else "table"
-        stream.accept("TABLE")
-    attempts: tuple[str, ...] | None = None
-    if stream.accept("ATTEMPTS"):
-        names = [stream.string("name of an attempt")]
-        while stream.accept(","):
-            names.append(stream.string("name of an attempt"))
-        attempts = tuple(names)
+    overwrite, partition_ids = _parse_overwrite(stream)
+    scan, is_whole_table = _parse_unchanged(stream)
+    attempts = _parse_strings(stream, "name of an attempt") if stream.accept("ATTEMPTS") else None
     rows = _parse_number(stream, "number of rows") if stream.accept("ROWS") else None
     application, version = "", None
     if stream.accept("APPLICATION"):
         application = stream.string("name of the application")
         stream.expect("VERSION")
         version = _parse_number(stream, "version")
-    return CommitTransaction(transaction, table, overwrite, attempts, rows, application, version)
+    return CommitTransaction(
+        transaction, table, overwrite, partition_ids, scan, is_whole_table, attempts, rows, application, version
+    )
+
+
+def _parse_overwrite(stream: TokenStream) -> tuple[str, tuple[str, ...] | None]:
+    """Returns what goes, and the partitions that are named."""
+    if not stream.accept("OVERWRITE"):
+        return "", None
+    if stream.accept("PARTITIONS"):
+        return "partitions", _parse_strings(stream, "id of a partition") if stream.accept("ID") else None
+    stream.accept("TABLE")
+    return "table", None
+
+
+def _parse_unchanged(stream: TokenStream) -> tuple[str, bool]:
+    """Returns the scan since which nothing may have changed, and whether that is asked of the whole table."""
+    if not stream.accept("UNCHANGED"):
+        return "", False
+    stream.expect("SINCE")
+    stream.expect("SCAN")
+    scan = stream.string("name of a scan")
+    is_whole_table = stream.accept("IN")
+    if is_whole_table:
+        stream.expect("TABLE")
+    return scan, bool(is_whole_table)
+
+
+def _parse_strings(stream: TokenStream, what: str) -> tuple[str, ...]:
+    found = [stream.string(what)]
+    while stream.accept(","):
+        found.append(stream.string(what))
+    return tuple(found)
 
 
 def parse_rollback(stream: TokenStream) -> Statement:

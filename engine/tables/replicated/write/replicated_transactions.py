@@ -39,6 +39,7 @@ from engine.tables.replicated.replica_state import (
     LINK_STAGING_PREFIX,
     ReplicaState,
 )
+from engine.tables.replicated.write.changed_rows import make_find_change
 from engine.tables.replicated.write.commit_version import find_version_maker
 from engine.tables.replicated.write.joined_transaction import JoinedTransaction
 from engine.tables.replicated.write.sync_insert import SyncInsert
@@ -214,6 +215,7 @@ class ReplicatedTransactions:
                 quorum=plan.required if plan is not None else 0,
                 make_version=find_version_maker(state, name),
                 sync=sync.targets,
+                find_change=make_find_change(state, self._pull),
             )
             state.services.failpoint("transaction.after_commit")
             if outcome.verdict is CommitVerdict.SKIPPED:

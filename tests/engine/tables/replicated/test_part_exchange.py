@@ -122,6 +122,17 @@ def test_a_part_arrives_whole_small_or_large_packed_or_wide(
     assert not owner.is_lending()
 
 
+def test_a_draft_beside_the_files_is_not_of_the_part(
+    make_owner: MakeOwner, client: InterserverClient, tmp_path: Path
+) -> None:
+    """The owner may be giving its staged part a version at that moment."""
+    owner = make_owner()
+    files = owner.files()
+    (owner.part.path / "meta.bin.tmp").write_bytes(b"new")
+    _fetch(client, owner, tmp_path / "fetched")
+    assert _read(tmp_path / "fetched") == files
+
+
 def test_several_parts_come_by_one_request_without_those_that_are_not_there(
     make_owner: MakeOwner, client: InterserverClient, tmp_path: Path
 ) -> None:

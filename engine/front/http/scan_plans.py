@@ -1,0 +1,65 @@
+"""Plans scans: into how many slots the rows of a table are worth dealing, and how much they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.front.http.scan_parameters import (
+    Body,
+    get_positive_number,
+    get_text,
+    get_texts,
+    parse_task_size,
+    parse_wanted_blocks,
+)
+from engine.scan.block_filter import estimate_rows
+from engine.scan.scan_filter import select_granules
+from engine.scan.shard_scans import require_own_rows
+from engine.scan.slot_planning import WeighedGranules, measure_steps, select_columns
+from engine.tables.table import Table
+from parts.table.table_description import Column, TableDescription
+
+_MOST_WHOLE_BYTES = 4 << 30
+"""Of more, several servers and tasks compute slots."""
+
+
+def list_columns(description: TableDescription, body: Body) -> list[Column]:
+    """Returns the columns that the request names; a query without names may use all stored columns."""
+    schema, names = description.schema, get_texts(body, "columns")
+    if not names and body.get("query"):
+        return [column for column in schema.columns if column.is_stored]
+    return select_columns(schema, names)
+
+
+def plan_slots(table: Table, columns: Sequence[Column], body: Body, timezone: str) -> dict[str, Any]:
+    """Returns ``slots``, ``rows``, ``bytes`` (uncompressed), ``granules`` and ``pruned_granules``.
+
+    Raises 48 for a table without rows of its own, and the errors of the condition.
+    """
+    require_own_rows(table.definition)
+    size, blocks = parse_task_size(body), parse_wanted_blocks(body)
+    snapshot = table.snapshot()
+    try:
+        parts = [part for part in snapshot.parts if blocks is None or blocks.overlaps(part.name)]
+        steps = measure_steps(parts, [column.name for column in columns])
+        chosen = select_granules(parts, table.description, get_text(body, "filter", ""), timezone)
+        scan = WeighedGranules.of(chosen, steps, size)
+        slots = scan.tasks(size, get_positive_number(body, "partitions"), is_computed=bool(get_text(body, "query", "")))
+        if blocks is not None and not body.get("partitions"):  # of a large part perhaps a few rows are wanted
+            wanted = sum(estimate_rows(part, blocks) for part, _ in chosen)
+            slots = min(slots, max(1, -(-slots * wanted // max(1, sum(part.rows for part, _ in chosen)))))
+    finally:
+        snapshot.release()
+    read, every = len(scan.weights), sum(part.marks for part in parts)
+    granules = {"granules": read, "pruned_granules": every - read}
+    return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes, **granules}
+
+
+def plan_whole(table: Table, made: Mapping[str, Any], condition: str, timezone: str) -> dict[str, Any] | None:
+    """Plans a query over a whole table as one task; ``None`` if it is too large or has no rows of its own."""
+    if table.definition.engine.is_proxy or table.definition.engine.is_view:
+        return None
+    body = {"filter": condition, "query": made["query"], "partitions": 1}
+    plan = plan_slots(table, list_columns(table.description, made), body, timezone)
+    return {**made, **plan} if plan["bytes"] <= _MOST_WHOLE_BYTES else None
