@@ -25,9 +25,8 @@ START_NOW = "now"
 """The value of ``start_position`` with which a link brings what is committed from now on."""
 START_VECTOR = "vector"
 """The value of ``start_position`` with which a link goes on where the target's vector says."""
-_SETTINGS_OF_TABLES = ("conflict_order", "last_writer_wins", "refuse_inserts", *TRACKER_SETTINGS)
+_SETTINGS_OF_TABLES = ("commands_from", "conflict_order", "last_writer_wins", "refuse_inserts", *TRACKER_SETTINGS)
 _NOT_YET = {
-    "commands_from": "commands on tables of several origins are not taken yet",
     "transactional": "groups of links are not there yet",
 }
 

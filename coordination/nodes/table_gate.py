@@ -60,6 +60,11 @@ class TableGate:
         """The gate as it was read last; ``None`` if the table has none or it was not read yet."""
         return self._known.gate if self._known is not None else None
 
+    @property
+    def own_origin(self) -> str:
+        """The origin that new parts keep for their rows, by the gate as it was read last; "" for none."""
+        return self.gate.own_origin if self.gate is not None else ""
+
     def forget(self) -> None:
         """Forgets the gate, so that it is read before the next commit."""
         self._known = None

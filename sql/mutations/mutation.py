@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from parts.common.command_reach import REACH_LINE, CommandReach, add_reach, find_reach
 from parts.common.errors import UserError
 from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS
 from parts.table.table_description import TableDescription
@@ -30,19 +31,21 @@ from sql.grammar.syntax_tree import Function, Identifier, NamedTable, Node, Para
 from sql.grammar.tokens import TokenStream
 from sql.mutations.mutation_queries import MutationStep
 
-_VERSION = 1
+_VERSION, _VERSION_WITH_REACH = 1, 2
 
 
 @dataclass(frozen=True)
 class Mutation:
     """Commands of one mutation, which name partitions by id.
 
-    ``database`` is that of tables without one, ``timezone`` that of times without one.
+    ``database`` is that of tables without one, ``timezone`` that of times without one. ``reach`` limits the commands
+    to rows of certain commits (``parts.common.command_reach``).
     """
 
     commands: tuple[MutationCommand, ...]
     database: str
     timezone: str = "UTC"
+    reach: CommandReach | None = None
 
     @cached_property
     def text(self) -> str:
@@ -51,12 +54,13 @@ class Mutation:
 
     def encode(self) -> str:
         """Returns the text to store: lines, of which the commands are the last."""
-        return (
+        text = (
             f"format version: {_VERSION}\n"
             f"database: {_escape(self.database)}\n"
             f"timezone: {self.timezone}\n"
             f"commands: {_escape(format_mutations(self.commands, is_kept=True))}\n"
         )
+        return add_reach(text, self.reach) if self.reach is not None else text
 
     @classmethod
     def decode(cls, text: str) -> Mutation:
@@ -64,10 +68,13 @@ class Mutation:
 
         Raises ``ValueError`` for anything else, ``UserError`` 62 for unknown commands.
         """
-        version, database, timezone, commands = (line.partition(": ") for line in text.splitlines())
-        if version != ("format version", ": ", str(_VERSION)):
-            raise ValueError(f"format version {version[2]!r} of a mutation, {_VERSION} is known")
-        return cls(parse_stored_mutations(_unescape(commands[2])), _unescape(database[2]), timezone[2])
+        reach = find_reach(text)
+        lines = [line.partition(": ") for line in text.splitlines() if not line.startswith(REACH_LINE)]
+        version, database, timezone, commands = lines
+        known = _VERSION if reach is None else _VERSION_WITH_REACH
+        if version != ("format version", ": ", str(known)):
+            raise ValueError(f"format version {version[2]!r} of a mutation, {_VERSION_WITH_REACH} is known")
+        return cls(parse_stored_mutations(_unescape(commands[2])), _unescape(database[2]), timezone[2], reach)
 
     def steps(self, partition_id: str) -> tuple[MutationStep, ...]:
         """Returns the steps for parts of the partition, in order.
@@ -79,7 +86,7 @@ class Mutation:
 
     def make_step(self, command: MutationCommand) -> MutationStep:
         """Returns the step for one command."""
-        return MutationStep(command, self.database, self.timezone)
+        return MutationStep(command, self.database, self.timezone, self.reach)
 
     @property
     def partition_ids(self) -> frozenset[str] | None:
@@ -104,6 +111,11 @@ class Mutation:
             elif isinstance(command, MaterializeColumn | ClearColumnData):
                 found.add(command.name)
         return frozenset(found)
+
+    def find_command_without_rows(self) -> str:
+        """Names a command that does not find the rows that it changes by a condition; "" for none."""
+        others = (command for command in self.commands if not isinstance(command, UpdateRows | DeleteRows))
+        return next((format_mutations((command,)) for command in others), "")
 
     def find_nondeterminism(self) -> str:
         """Names what makes the result depend on more than the rows of a part.

@@ -36,6 +36,7 @@ from parts.read.part_reader import (
     Part,
     open_part,
 )
+from parts.read.reached_rows import find_reached_rows
 from parts.table.nested_columns import check_array_sizes
 from parts.table.table_description import TableDescription
 from parts.table.ttl_rules import PartTtl, RuleKind, RuleTimes, TtlCollector
@@ -146,7 +147,7 @@ class PartMutator:
                 if not self._find_rows(part, step).has_more():
                     continue
                 rows = HeldRows(part, find_all_columns(steps, self.description.schema), self.description.schema)
-            rows.apply_step(step, self._find_rows_in)
+            rows.apply_step(step, partial(self._find_rows_in, part))
         if rows is None or not (rows.changed or rows.has_lost_rows):
             return False
         changed = sorted(rows.changed)
@@ -318,7 +319,12 @@ class PartMutator:
             rows += batch.num_rows
 
     def _find_rows(self, part: Part, step: MutationStep) -> ChangedRows:
-        return self._find_rows_in(OnePart(part, self.description), step)
+        return self._find_rows_in(part, OnePart(part, self.description), step)
 
-    def _find_rows_in(self, relation: PartsRelation | BlockRelation, step: MutationStep) -> ChangedRows:
-        return find_changed_rows(self.engine, step, relation, self.description, self.table, self.others)
+    def _find_rows_in(self, part: Part, relation: PartsRelation | BlockRelation, step: MutationStep) -> ChangedRows:
+        """Finds rows in ``relation``, which numbers them as the part does."""
+        reached = step.reach is None or find_reached_rows(part, step.reach)
+        if reached is False:
+            return ChangedRows(iter(()))
+        found = find_changed_rows(self.engine, step, relation, self.description, self.table, self.others)
+        return found if reached is True else found.select(reached)

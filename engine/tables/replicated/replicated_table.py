@@ -127,8 +127,9 @@ class ReplicatedTable(PartsTable):
             self.transactions.check_disk, self.log_pull.begin, self._on_writable, keeping,
         )  # fmt: skip
         self.replication = ReplicaControl(
-            state, self.log_pull, self.definitions, self.gate_control, self.housekeeping, self.part_checks, restore
-        )
+            state, self.log_pull, self.definitions, self.gate_control, self.housekeeping, self.part_checks, restore,
+            self.mutations,
+        )  # fmt: skip
         self.served_parts = ServedParts(
             state, self.links.open_here, self.links.copies.take, self.report_corruption, self.session.task.wake,
             self._on_session_change,

@@ -12,6 +12,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from coordination.keeper.interface import Keeper
@@ -33,6 +34,7 @@ from engine.tables.capabilities.table_mutations import (
     MutationSummary,
     format_unfinished_message,
 )
+from engine.tables.replicated.decide.command_source import TableCommands
 from engine.tables.replicated.pull_rest import REST_PAUSE_SECONDS
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.stopped_actions import StoppableAction
@@ -97,6 +99,7 @@ class ReplicatedMutations:
         self._definition = definition
         self._failures = failures
         self._wake_execution = wake_execution
+        self._commands = TableCommands(state)
         self.task = state.make_task("mutations", self.step)
         self._may_have_changed = threading.Event()
         """Set when mutations or the session may have changed."""
@@ -120,7 +123,9 @@ class ReplicatedMutations:
         refused = f"A mutation whose result may differ between clusters ({what})" if what else ""
         for _ in range(_ATTEMPTS):
             options.status.check()
-            entry = self._state.pass_gate(CommitKind.OTHER, lambda: self._create(mutation, refused), options.status)
+            kind = self._commands.find_kind()
+            create = partial(self._create, mutation, refused, kind, mutation.partition_ids)
+            entry = self._state.pass_gate(kind, create, options.status)
             if entry is not None:
                 break
         else:
@@ -131,7 +136,21 @@ class ReplicatedMutations:
                 self._wait(entry.mutation_id, options)
         return entry.mutation_id
 
-    def _create(self, mutation: Mutation, refused_by_links: str) -> MutationEntry | None:
+    def change_command_source(self, cluster: str) -> None:
+        """Sets the cluster that takes commands. Raises as ``links.command_source.TableCommands.change``."""
+        self._commands.change(cluster, self._add_mark)
+        self.note_news()
+
+    def _add_mark(self, mark: Mutation) -> None:
+        create, status = partial(self._create, mark, "", CommitKind.UPKEEP, frozenset()), QueryStatus()
+        for _ in range(_ATTEMPTS):
+            if self._state.pass_gate(CommitKind.UPKEEP, create, status) is not None:
+                return
+        raise ConflictError("CANNOT_ASSIGN_ALTER", "Others keep changing the table; repeat the statement")
+
+    def _create(
+        self, mutation: Mutation, refused_by_links: str, kind: CommitKind, partition_ids: frozenset[str] | None
+    ) -> MutationEntry | None:
         """Creates the mutation's node; returns ``None`` if others changed the table at the same time."""
         state = self._state
         with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
@@ -141,11 +160,13 @@ class ReplicatedMutations:
                 return None
             mutation.check(state.description)
             self._log.pull(keeper)
+            if kind is CommitKind.COMMAND:
+                mutation = self._commands.limit(keeper, mutation)  # before it takes its numbers
             return create_mutation(
                 keeper,
                 state.replica,
                 mutation.encode(),
-                mutation.partition_ids,
+                partition_ids,
                 state.description.metadata_version,
                 columns_version,
                 gate=state.gate,
@@ -153,6 +174,7 @@ class ReplicatedMutations:
                 clock=state.services.clock,
                 wait=state.sleep,
                 unlinked_for=refused_by_links,
+                kind=kind,
             )
 
     def _first_number(self, partition_id: str) -> int:

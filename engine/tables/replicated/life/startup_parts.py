@@ -19,7 +19,11 @@ logger = logging.getLogger(__name__)
 
 def clone_from_replica(state: ReplicaState, keeper: Keeper) -> None:
     """Makes a new or lost replica a copy of another; parts that only it has go to ``detached/clone_…``."""
-    hashes = {name: part.content_hash for name, part in state.parts_on_disk().items()}
+    listed = read_part_records(keeper, state.replica)
+    unknown = {
+        part.name for part in state.store.list_active() if part.row_version.lacks_position and part.name not in listed
+    }  # only the former listing told where their rows are from: they are fetched
+    hashes = {name: part.content_hash if name not in unknown else "?" for name, part in state.parts_on_disk().items()}
     result = clone_replica(keeper, state.replica, hashes)
     leaving = set(result.parts_to_detach)
     covers = {name: state.store.covering_active(name) for name in leaving}
@@ -48,6 +52,10 @@ def apply_startup_plan(state: ReplicaState, keeper: Keeper, plan: StartupPlan) -
         logger.warning("part %s differs from ZooKeeper: moved to %s", name, state.store.detach(name, "broken"))
     state.store.reactivate_covered([*plan.keep, *plan.agreed])
     for part in filter(None, map(state.store.get_active, plan.agreed)):
+        if part.row_version.lacks_position:  # its own listing would have told
+            logger.warning("part %s will be fetched: moved to %s", part.name, state.store.detach(part.name, "ignored"))
+            queue_missing_fetches(keeper, state.replica, state.queue, [part.name])
+            continue
         logger.warning("part %s is listed by another replica with this content: it is listed here too", part.name)
         _list_agreed(state, keeper, part)
     for name in plan.fetch:

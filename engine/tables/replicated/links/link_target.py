@@ -184,13 +184,13 @@ class ReplicaLinkTarget:
 
     def _apply(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
         state, version = self._state, self._state.description.metadata_version
-        writer = choose_block_writer(state, batch)
+        writer, origin = choose_block_writer(state, batch), state.gate.own_origin
         self.lost.note_source(batch.link.name, batch.source)
         with self._staging.open(batch) as name:
             pieces = self._staging.stage(batch, name, writer, status)
             state.services.failpoint("link.after_stage")
             self._spread(batch, name, pieces)
-            ready = self._make_ready(batch, name, pieces, version)
+            ready = replace(self._make_ready(batch, name, pieces, version), origin=origin)
             with stage_views(state, batch, name, pieces, status) as views:
                 self._staging.forget(name)
                 with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
@@ -231,12 +231,12 @@ class ReplicaLinkTarget:
         """Stages the batch of a group's cut; it stays staged while the block runs."""
         state, version = self._state, self._state.description.metadata_version
         with self._applying:
-            writer = choose_block_writer(state, batch)
+            writer, origin = choose_block_writer(state, batch), state.gate.own_origin
             self.lost.note_source(batch.link.name, batch.source)
             with self._staging.open(batch) as name:
                 pieces = self._staging.stage(batch, name, writer, status)
                 self._spread(batch, name, pieces)
-                yield self._make_ready(batch, name, pieces, version)
+                yield replace(self._make_ready(batch, name, pieces, version), origin=origin)
 
     def forget_staging(self, name: str) -> None:
         """Nobody stages under this name again: the commit of a cut is tried."""

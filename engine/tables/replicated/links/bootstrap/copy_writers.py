@@ -25,7 +25,9 @@ from parts.common.errors import CorruptionError, UserError
 from parts.merge.part_merge import merge_parts
 from parts.read.part_reader import Part, open_part
 from parts.table.block_number_column import BLOCK_NUMBER
+from parts.table.row_version import make_place
 from parts.table.table_description import TableSchema
+from parts.write.part_stamp import stamp_part
 
 SLICE_ROWS = 1024 * 1024
 SLICE_BYTES = 256 * 1024 * 1024
@@ -92,6 +94,9 @@ class FileKeeper:
         found = _open(fetched, part, description.schema)
         if found.metadata_version > description.metadata_version:
             raise UserError("METADATA_MISMATCH", f"Part {part.name} was written under a later definition of the table")
+        if part.origin:
+            stamp_part(fetched, make_place(part.origin, part.position), description.settings)
+            found = _open(fetched, part, description.schema)
         if BLOCK_NUMBER not in found.schema:
             return [fetched]
         rewritten = store.create_temporary("tmp_bootstrap_")
@@ -120,9 +125,19 @@ class RowWriter:
     def take(self, fetched: Path, part: HeldPart) -> list[Path]:
         """Returns one part for each slice of the rows and partition."""
         written: list[Path] = []
+        found = _open(fetched, part, self._schema)
+        if found.row_version.has_places and not part.origin:
+            raise UncoveredSchema(
+                f"Part {part.name} of the source has the places of its rows, which commands go by (commands_from), and "
+                f"table {self._state.definition.full_name} has another definition, so they would be lost. ALTER it; "
+                "the link then goes on by itself",
+                part.rows,
+            )
         try:
-            for rows in self._read(_open(fetched, part, self._schema)):
+            for rows in self._read(found):
                 written += [piece.directory for piece in self._rewriter.write(rows)]
+            for directory in written if part.origin else ():
+                stamp_part(directory, make_place(part.origin, part.position), self._state.description.settings)
         except BaseException:
             for directory in written:
                 self._state.store.drop_temporary(directory)

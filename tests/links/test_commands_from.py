@@ -1,0 +1,174 @@
+"""A table that several clusters write takes its commands at one of them: all touch the same rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
+from tests.links.linked_servers import LinkedServer, create_table, linked_servers
+
+pytestmark = pytest.mark.long
+_SECONDS = 30.0
+Servers = dict[str, list[LinkedServer]]
+
+
+def wait(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.01)
+
+
+class Table:
+    """The table ``t`` of three clusters, of which west takes the commands."""
+
+    def __init__(self, servers: Servers, clients: dict[str, list[HttpClient]], name: str) -> None:
+        self.servers, self.clients, self.name = servers, clients, name
+        create_table([server for each in servers.values() for server in each], name)
+
+    def run(self, cluster: str, text: str, replica: int = 0) -> None:
+        self.clients[cluster][replica].execute(text.replace("{t}", self.name))
+
+    def refused(self, cluster: str, text: str) -> tuple[int, str]:
+        with pytest.raises(PandoError) as caught:
+            self.run(cluster, text)
+        return caught.value.code, caught.value.message
+
+    def link(self, source: str, target: str) -> None:
+        self.run(
+            target,
+            f"CREATE REPLICATION LINK {{t}}_{source} ON {{t}} FROM CLUSTER {source} "
+            "SETTINGS two_way = 1, start_position = 'now'",
+        )
+
+    def choose(self, *clusters: str) -> None:
+        for cluster in clusters:
+            self.run(cluster, "ALTER TABLE {t} MODIFY SETTING commands_from = 'west'")
+
+    def rows(self, cluster: str, replica: int = 0) -> list[list[object]]:
+        return self.clients[cluster][replica].rows(f"SELECT k, v FROM {self.name} ORDER BY ALL")
+
+    def agree(self, *rows: list[object]) -> None:
+        """Until all replicas show these rows."""
+        wanted = [list(row) for row in rows]
+
+        def are_there() -> bool:
+            return all(self.rows(c, r) == wanted for c, each in self.clients.items() for r in range(len(each)))
+
+        wait(are_there, f"{wanted}, and there is {[self.rows(c) for c in self.clients]}")
+
+    def when_ready(self, text: str) -> None:
+        """Runs a command at west as soon as the marks of all clusters are there."""
+
+        def is_taken() -> bool:
+            try:
+                self.run("west", text)
+            except PandoError as error:
+                if "waits for the marks of clusters" not in error.message:
+                    raise
+                return False
+            return True
+
+        wait(is_taken, "the marks")
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with linked_servers(Path(tmp_path_factory.mktemp("clusters")), west=2, east=1, north=1) as found:
+        yield found
+
+
+@pytest.fixture
+def make_table(servers: Servers, request: pytest.FixtureRequest) -> Iterator[Callable[[], Table]]:
+    clients = {name: [server.client() for server in each] for name, each in servers.items()}
+    made: list[Table] = []
+
+    def make() -> Table:
+        made.append(Table(servers, clients, f"t{abs(hash(request.node.name)) % 10**9}"))
+        return made[-1]
+
+    yield make
+    for table in made:
+        for cluster in clients:
+            for row in clients[cluster][0].rows(
+                f"SELECT name FROM system.replication_links WHERE table = '{table.name}' AND direction = 'in'"
+            ):
+                clients[cluster][0].execute(f"DROP REPLICATION LINK {row[0]}")
+    for each in clients.values():
+        for client in each:
+            client.close()
+
+
+def mesh(table: Table) -> None:
+    for source, target in permutations(("west", "east", "north"), 2):
+        table.link(source, target)
+
+
+def test_commands_touch_rows_of_all_origins(make_table: Callable[[], Table]) -> None:
+    table = make_table()
+    mesh(table)
+    table.choose("west", "east", "north")
+    table.run("west", "INSERT INTO {t} VALUES (1, 'w')")
+    table.run("west", "INSERT INTO {t} VALUES (2, 'w')", replica=1)
+    table.run("east", "INSERT INTO {t} VALUES (1, 'e'), (3, 'e')")
+    table.run("north", "INSERT INTO {t} VALUES (1, 'n')")
+    rows = [[1, "e"], [1, "n"], [1, "w"], [2, "w"], [3, "e"]]
+    table.agree(*rows)
+    table.when_ready("ALTER TABLE {t} UPDATE v = upper(v) WHERE k = 1")
+    table.agree([1, "E"], [1, "N"], [1, "W"], [2, "w"], [3, "e"])
+    table.run("west", "OPTIMIZE TABLE {t} FINAL")
+    table.run("east", "OPTIMIZE TABLE {t} FINAL")
+    table.run("east", "INSERT INTO {t} VALUES (1, 'new')")
+    table.agree([1, "E"], [1, "N"], [1, "W"], [1, "new"], [2, "w"], [3, "e"])
+    table.run("west", "DELETE FROM {t} WHERE k = 1 AND v != 'N'")
+    table.agree([1, "N"], [2, "w"], [3, "e"])
+    table.run("west", "ALTER TABLE {t} DELETE WHERE v = 'e'", replica=1)
+    table.agree([1, "N"], [2, "w"])
+
+
+def test_rows_that_are_older_than_the_setting(make_table: Callable[[], Table]) -> None:
+    """Also those of merged parts; and commands wait until every cluster has told its mark."""
+    table = make_table()
+    table.link("west", "east")
+    table.link("east", "west")
+    table.run("west", "INSERT INTO {t} VALUES (1, 'w')")
+    table.run("east", "INSERT INTO {t} VALUES (2, 'e')")
+    wait(lambda: len(table.rows("west")) == len(table.rows("east")) == 2, "the rows")
+    table.run("east", "OPTIMIZE TABLE {t} FINAL")
+    code, message = table.refused("west", "ALTER TABLE {t} DELETE WHERE 1")
+    assert code == 242
+    assert "commands_from = '<cluster>'" in message
+    table.choose("west")
+    code, message = table.refused("west", "ALTER TABLE {t} DELETE WHERE 1")
+    assert code == 242
+    assert "waits for the marks of clusters east" in message
+    table.choose("east")
+    code, message = table.refused("east", "ALTER TABLE {t} DELETE WHERE 1")
+    assert code == 242
+    assert "at cluster 'west' alone" in message
+    table.run("east", "INSERT INTO {t} VALUES (3, 'e')")
+    wait(lambda: len(table.rows("west")) == 3, "the row")
+    table.when_ready("ALTER TABLE {t} UPDATE v = 'x' WHERE k > 1")
+    for cluster in ("west", "east"):
+        wait(lambda each=cluster: table.rows(each) == [[1, "w"], [2, "x"], [3, "x"]], f"the rows at {cluster}")
+
+
+def test_what_is_refused(make_table: Callable[[], Table]) -> None:
+    table = make_table()
+    table.link("west", "east")
+    table.link("east", "west")
+    assert table.refused("west", "ALTER TABLE {t} MODIFY SETTING commands_from = 'nowhere'")[0] == 36
+    table.choose("west", "east")
+    code, message = table.refused("west", "ALTER TABLE {t} MODIFY SETTING commands_from = 'east'")
+    assert code == 36
+    assert "Commands that are on their way" in message
+    code, message = table.refused("west", "ALTER TABLE {t} MATERIALIZE COLUMN v")
+    assert code in (36, 48), message
+    for text in ("ALTER TABLE {t} ADD COLUMN _origin String", "ALTER TABLE {t} RENAME COLUMN v TO _origin_position"):
+        assert table.refused("west", text)[0] == 44
