@@ -14,19 +14,23 @@ So a cluster that begins to keep places writes a *mark* into its stream: a mutat
 Commands are refused until the marks of all clusters have come. A cluster does not carry out a command that does not
 reach up to where its own rows have places. So every cluster touches its older rows.
 
+A table that only collects rows of several sources has no one that commands all of them. There a source's command
+reaches the rows of its own origin (:func:`limit_to_own_rows`), and every row has a place.
+
 Source: ``command_model`` and ``older_mesh_model`` of the team's models; ``tests/links/command_model.py`` has both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from coordination.links.positions import Origin
 from coordination.links.stream.change import Change, Mutation
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
 from coordination.nodes.gate_commands import CommandSource
-from parts.common.command_reach import CommandReach, find_reach
+from parts.common.command_reach import CommandReach, add_reach, find_reach
 
 NO_REACH = CommandReach(())
 """The reach of a mark."""
@@ -76,6 +80,21 @@ def list_unready(
     }
     missing = {cluster for cluster, table in {*others, (own.cluster, own.table)} - begun} | (set(peers) - heard)
     return sorted(names.get(cluster, cluster) for cluster in missing)
+
+
+def limit_to_own_rows(change: Change, make_drop: Callable[[str], str]) -> Change:
+    """Returns a source's change as a table that collects rows of others carries it out.
+
+    Its commands reach what its origin committed before. A drop becomes a mutation, whose text ``make_drop`` makes of
+    the partition. Mutations that have a reach keep it.
+    """
+    reach = CommandReach.of({str(change.position.origin): change.position.zxid - 1})
+    drops = [Mutation(add_reach(make_drop(p), reach), ((p, number),)) for p, number in change.drop_numbers()]
+    mutations = [
+        each if find_reach(each.text) is not None else replace(each, text=add_reach(each.text, reach))
+        for each in change.mutations
+    ]
+    return replace(change, drops=(), mutations=(*drops, *mutations))
 
 
 def explain_unreached(commands: CommandSource, own: Origin, reach: CommandReach) -> str:

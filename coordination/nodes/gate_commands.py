@@ -5,9 +5,10 @@ places of rows (``parts.table.row_version``). The gate says which cluster that i
 
     "commands": {"from":"west", "table":"6b1f….4294967298", "began":{"<origin>":4294967310, …}}
 
-``from`` is the cluster's name; "" after the setting was taken back: places are kept for good. ``table`` are the first
-two parts of the table's own origin, "" if parts keep no places; the third is the gate's epoch. Every commit checks the
-gate, so whatever a table commits after ``table`` was set has a place.
+``from`` is the cluster's name, or ``*`` in a table that collects the rows of several sources; "" after the setting was
+taken back: places are kept for good. ``table`` are the first two parts of the table's own origin, "" if parts keep no
+places; the third is the gate's epoch. Every commit checks the gate, so whatever a table commits after ``table`` was set
+has a place.
 
 ``began`` says for origins behind which commit every row of theirs has a place. For the table's own origin it is 0 if
 all rows have one; for others it is the mark that links brought (``coordination.links.commands``).
@@ -20,6 +21,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 KEY = "commands"
+EACH_SOURCE = "*"
+"""The value of ``from`` of a table that collects rows: each source commands those of its own origin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class CommandSource:
     """The key ``commands`` of a gate."""
 
     cluster: str
-    """The name of the cluster that takes commands; "" for none."""
+    """The name of the cluster that takes commands, or ``EACH_SOURCE``; "" for none."""
     table: str
     """Cluster and identity of the table, as its own origin begins; "" if parts keep no places."""
     began: Mapping[str, int] = field(default_factory=dict)

@@ -24,6 +24,7 @@ from sql.grammar.statements.alter_commands import (
     MaterializeColumn,
     MaterializeTtl,
     MutationCommand,
+    PartitionRef,
     UpdateRows,
 )
 from sql.grammar.statements.mutate_table import format_mutations, parse_stored_mutations
@@ -32,6 +33,9 @@ from sql.grammar.tokens import TokenStream
 from sql.mutations.mutation_queries import MutationStep
 
 _VERSION, _VERSION_WITH_REACH = 1, 2
+_DROP_LINE = "kind: drop\n"
+ALL_ROWS = "1"
+"""The condition of a command that touches every row."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,14 @@ class Mutation:
     """Commands of one mutation, which name partitions by id.
 
     ``database`` is that of tables without one, ``timezone`` that of times without one. ``reach`` limits the commands
-    to rows of certain commits (``parts.common.command_reach``).
+    to rows of certain commits (``parts.common.command_reach``). ``is_drop``: it stands for DROP PARTITION or TRUNCATE.
     """
 
     commands: tuple[MutationCommand, ...]
     database: str
     timezone: str = "UTC"
     reach: CommandReach | None = None
+    is_drop: bool = False
 
     @cached_property
     def text(self) -> str:
@@ -58,6 +63,7 @@ class Mutation:
             f"format version: {_VERSION}\n"
             f"database: {_escape(self.database)}\n"
             f"timezone: {self.timezone}\n"
+            f"{_DROP_LINE if self.is_drop else ''}"
             f"commands: {_escape(format_mutations(self.commands, is_kept=True))}\n"
         )
         return add_reach(text, self.reach) if self.reach is not None else text
@@ -69,12 +75,15 @@ class Mutation:
         Raises ``ValueError`` for anything else, ``UserError`` 62 for unknown commands.
         """
         reach = find_reach(text)
-        lines = [line.partition(": ") for line in text.splitlines() if not line.startswith(REACH_LINE)]
-        version, database, timezone, commands = lines
+        lines = [line for line in text.splitlines(keepends=True) if not line.startswith(REACH_LINE)]
+        is_drop = _DROP_LINE in lines
+        rest = (line.rstrip("\n").partition(": ") for line in lines if line != _DROP_LINE)
+        version, database, timezone, commands = rest
         known = _VERSION if reach is None else _VERSION_WITH_REACH
         if version != ("format version", ": ", str(known)):
             raise ValueError(f"format version {version[2]!r} of a mutation, {_VERSION_WITH_REACH} is known")
-        return cls(parse_stored_mutations(_unescape(commands[2])), _unescape(database[2]), timezone[2], reach)
+        parsed = parse_stored_mutations(_unescape(commands[2]))
+        return cls(parsed, _unescape(database[2]), timezone[2], reach, is_drop)
 
     def steps(self, partition_id: str) -> tuple[MutationStep, ...]:
         """Returns the steps for parts of the partition, in order.
@@ -165,6 +174,12 @@ class Mutation:
             if isinstance(command, UpdateRows | DeleteRows):
                 for text in (command.condition, *_values(command)):
                     yield from walk(parse_expression(text), into_queries=into_queries)
+
+
+def make_drop(partition_id: str | None, database: str) -> Mutation:
+    """Returns the mutation that stands for DROP PARTITION, or without a partition for TRUNCATE."""
+    partition = PartitionRef(id=partition_id) if partition_id is not None else None
+    return Mutation((DeleteRows(ALL_ROWS, partition),), database, is_drop=True)
 
 
 def substitute_parameters(text: str, given: Mapping[str, str]) -> str:

@@ -52,6 +52,7 @@ from sql.grammar.statements.alter_commands import (
 )
 from sql.mutations.changed_rows import ChangedRows, read_found_rows, read_remaining_rows, read_updated_rows
 from sql.mutations.combined_steps import HeldRows, find_all_columns, fits_in_memory, group_steps
+from sql.mutations.mutation import ALL_ROWS
 from sql.mutations.mutation_queries import MutationStep, OnePart, find_changed_rows
 from sql.relations import BlockRelation, PartsRelation, RelationCatalog
 from sql.run.query_engine import QueryEngine
@@ -166,6 +167,9 @@ class PartMutator:
         match step.command:
             case UpdateRows(assignments):
                 return self._update(part, [name for name, _ in assignments], self._find_rows(part, step), place)
+            case DeleteRows(condition) if condition == ALL_ROWS and part.rows and self._is_reached_whole(part, step):
+                rewrite_rows(part, place, self.description, iter(()))
+                return True
             case DeleteRows():
                 return self._delete(part, self._find_rows(part, step), place)
             case ApplyDeletedMask():
@@ -317,6 +321,9 @@ class PartMutator:
             self.check(rows)
             yield pa.Table.from_batches([batch])
             rows += batch.num_rows
+
+    def _is_reached_whole(self, part: Part, step: MutationStep) -> bool:
+        return step.reach is None or find_reached_rows(part, step.reach) is True
 
     def _find_rows(self, part: Part, step: MutationStep) -> ChangedRows:
         return self._find_rows_in(part, OnePart(part, self.description), step)

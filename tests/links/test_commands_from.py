@@ -159,6 +159,30 @@ def test_rows_that_are_older_than_the_setting(make_table: Callable[[], Table]) -
         wait(lambda each=cluster: table.rows(each) == [[1, "w"], [2, "x"], [3, "x"]], f"the rows at {cluster}")
 
 
+def test_partitions_are_dropped(make_table: Callable[[], Table]) -> None:
+    """A drop is a command too, and frees the ids of what it drops: a client may send it again."""
+    table = make_table()
+    mesh(table)
+    table.choose("west", "east", "north")
+    for cluster in ("west", "east", "north"):
+        table.run(cluster, f"INSERT INTO {{t}} VALUES (1, '{cluster}')")
+    table.agree([1, "east"], [1, "north"], [1, "west"])
+    table.run("north", "OPTIMIZE TABLE {t} FINAL")
+    table.when_ready("ALTER TABLE {t} DROP PARTITION tuple()")
+    table.agree()
+    for cluster in ("east", "west", "west"):
+        table.run(cluster, f"INSERT INTO {{t}} VALUES (1, '{cluster}')")
+    table.agree([1, "east"], [1, "west"])
+    for text in ("ALTER TABLE {t} DETACH PARTITION tuple()", "ALTER TABLE {t} CLEAR COLUMN v IN PARTITION tuple()"):
+        code, message = table.refused("west", text)
+        assert code in (48, 242), message
+    assert table.refused("east", "TRUNCATE TABLE {t}")[0] == 242
+    table.run("west", "TRUNCATE TABLE {t}", replica=1)
+    table.agree()
+    table.run("east", "INSERT INTO {t} VALUES (1, 'east')")
+    table.agree([1, "east"])
+
+
 def test_what_is_refused(make_table: Callable[[], Table]) -> None:
     table = make_table()
     table.link("west", "east")
@@ -172,3 +196,50 @@ def test_what_is_refused(make_table: Callable[[], Table]) -> None:
     assert code in (36, 48), message
     for text in ("ALTER TABLE {t} ADD COLUMN _origin String", "ALTER TABLE {t} RENAME COLUMN v TO _origin_position"):
         assert table.refused("west", text)[0] == 44
+
+
+def test_each_source_commands_its_own_rows(make_table: Callable[[], Table]) -> None:
+    """In a table that collects rows, with what was merged and with a copy of a source's rows."""
+    table = make_table()
+    table.run("west", "INSERT INTO {t} VALUES (0, 'w')")
+    table.run("west", "INSERT INTO {t} VALUES (5, 'w')")
+    table.run("west", "OPTIMIZE TABLE {t} FINAL")
+    table.run("north", "ALTER TABLE {t} MODIFY SETTING commands_from = '*'")
+
+    def shows(*rows: list[object]) -> None:
+        wait(lambda: table.rows("north") == list(rows), f"{rows}, and there is {table.rows('north')}")
+
+    for source in ("west", "east"):  # the first one is copied
+        table.run(
+            "north",
+            f"CREATE REPLICATION LINK {{t}}_{source} ON {{t}} FROM CLUSTER {source} SETTINGS preserve_timestamps = 0"
+            + (", start_position = 'now'" if source == "east" else ""),
+        )
+        shows([0, "w"], [5, "w"])
+    for cluster in ("west", "east"):
+        table.run(cluster, f"INSERT INTO {{t}} VALUES (1, '{cluster[0]}'), (2, '{cluster[0]}')")
+    table.run("north", "INSERT INTO {t} VALUES (1, 'n')")
+    shows([0, "w"], [1, "e"], [1, "n"], [1, "w"], [2, "e"], [2, "w"], [5, "w"])
+    table.run("west", "ALTER TABLE {t} DELETE WHERE k IN (0, 1)")
+    shows([1, "e"], [1, "n"], [2, "e"], [2, "w"], [5, "w"])
+    table.run("north", "OPTIMIZE TABLE {t} FINAL")
+    table.run("east", "ALTER TABLE {t} UPDATE v = 'E' WHERE k < 9")
+    shows([1, "E"], [1, "n"], [2, "E"], [2, "w"], [5, "w"])
+    table.run("east", "TRUNCATE TABLE {t}")
+    table.run("east", "INSERT INTO {t} VALUES (1, 'e')")
+    shows([1, "e"], [1, "n"], [2, "w"], [5, "w"])
+    table.run("west", "ALTER TABLE {t} DROP PARTITION tuple()")
+    shows([1, "e"], [1, "n"])
+
+
+def test_a_collecting_table_must_know_every_row(make_table: Callable[[], Table]) -> None:
+    table = make_table()
+    table.run("north", "INSERT INTO {t} VALUES (1, 'n')")
+    code, message = table.refused("north", "ALTER TABLE {t} MODIFY SETTING commands_from = '*'")
+    assert code == 36
+    assert "before the first row" in message
+    table.link("north", "east")
+    table.link("east", "north")
+    code, message = table.refused("east", "ALTER TABLE {t} MODIFY SETTING commands_from = '*'")
+    assert code == 36
+    assert "name the cluster that takes commands" in message

@@ -119,8 +119,9 @@ class ReplicatedTable(PartsTable):
         self.mutations = ReplicatedMutations(state, self.log_pull, self.definitions, mutated_parts, self.wake_execution)
         self._block_views = ReplicatedBlockViews(state)
         self.partitions = ReplicatedPartitions(
-            state, self.log_pull, self.transactions, PartitionFetcher(self.store, services, self.is_stopping, fetcher)
-        )
+            state, self.log_pull, self.transactions,
+            PartitionFetcher(self.store, services, self.is_stopping, fetcher), self.mutations.drop,
+        )  # fmt: skip
         restore = ReplicaRestore(state, self.definitions, self._restart)
         self.session = ReplicaSession(
             state, self.definitions, restore, self.failed_quorums.take_back,

@@ -18,7 +18,7 @@ from coordination.links.positions import Position
 from coordination.links.table_position import read_current_position
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import CommitKind, Gate
-from coordination.nodes.gate_commands import CommandSource
+from coordination.nodes.gate_commands import EACH_SOURCE, CommandSource
 from coordination.nodes.replica_activation import FEATURE_ROW_PLACES
 from coordination.nodes.table_gate import move_gate
 from engine.tables.replicated.replica_state import ReplicaState
@@ -47,8 +47,9 @@ class TableCommands:
             keeper = state.require_writable()
             keeper.sync(state.paths.root)
             gate = state.gate.load(keeper)
-        goes_by_places = gate is not None and gate.is_written_elsewhere and gate.commands and gate.commands.cluster
-        return CommitKind.COMMAND if goes_by_places else CommitKind.OTHER
+        if gate is None or not gate.is_written_elsewhere or gate.commands is None:
+            return CommitKind.OTHER
+        return CommitKind.OTHER if gate.commands.cluster in ("", EACH_SOURCE) else CommitKind.COMMAND
 
     def limit(self, keeper: Keeper, mutation: Mutation) -> Mutation:
         """Returns a mutation that is about to take its numbers, with its reach.
@@ -117,6 +118,8 @@ class TableCommands:
                 nonlocal is_first, empty
                 former = gate.commands or CommandSource("", "")
                 self._check_change(gate, former.cluster, cluster)
+                if cluster == EACH_SOURCE:
+                    self._check_collecting(keeper, gate, own)
                 is_first = not former.table
                 if not is_first or not cluster:
                     return gate if former.cluster == cluster else gate.with_commands(former.with_cluster(cluster))
@@ -129,7 +132,7 @@ class TableCommands:
             move_gate(keeper, table, change, along=lambda _: empty, feature=FEATURE_ROW_PLACES, what=what)
             self._note_beginning(keeper, own)
             state.gate.load(keeper)
-        if cluster:
+        if cluster not in ("", EACH_SOURCE):
             add_mark(Mutation((DeleteRows("0"),), state.definition.database, reach=NO_REACH))
 
     def _read_identity(self, keeper: Keeper) -> ClusterIdentity:
@@ -157,14 +160,37 @@ class TableCommands:
                 "of another cluster in another order elsewhere. DROP REPLICATION LINK of its two-way links first",
             )
 
+    def _check_collecting(self, keeper: Keeper, gate: Gate, own: str) -> None:
+        """Raises 36 (BAD_ARGUMENTS) for a table with rows without places, or one that sends rows to others."""
+        if gate.is_written_elsewhere:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"{COMMANDS_FROM} = '{EACH_SOURCE}' is for tables that collect rows (preserve_timestamps = 0), and "
+                f"{self._name} has two-way links: name the cluster that takes commands",
+            )
+        began = gate.commands.began if gate.commands is not None else {}
+        is_whole = any(origin.startswith(f"{own}.") and zxid == 0 for origin, zxid in began.items())
+        if not is_whole and keeper.children(self._state.paths.block_numbers):
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"{COMMANDS_FROM} = '{EACH_SOURCE}' must be set before the first row comes: of rows that table "
+                f"{self._name} got before, nobody knows any more which source they are from. Make the table anew",
+            )
+
     def _check_cluster(self, keeper: Keeper, own: ClusterIdentity, cluster: str) -> None:
         known: Mapping[str, str] = read_known_clusters(keeper, own)
-        if cluster not in known:
+        if cluster not in (*known, EACH_SOURCE):
             raise UserError(
                 "BAD_ARGUMENTS",
                 f"Cluster {cluster!r} is not known here, so {COMMANDS_FROM} cannot name it; known are "
                 f"{', '.join(sorted(known))}. A cluster becomes known with the first link to or from it",
             )
+
+
+def goes_by_sources(state: ReplicaState) -> bool:
+    """Tells whether each source of the table commands the rows of its own origin."""
+    gate = state.gate.gate
+    return gate is not None and gate.commands is not None and gate.commands.cluster == EACH_SOURCE
 
 
 def read_source_uuid(keeper: Keeper, gate: Gate) -> str:

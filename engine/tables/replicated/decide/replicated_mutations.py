@@ -42,7 +42,7 @@ from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
-from sql.mutations.mutation import Mutation
+from sql.mutations.mutation import Mutation, make_drop
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +135,14 @@ class ReplicatedMutations:
             with report_as_unfinished(f"Mutation {entry.mutation_id} is kept"):
                 self._wait(entry.mutation_id, options)
         return entry.mutation_id
+
+    def drop(self, partition_id: str | None, status: QueryStatus) -> bool:
+        """Drops rows of a partition, or all, where drops go by places; tells whether they do."""
+        if self._commands.find_kind() is not CommitKind.COMMAND:
+            return False
+        options = MutationOptions(1, timeout_seconds=self._state.services.queue_wait_seconds, status=status)
+        self.add(make_drop(partition_id, self._state.definition.database), options)
+        return True
 
     def change_command_source(self, cluster: str) -> None:
         """Sets the cluster that takes commands. Raises as ``links.command_source.TableCommands.change``."""

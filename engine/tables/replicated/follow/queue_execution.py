@@ -225,6 +225,7 @@ class QueueExecutor:
                 state.queue.postpone(action.name, "The source part has just gone", pause_seconds=0.1)
                 return
             (source,) = fill_own_positions_in(state, keeper, held.parts)
+            self._mutated_parts.free_dropped_ids(keeper, mutations)
             directory = self._mutated_parts.mutate(entry, action.name, source, mutations)
             self._commit(
                 keeper, action, result, directory, conditions=self._mutated_parts.make_commit_checks(mutations)

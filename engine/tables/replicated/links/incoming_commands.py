@@ -6,16 +6,19 @@ Source: ``coordination.links.commands``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from coordination.keeper.interface import Check, Keeper, Op, SetData
 from coordination.links.batches.repartition import find_command
-from coordination.links.commands import explain_unreached, find_marks, with_marks
+from coordination.links.commands import explain_unreached, find_marks, limit_to_own_rows, with_marks
 from coordination.links.link_settings import LinkSettings
 from coordination.links.stream.change import Change
+from coordination.nodes.gate_commands import EACH_SOURCE
 from engine.tables.capabilities.table_links import IncomingBatch, UncoveredSchema
-from engine.tables.replicated.decide.command_source import read_source_uuid
+from engine.tables.replicated.decide.command_source import goes_by_sources, read_source_uuid
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.command_reach import find_reach
+from sql.mutations.mutation import make_drop
 from sql.settings.merge_tree_settings import COMMANDS_FROM
 
 
@@ -34,7 +37,7 @@ def refuse_commands(state: ReplicaState, batch: IncomingBatch) -> None:
                 f"{_describe(change)} came (position {change.position}), but {reason}",
                 sum(each.rows for each in batch.changes),
             )
-    if settings.is_collecting:
+    if settings.is_collecting and not goes_by_sources(state):
         raise _make_collecting_error(state.definition.full_name, batch, command)
 
 
@@ -61,6 +64,19 @@ def _explain_refused(state: ReplicaState, batch: IncomingBatch, change: Change) 
     return f"{reason}. SYSTEM BOOTSTRAP REPLICATION LINK copies the table anew" if reason else ""
 
 
+def limit_commands(state: ReplicaState, batch: IncomingBatch) -> IncomingBatch:
+    """Returns the batch with commands that reach the rows of their own origin, where each source has them."""
+    settings = LinkSettings.parse(batch.link.settings)
+    if not settings.is_collecting or settings.apply_commands or not goes_by_sources(state):
+        return batch
+    database = state.definition.database
+
+    def make_text(partition_id: str) -> str:
+        return make_drop(partition_id, database).encode()
+
+    return replace(batch, changes=tuple(limit_to_own_rows(change, make_text) for change in batch.changes))
+
+
 def _describe(change: Change) -> str:
     return "a mutation" if change.mutations else "a command that drops rows"
 
@@ -70,7 +86,8 @@ def _make_collecting_error(name: str, batch: IncomingBatch, command: Change) -> 
         f"Table {name} has rows of others than {batch.source.database}.{batch.source.table}, and {_describe(command)} "
         f"came (position {command.position}), which would touch those too. ALTER REPLICATION LINK {batch.link.name} "
         "MODIFY SETTING apply_commands = 1 carries it out on all rows that the table has; a link that is dropped and "
-        "made anew with start_position = 'now' leaves it out",
+        f"made anew with start_position = 'now' leaves it out. In a table that had {COMMANDS_FROM} = '{EACH_SOURCE}' "
+        "before its first row, it would touch the rows of its own source",
         sum(change.rows for change in batch.changes),
     )
 

@@ -55,6 +55,7 @@ from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlo
 from engine.tables.replicated.links.batch_views import stage_views
 from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.links.groups.cut_commit import CutTable, apply_cut
+from engine.tables.replicated.links.incoming_commands import limit_commands
 from engine.tables.replicated.links.lost_batch_parts import LostBatchParts
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.staged_copies import StagedCopies
@@ -174,7 +175,7 @@ class ReplicaLinkTarget:
             if batch.state.vector_version == NO_VECTOR:
                 return AppliedBatch(is_applied=False)  # the link was never begun, or the vector is gone
             done = AppliedBatch(is_applied=True)
-            for part in split_batch(batch):
+            for part in split_batch(limit_commands(self._state, batch)):
                 self._carried_definitions.follow(part, status)
                 applied = self._state.pass_gate(CommitKind.LINK, partial(self._apply, part, status), status)
                 if not applied.is_applied:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from coordination.links.bootstrap_plan import HeldPart, HeldTable
 from coordination.links.link_definition import LinkDefinition
 from engine.tables.capabilities.table_links import SourceTable, UncoveredSchema
+from engine.tables.replicated.links.bootstrap.copied_places import CopiedPlaces
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.source_definition import SourceDefinition, has_same_partitions, list_uncovered
 from engine.tables.replicated.replica_state import ReplicaState
@@ -25,9 +26,7 @@ from parts.common.errors import CorruptionError, UserError
 from parts.merge.part_merge import merge_parts
 from parts.read.part_reader import Part, open_part
 from parts.table.block_number_column import BLOCK_NUMBER
-from parts.table.row_version import make_place
 from parts.table.table_description import TableSchema
-from parts.write.part_stamp import stamp_part
 
 SLICE_ROWS = 1024 * 1024
 SLICE_BYTES = 256 * 1024 * 1024
@@ -58,7 +57,7 @@ def choose_copy_writer(state: ReplicaState, link: LinkDefinition, held: HeldTabl
     Raises ``UncoveredSchema`` if this table cannot hold the source's rows.
     """
     if held.fingerprint == fingerprint:
-        return FileKeeper(state)
+        return FileKeeper(state, CopiedPlaces.of(state, held))
     source = SourceTable(
         link.source_database,
         link.source_table,
@@ -76,7 +75,7 @@ def choose_copy_writer(state: ReplicaState, link: LinkDefinition, held: HeldTabl
             f"{'. '.join(reasons)}. ALTER the target; the link then goes on by itself",
             sum(part.rows for part in held.parts),
         )
-    return RowWriter(state, source, definition, fingerprint)
+    return RowWriter(state, source, definition, fingerprint, CopiedPlaces.of(state, held))
 
 
 class FileKeeper:
@@ -85,8 +84,9 @@ class FileKeeper:
     variant = ""
     keeps_partitions = True
 
-    def __init__(self, state: ReplicaState) -> None:
+    def __init__(self, state: ReplicaState, places: CopiedPlaces) -> None:
         self._state = state
+        self._places = places
 
     def take(self, fetched: Path, part: HeldPart) -> list[Path]:
         """Returns the files, without block numbers of the source."""
@@ -94,8 +94,7 @@ class FileKeeper:
         found = _open(fetched, part, description.schema)
         if found.metadata_version > description.metadata_version:
             raise UserError("METADATA_MISMATCH", f"Part {part.name} was written under a later definition of the table")
-        if part.origin:
-            stamp_part(fetched, make_place(part.origin, part.position), description.settings)
+        if self._places.give(found, part, [fetched]):
             found = _open(fetched, part, description.schema)
         if BLOCK_NUMBER not in found.schema:
             return [fetched]
@@ -113,9 +112,15 @@ class RowWriter:
     """Writes rows anew. Implements :class:`CopyWriter`."""
 
     def __init__(
-        self, state: ReplicaState, source: SourceTable, definition: SourceDefinition, fingerprint: str
+        self,
+        state: ReplicaState,
+        source: SourceTable,
+        definition: SourceDefinition,
+        fingerprint: str,
+        places: CopiedPlaces,
     ) -> None:
         self._state = state
+        self._places = places
         self._schema = definition.description.schema
         self._rewriter = RowRewriter(state, source, definition)
         self.keeps_partitions = has_same_partitions(definition.description, state.description)
@@ -126,18 +131,10 @@ class RowWriter:
         """Returns one part for each slice of the rows and partition."""
         written: list[Path] = []
         found = _open(fetched, part, self._schema)
-        if found.row_version.has_places and not part.origin:
-            raise UncoveredSchema(
-                f"Part {part.name} of the source has the places of its rows, which commands go by (commands_from), and "
-                f"table {self._state.definition.full_name} has another definition, so they would be lost. ALTER it; "
-                "the link then goes on by itself",
-                part.rows,
-            )
         try:
             for rows in self._read(found):
                 written += [piece.directory for piece in self._rewriter.write(rows)]
-            for directory in written if part.origin else ():
-                stamp_part(directory, make_place(part.origin, part.position), self._state.description.settings)
+            self._places.give(found, part, written)
         except BaseException:
             for directory in written:
                 self._state.store.drop_temporary(directory)
