@@ -243,3 +243,90 @@ def test_a_collecting_table_must_know_every_row(make_table: Callable[[], Table])
     code, message = table.refused("east", "ALTER TABLE {t} MODIFY SETTING commands_from = '*'")
     assert code == 36
     assert "name the cluster that takes commands" in message
+
+
+def test_alters_of_the_commanding_cluster_are_carried(make_table: Callable[[], Table]) -> None:
+    """Those of the other one are not, though both links carry ALTERs."""
+    table = make_table()
+    for source, target in (("west", "east"), ("east", "west")):
+        table.link(source, target)
+        table.run(target, f"ALTER REPLICATION LINK {{t}}_{source} MODIFY SETTING replicate_ddl = 1")
+    table.choose("west", "east")
+    table.run("west", "ALTER TABLE {t} ADD COLUMN w UInt8 DEFAULT 3")
+    table.run("west", "INSERT INTO {t} VALUES (1, 'w', 1)")
+
+    def select(cluster: str, columns: str) -> list[list[object]]:
+        try:
+            return table.clients[cluster][0].rows(f"SELECT {columns} FROM {table.name} ORDER BY k")
+        except PandoError:
+            return []
+
+    wait(lambda: select("east", "k, w") == [[1, 1]], "the column at east")
+    table.run("east", "ALTER TABLE {t} ADD COLUMN e UInt8")
+    table.run("east", "INSERT INTO {t} (k, w) VALUES (2, 2)")
+
+    def message() -> str:
+        query = f"SELECT message FROM system.replication_links WHERE name = '{table.name}_east'"
+        return str(table.clients["west"][0].value(query))
+
+    wait(lambda: "e is missing" in message() or "column e" in message().lower(), "the pause")
+    assert select("west", "k, w") == [[1, 1]]
+    table.run("west", "ALTER TABLE {t} ADD COLUMN e UInt8")
+    wait(lambda: select("west", "k, w, e") == [[1, 1, 0], [2, 2, 0]], "the row of east")
+    table.when_ready("ALTER TABLE {t} UPDATE e = 7 WHERE 1")
+    for cluster in ("west", "east"):
+        wait(lambda each=cluster: select(each, "k, w, e") == [[1, 1, 7], [2, 2, 7]], f"the rows at {cluster}")
+
+
+def test_alters_of_nobody_are_carried_without_a_commanding_cluster(make_table: Callable[[], Table]) -> None:
+    table = make_table()
+    table.link("west", "east")
+    table.link("east", "west")
+    table.run("east", "ALTER REPLICATION LINK {t}_west MODIFY SETTING replicate_ddl = 1")
+    table.run("west", "ALTER TABLE {t} ADD COLUMN w UInt8")
+    query = f"SELECT message FROM system.replication_links WHERE name = '{table.name}_west'"
+    wait(lambda: "whose ALTERs are carried out" in str(table.clients["east"][0].value(query)), "the pause")
+    table.choose("west", "east")
+    names = f"SELECT count() FROM system.columns WHERE table = '{table.name}' AND name = 'w'"
+    wait(lambda: table.clients["east"][0].value(names) == 1, "the column at east")
+
+
+def test_what_brings_rows_otherwise_has_places_too(make_table: Callable[[], Table]) -> None:
+    """A transaction, an attached partition with merged rows of several origins, and a copy of all of it."""
+    table = make_table()
+    table.link("west", "east")
+    table.link("east", "west")
+    table.choose("west", "east")
+    table.run("east", "INSERT INTO {t} VALUES (1, 'e')")
+    table.run("west", "INSERT INTO {t} VALUES (2, 'w')")
+    for cluster in ("west", "east"):
+        wait(lambda each=cluster: table.rows(each) == [[1, "e"], [2, "w"]], f"the rows at {cluster}")
+    table.run("west", "OPTIMIZE TABLE {t} FINAL")
+    table.run("east", "INSERT INTO {t} SETTINGS insert_transaction = 'x' VALUES (3, 'x'), (4, 'x')")
+    table.run("east", "COMMIT TRANSACTION 'x' ON {t}")
+    table.run(
+        "east", "CREATE TABLE {t}_u (k UInt64, v String) ENGINE = ReplicatedMergeTree('/{t}_u', '{replica}') ORDER BY k"
+    )
+    table.run("east", "OPTIMIZE TABLE {t} FINAL")
+    table.run("east", "ALTER TABLE {t}_u ATTACH PARTITION tuple() FROM {t}")
+    table.run("east", "ALTER TABLE {t} ATTACH PARTITION tuple() FROM {t}_u")
+    expected = sorted(2 * [[1, "e"], [2, "w"], [3, "x"], [4, "x"]])
+    for cluster in ("west", "east"):
+        wait(lambda each=cluster: table.rows(each) == expected, f"the rows at {cluster}")
+    table.run("east", "OPTIMIZE TABLE {t} FINAL")
+    table.when_ready("ALTER TABLE {t} UPDATE v = 'y' WHERE k IN (1, 3)")
+    expected = sorted(2 * [[1, "y"], [2, "w"], [3, "y"], [4, "x"]])
+    for cluster in ("west", "east"):
+        wait(lambda each=cluster: table.rows(each) == expected, f"the rows at {cluster}")
+    table.run("north", "CREATE REPLICATION LINK {t}_west ON {t} FROM CLUSTER west SETTINGS two_way = 1")
+    wait(lambda: table.rows("north") == expected, "the copy")
+    assert "waits for the marks of clusters north" in table.refused("west", "ALTER TABLE {t} DELETE WHERE k = 1")[1]
+    table.run(
+        "west",
+        "CREATE REPLICATION LINK {t}_north ON {t} FROM CLUSTER north SETTINGS two_way = 1, start_position = 'now'",
+    )
+    table.choose("north")
+    table.run("north", "INSERT INTO {t} VALUES (1, 'n')")
+    table.agree([1, "n"], *expected)
+    table.when_ready("ALTER TABLE {t} DELETE WHERE k < 3")
+    table.agree([3, "y"], [3, "y"], [4, "x"], [4, "x"])

@@ -76,6 +76,13 @@ class TableCommands:
         assert gate is not None
         assert gate.commands is not None
         identity = ClusterIdentity.parse(keeper.get(CLUSTER_PATH)[0])
+        peers = {link.peer for link in gate.links if link.is_two_way and not link.is_collecting}
+        if identity.uuid in peers:
+            raise UserError(
+                "NOT_IMPLEMENTED",
+                f"Table {self._name} is written at both ends of a link inside one cluster, and {COMMANDS_FROM} names a "
+                "cluster: it takes no mutations and no drops of rows. DROP REPLICATION LINK first",
+            )
         if gate.commands.cluster != identity.name:
             raise UnavailableError(
                 "TABLE_IS_READ_ONLY",
@@ -86,7 +93,6 @@ class TableCommands:
         (found,) = keeper.get_many([table.linked.vector])
         vector = VersionVector.parse(found[0]) if found is not None else VersionVector()
         names = {uuid: name for name, uuid in read_known_clusters(keeper, identity).items()}
-        peers = {link.peer for link in gate.links if link.is_two_way and not link.is_collecting}
         if missing := list_unready(gate.commands, newest.origin, vector, peers, names):
             raise UnavailableError(
                 "TABLE_IS_READ_ONLY",

@@ -30,7 +30,7 @@ def fill_own_positions_in(state: ReplicaState, keeper: Keeper, parts: Sequence[P
     Raises 234 (NO_REPLICA_HAS_PART) for a part that is not listed any more: it has just gone.
     """
     lacking = [part for part in parts if part.row_version.lacks_position]
-    if not lacking:
+    if not lacking or not state.gate.own_origin:  # a part from another table, whose place means nothing here
         return list(parts)
     stats = keeper.exists_many([state.replica.part(str(part.name)) for part in lacking])
     found = {part.name: stat.created_zxid for part, stat in zip(lacking, stats, strict=True) if stat is not None}
