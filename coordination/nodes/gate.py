@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from coordination.nodes.gate_commands import EACH_SOURCE, CommandSource
 from coordination.nodes.gate_commands import KEY as COMMANDS_KEY
-from coordination.nodes.gate_commands import CommandSource
 from coordination.nodes.gate_link import GateLink, LinkDirection, LinkMode, SyncState
 from parts.common.errors import CorruptionError, UnavailableError
 
@@ -113,6 +113,11 @@ class Gate:
         """Whether links bring other clusters' own rows, and take this one's to them."""
         return any(link.is_two_way and not link.is_collecting for link in self.links)
 
+    @property
+    def has_commanding_cluster(self) -> bool:
+        """Whether one cluster commands the rows of all origins."""
+        return self.commands is not None and self.commands.cluster not in ("", EACH_SOURCE)
+
     def find_bar(self, kind: CommitKind) -> Bar | None:
         """Returns the first bar that keeps out commits of this kind.
 
@@ -150,12 +155,12 @@ class Gate:
                 )
 
     def _explain_refused(self) -> str:
-        if self.commands is not None and self.commands.cluster:
+        if self.has_commanding_cluster:
             return "takes no mutations but UPDATE and DELETE, and no other drops than DROP PARTITION and TRUNCATE"
         return "takes no mutations and no drops of rows"
 
     def _advise(self) -> str:
-        if self.commands is not None and self.commands.cluster:
+        if self.has_commanding_cluster:
             return "Use one of these"
         return (
             "ALTER TABLE … MODIFY SETTING commands_from = '<cluster>' at each of them lets one cluster command all "

@@ -19,6 +19,7 @@ from coordination.links.table_position import read_current_position
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import CommitKind, Gate
 from coordination.nodes.gate_commands import EACH_SOURCE, CommandSource
+from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import FEATURE_ROW_PLACES
 from coordination.nodes.table_gate import move_gate
 from engine.tables.replicated.replica_state import ReplicaState
@@ -47,9 +48,8 @@ class TableCommands:
             keeper = state.require_writable()
             keeper.sync(state.paths.root)
             gate = state.gate.load(keeper)
-        if gate is None or not gate.is_written_elsewhere or gate.commands is None:
-            return CommitKind.OTHER
-        return CommitKind.OTHER if gate.commands.cluster in ("", EACH_SOURCE) else CommitKind.COMMAND
+        goes_by_places = gate is not None and gate.is_written_elsewhere and gate.has_commanding_cluster
+        return CommitKind.COMMAND if goes_by_places else CommitKind.OTHER
 
     def limit(self, keeper: Keeper, mutation: Mutation) -> Mutation:
         """Returns a mutation that is about to take its numbers, with its reach.
@@ -176,11 +176,12 @@ class TableCommands:
             )
         began = gate.commands.began if gate.commands is not None else {}
         is_whole = any(origin.startswith(f"{own}.") and zxid == 0 for origin, zxid in began.items())
-        if not is_whole and keeper.children(self._state.paths.block_numbers):
+        is_linked = bool(gate.links_of(LinkDirection.IN))  # what a link brings now may come without places
+        if not is_whole and (is_linked or keeper.children(self._state.paths.block_numbers)):
             raise UserError(
                 "BAD_ARGUMENTS",
-                f"{COMMANDS_FROM} = '{EACH_SOURCE}' must be set before the first row comes: of rows that table "
-                f"{self._name} got before, nobody knows any more which source they are from. Make the table anew",
+                f"{COMMANDS_FROM} = '{EACH_SOURCE}' must be set before the first link and the first row: of rows that "
+                f"table {self._name} got before, nobody knows any more which source they are from. Make the table anew",
             )
 
     def _check_cluster(self, keeper: Keeper, own: ClusterIdentity, cluster: str) -> None:
