@@ -31,6 +31,7 @@ from coordination.keeper.interface import (
     check_not_exists,
 )
 from coordination.nodes.gate import CommitKind, Gate, GateBarred
+from coordination.nodes.gate_commands import CommandSource
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import FEATURE_GATE, feature_checks, require_feature
 from coordination.nodes.sync_targets import SyncTargets, SyncTargetsMoved
@@ -150,6 +151,13 @@ def _make_linked_error(table: TablePaths, what: str, links: Sequence[str]) -> Us
         f"{what} is not possible while table {table.root} has replication links ({', '.join(links)}): it has no place "
         "in the order of changes that links carry. DROP REPLICATION LINK first",
     )
+
+
+def read_command_source(keeper: Keeper, table: TablePaths) -> CommandSource:
+    """Returns what a table's gate says of commands; without a gate, or if it says nothing, an empty source."""
+    (found,) = keeper.get_many([table.gate])
+    commands = Gate.parse(found[0]).commands if found is not None else None
+    return commands or CommandSource("", "")
 
 
 def gate_ops(table: TablePaths, epoch: str) -> list[Op]:

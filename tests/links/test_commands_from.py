@@ -154,6 +154,8 @@ def test_rows_that_are_older_than_the_setting(make_table: Callable[[], Table]) -
     assert "at cluster 'west' alone" in message
     table.run("east", "INSERT INTO {t} VALUES (3, 'e')")
     wait(lambda: len(table.rows("west")) == 3, "the row")
+    told = f"SELECT is_own, commands_from, places_behind > 0 FROM system.link_positions WHERE table = '{table.name}'"
+    wait(lambda: sorted(table.clients["west"][0].rows(told)) == [[0, "west", 1], [1, "west", 1]], "the marks")
     table.when_ready("ALTER TABLE {t} UPDATE v = 'x' WHERE k > 1")
     for cluster in ("west", "east"):
         wait(lambda each=cluster: table.rows(each) == [[1, "w"], [2, "x"], [3, "x"]], f"the rows at {cluster}")

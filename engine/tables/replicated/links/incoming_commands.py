@@ -46,13 +46,16 @@ def _explain_refused(state: ReplicaState, batch: IncomingBatch, change: Change) 
     if find_command([change]) is None:
         return ""
     reaches = [find_reach(mutation.text) for mutation in change.mutations if mutation.numbers]
+    gate = state.gate.gate
+    is_commanded = gate is not None and gate.has_commanding_cluster
     if change.drops or None in reaches:
+        if not is_commanded:  # given while its table had no two-way link
+            return ""
         return (
             "it does not go by the places of rows, so it would touch other rows here than at the source. A link that "
             "is dropped and made anew with start_position = 'now' leaves it out"
         )
-    gate = state.gate.gate
-    if gate is None or gate.commands is None or not gate.commands.cluster:
+    if gate is None or gate.commands is None or not is_commanded:
         return f"the table has no {COMMANDS_FROM}: ALTER TABLE … MODIFY SETTING gives it the source's"
     if read_source_uuid(state.require_writable(), gate) != change.position.origin.cluster:
         return (
