@@ -98,15 +98,16 @@ def test_merged_parts_are_equal_on_all_replicas(table: CountedTable) -> None:
     assert hashes[0] == hashes[1] != {}
 
 
-def test_a_part_whose_listing_is_gone_is_fetched_with_its_position(table: CountedTable) -> None:
-    """A replica that was lost keeps its parts, but one that is not listed does not know its position any more."""
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "active"])
+def test_a_part_whose_listing_is_gone_is_fetched_with_its_position(table: CountedTable, *, is_lost: bool) -> None:
+    """A replica keeps a part that others list, but without its own listing it does not know the position any more."""
     move(table, keep_places)
     table.first.sql("INSERT INTO costs VALUES (1, 70, 0)")
     table.settle()
     commits = list_commits(table)
     name = max((part for part in commits if part.partition_id == "1"), key=lambda part: part.max_block)
     replica, keeper = table.table.replication.replica, table.servers.ensemble.connect()
-    keeper.set(replica.is_lost, b"1")
+    keeper.set(replica.is_lost, b"1" if is_lost else b"0")
     keeper.delete(replica.part(str(name)))
     table.first.sql("SYSTEM RESTART REPLICA costs")
     table.work_until(lambda: keeper.exists(replica.part(str(name))) is not None)

@@ -19,11 +19,7 @@ logger = logging.getLogger(__name__)
 
 def clone_from_replica(state: ReplicaState, keeper: Keeper) -> None:
     """Makes a new or lost replica a copy of another; parts that only it has go to ``detached/clone_…``."""
-    listed = read_part_records(keeper, state.replica)
-    unknown = {
-        part.name for part in state.store.list_active() if part.row_version.lacks_position and part.name not in listed
-    }  # only the former listing told where their rows are from: they are fetched
-    hashes = {name: part.content_hash if name not in unknown else "?" for name, part in state.parts_on_disk().items()}
+    hashes = {name: part.content_hash for name, part in state.parts_on_disk().items()}
     result = clone_replica(keeper, state.replica, hashes)
     leaving = set(result.parts_to_detach)
     covers = {name: state.store.covering_active(name) for name in leaving}
