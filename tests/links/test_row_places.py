@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coordination.drops.reached_blocks import free_reached_ids
 from coordination.inserts.block_views import BlockNode
 from coordination.keeper.memory_keeper import MemoryEnsemble
+from coordination.links.cluster_identity import CLUSTER_PATH, ClusterIdentity
 from coordination.log.log_entry import LogEntry
 from coordination.nodes.gate import Gate
 from coordination.nodes.gate_commands import CommandSource
+from coordination.nodes.gate_link import GateLink, LinkDirection
 from coordination.nodes.paths import TablePaths
 from engine.simulator.simulated_servers import SimulatedServer
 from engine.simulator.statement_costs import CountedTable
 from engine.tables.replicated.follow.row_positions import fill_own_positions_in
+from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 from parts.table.row_version import RowVersion, make_place
@@ -71,6 +76,27 @@ def test_a_commit_behind_the_move_has_places(table: CountedTable, name: str) -> 
         assert new
         origin = f"c.7.{table.table.state.gate.gate.epoch}"
         assert {part: versions[part] for part in new} == {part: make_place(origin, commits[part]) for part in new}
+
+
+def test_a_command_waits_for_a_cluster_that_was_linked_meanwhile(table: CountedTable) -> None:
+    """The gate moves behind the look at whom it waits for."""
+    keeper, paths = table.servers.ensemble.connect(), table.table.replication.paths
+    uuid = "11111111-0000-4000-8000-000000000000"
+    keeper.create_parents("/pando")
+    keeper.create(CLUSTER_PATH, ClusterIdentity("west", uuid).to_bytes())
+    own = f"{uuid}.{keeper.get(paths.root)[1].created_zxid}"
+    links = [GateLink(f"{name}/l", LinkDirection.OUT, name, f"{name} uuid", name, True) for name in ("east", "north")]
+
+    def command(gate: Gate) -> Gate:
+        began = {f"{own}.{gate.epoch}": 1, "22222222-0000-4000-8000-000000000000.7.1-00000000000000aa": 1}
+        link = replace(links[0], peer="22222222-0000-4000-8000-000000000000")
+        return gate.with_commands(CommandSource("west", own).with_began(began)).with_link(link)
+
+    move(table, command)
+    seen = at_the_commit(table, lambda: move(table, lambda gate: gate.with_link(links[1])))
+    with pytest.raises(PandoError, match="waits for the marks of clusters north uuid"):
+        table.first.sql(STATEMENTS["update"])
+    assert seen, "the commit was tried"
 
 
 def test_a_fetched_part_has_its_position_on_disk(table: CountedTable) -> None:

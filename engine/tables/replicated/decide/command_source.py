@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from coordination.keeper.interface import Check, Keeper, Op
@@ -51,8 +51,10 @@ class TableCommands:
         goes_by_places = gate is not None and gate.is_written_elsewhere and gate.has_commanding_cluster
         return CommitKind.COMMAND if goes_by_places else CommitKind.OTHER
 
-    def limit(self, keeper: Keeper, mutation: Mutation) -> Mutation:
+    def limit(self, keeper: Keeper, mutation: Mutation) -> tuple[Mutation, Sequence[Op]]:
         """Returns a mutation that is about to take its numbers, with its reach.
+
+        The check is for its multi: the gate, which tells whom it waits for, has not moved.
 
         Raises 48 (NOT_IMPLEMENTED) for another mutation than UPDATE and DELETE; 242 (TABLE_IS_READ_ONLY) at another
         cluster than the one that takes commands, and while marks of clusters are missing.
@@ -64,16 +66,16 @@ class TableCommands:
                 f"{what} is not possible on table {self._name}, which other clusters write too: UPDATE and DELETE go "
                 "by the places of rows, it does not",
             )
-        return replace(mutation, reach=self._make_reach(keeper))
+        gate, version = self._state.gate.load_versioned(keeper)
+        assert gate is not None
+        return replace(mutation, reach=self._make_reach(keeper, gate)), [Check(self._state.paths.gate, version)]
 
     @property
     def _name(self) -> str:
         return self._state.definition.full_name
 
-    def _make_reach(self, keeper: Keeper) -> CommandReach:
-        state, table = self._state, self._state.paths
-        gate = state.gate.gate
-        assert gate is not None
+    def _make_reach(self, keeper: Keeper, gate: Gate) -> CommandReach:
+        table = self._state.paths
         assert gate.commands is not None
         identity = ClusterIdentity.parse(keeper.get(CLUSTER_PATH)[0])
         peers = {link.peer for link in gate.links if link.is_two_way and not link.is_collecting}

@@ -11,11 +11,11 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from coordination.keeper.interface import Keeper
+from coordination.keeper.interface import Keeper, Op
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_mutate_part_entry
 from coordination.merges_mutations.merge_predicate import read_merge_predicate
@@ -168,8 +168,9 @@ class ReplicatedMutations:
                 return None
             mutation.check(state.description)
             self._log.pull(keeper)
-            if kind is CommitKind.COMMAND:
-                mutation = self._commands.limit(keeper, mutation)  # before it takes its numbers
+            conditions: Sequence[Op] = ()
+            if kind is CommitKind.COMMAND:  # before it takes its numbers
+                mutation, conditions = self._commands.limit(keeper, mutation)
             return create_mutation(
                 keeper,
                 state.replica,
@@ -183,6 +184,7 @@ class ReplicatedMutations:
                 wait=state.sleep,
                 unlinked_for=refused_by_links,
                 kind=kind,
+                conditions=conditions,
             )
 
     def _first_number(self, partition_id: str) -> int:
