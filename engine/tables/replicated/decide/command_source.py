@@ -44,7 +44,7 @@ class TableCommands:
         """Returns as what a mutation of a client is committed: COMMAND where it goes by the places of rows."""
         state = self._state
         gate = state.gate.gate
-        if gate is None or gate.find_bar(CommitKind.OTHER) is not None:  # the watch may be late
+        if gate is None or gate.links:  # the watch may be late
             keeper = state.require_writable()
             keeper.sync(state.paths.root)
             gate = state.gate.load(keeper)
