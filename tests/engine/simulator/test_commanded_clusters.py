@@ -14,7 +14,7 @@ from sql.mutations import part_mutation
 
 pytestmark = pytest.mark.timeout(900)
 KINDS = {
-    "update ok", "update unknown", "delete ok", "drop partition ok", "a batch with a mutation", "restart", "crash",
+    "update ok", "update unknown", "delete ok", "drop partition unknown", "a batch with a mutation", "restart", "crash",
     "a cluster began to keep the places of rows",
 }  # fmt: skip
 
