@@ -85,6 +85,19 @@ def read_block_ids(keeper: Keeper, table: TablePaths, partition_ids: Container[s
     return {name: part for name, (_, part, _) in read if part is not None and part.partition_id in partition_ids}
 
 
+def read_block_nodes(
+    keeper: Keeper, table: TablePaths, partition_ids: Container[str]
+) -> list[tuple[str, PartName, Stat]]:
+    """Returns the ids of the partitions' blocks, each with its part and the stat of its node."""
+    names = [name for name in keeper.children(table.blocks) if _may_be_of(name, partition_ids)]
+    read = zip(names, _read(keeper, [table.block(name) for name in names]), strict=True)
+    return [
+        (name, part, stat)
+        for name, (_, part, stat) in read
+        if part is not None and stat is not None and part.partition_id in partition_ids
+    ]
+
+
 def _may_be_of(block_id: str, partition_ids: Container[str]) -> bool:
     """Tells whether the id may belong to one of the partitions.
 

@@ -87,6 +87,8 @@ class InsertRequest:
     """See ``LogEntry.commit_time``."""
     sync: SyncTargets = NO_SYNC_TARGETS
     """The targets of synchronous links at which the block is staged."""
+    origin: str = ""
+    """The origin that the part keeps for its rows, where the gate asks for it."""
 
     @property
     def log_entry(self) -> LogEntry:
@@ -182,6 +184,9 @@ def commit_insert(
     for _ in range(_ATTEMPTS):
         try:
             checks = request.gate.checks(keeper, CommitKind.ROWS, staged_at=request.sync)
+            if request.origin != request.gate.own_origin:  # not older than what the checks expect
+                release_block_number(keeper, request.lock)
+                return InsertResult(InsertStatus.RETRY, reason="parts of the table now keep the places of rows")
             keeper.multi(insert_commit_ops(request, checks))
             return InsertResult(InsertStatus.COMMITTED)
         except MultiFailed as error:

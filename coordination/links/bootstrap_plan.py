@@ -40,6 +40,10 @@ class HeldPart:
     """As in log entries: uncompressed."""
     file_bytes: int
     """What travels."""
+    origin: str = ""
+    """The origin of all its rows, if the part keeps one place for them (``parts.table.row_version``)."""
+    position: int = 0
+    """With ``origin``: the zxid of their commit there."""
 
     def key(self, variant: str = "") -> str:
         """Returns what tells its copy from others; a plain file name.

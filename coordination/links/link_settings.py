@@ -25,9 +25,8 @@ START_NOW = "now"
 """The value of ``start_position`` with which a link brings what is committed from now on."""
 START_VECTOR = "vector"
 """The value of ``start_position`` with which a link goes on where the target's vector says."""
-_SETTINGS_OF_TABLES = ("conflict_order", "last_writer_wins", "refuse_inserts", *TRACKER_SETTINGS)
+_SETTINGS_OF_TABLES = ("commands_from", "conflict_order", "last_writer_wins", "refuse_inserts", *TRACKER_SETTINGS)
 _NOT_YET = {
-    "commands_from": "commands on tables of several origins are not taken yet",
     "transactional": "groups of links are not there yet",
 }
 
@@ -44,7 +43,8 @@ class LinkSettings:
     two_way: bool = False
     """The target takes writes of its own, which a link of the other direction brings back. Both links have it."""
     replicate_ddl: bool = False
-    """The source's ``ALTER TABLE`` of columns is carried out at the target, before the first rows that need it."""
+    """The source's ``ALTER TABLE`` of columns is carried out at the target, before the first rows that need it. With
+    ``two_way = 1`` only if the source's cluster gives the table its commands (``commands_from``)."""
     auto_bootstrap: bool = False
     """A link that came too late for what the source keeps copies the table anew by itself."""
     start_position: str = ""
@@ -111,12 +111,6 @@ class LinkSettings:
                 "BAD_ARGUMENTS",
                 "auto_bootstrap = 1 and two_way = 1 exclude each other: copying the source anew would take the place "
                 "of rows that were written at the target. Give one of them",
-            )
-        if self.two_way and self.replicate_ddl:
-            raise UserError(
-                "NOT_IMPLEMENTED",
-                "replicate_ddl = 1 is not supported with two_way = 1, where either side may ALTER the table: run the "
-                "ALTER on both",
             )
 
 

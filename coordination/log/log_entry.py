@@ -128,6 +128,10 @@ class LogEntry:
     origin: str = ""
     """REPLACE_RANGE of a transaction: the inserted parts, which have no version yet, get ``commit_time``, this origin
     and their block numbers on each replica (``parts.table.row_version``)."""
+    place_origin: str = ""
+    """REPLACE_RANGE of a transaction: the new rows were inserted by this origin, in the commit of ``position``."""
+    position: int = 0
+    """With ``place_origin``: the zxid of the log entry, which the pull writes into the replica's queue."""
     stable_time: int = 0
     """MERGE_PARTS of all parts of a partition: tombstones of this commit time, or an earlier one, go."""
     sync_targets: tuple[str, ...] = ()

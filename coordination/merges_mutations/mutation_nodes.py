@@ -127,13 +127,16 @@ def create_mutation(
     clock: Callable[[], float],
     wait: Callable[[float], None] = lambda seconds: None,
     unlinked_for: str = "",
+    kind: CommitKind = CommitKind.OTHER,
+    conditions: Sequence[Op] = (),
 ) -> MutationEntry | None:
     """Creates a mutation of the current rows of the partitions (``partition_ids`` ``None``: of all).
 
     Returns ``None`` if the definition is no longer that of ``columns_version``, or others change the table or its gate:
     try again.
     ``first_number``: above every block number that this replica has in a partition. ``wait`` lets seconds pass.
-    ``unlinked_for`` names the mutation if its result may differ between clusters, which links refuse.
+    ``unlinked_for`` names the mutation if its result may differ between clusters, which links refuse. ``kind``: as what
+    bars of the gate see it. ``conditions``: further ones for the multi.
 
     Raises 48 beside a replica of an older version, 290 for too long a text, 999, and 341 when the outcome is unknown.
     After a ``KeeperError`` an unused number may be left.
@@ -156,14 +159,15 @@ def create_mutation(
             "", clock(), replica.name, text, {lock.partition_id: lock.number for lock in locks},
             metadata_version,
         )  # fmt: skip
-        conditions = (
+        all_conditions = (
+            *conditions,
             SetData(replica.table.mutations, b"", version),
             Check(replica.table.block_numbers, partitions_version),
             Check(replica.table.columns, columns_version),
-            *gate.checks(keeper, CommitKind.OTHER, unlinked_for=unlinked_for),
+            *gate.checks(keeper, kind, unlinked_for=unlinked_for),
             *_give_up_lower_blocks(keeper, replica.table, locks, gate, wait),
         )
-        return _create(keeper, replica.table, mutation, locks, conditions, gate)
+        return _create(keeper, replica.table, mutation, locks, all_conditions, gate)
     except BaseException:  # a multi that may still be on its way fails then
         for lock in locks:
             release_block_number_if_possible(keeper, lock)

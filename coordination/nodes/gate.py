@@ -6,7 +6,8 @@
 
 A *bar* keeps commits out of the table until its owner takes it away. A table without bars is open. ``links`` names the
 links that the table is an end of (:mod:`coordination.nodes.gate_link`). ``periods`` counts how often the table became
-linked: what a replica kept in a former period has holes. Keys that this version does not know are kept when it writes
+linked: what a replica kept in a former period has holes. ``commands`` is in :mod:`coordination.nodes.gate_commands`;
+tables whose rows have no places lack it. Keys that this version does not know are kept when it writes
 the gate.
 """
 
@@ -18,11 +19,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from coordination.nodes.gate_commands import EACH_SOURCE, CommandSource
+from coordination.nodes.gate_commands import KEY as COMMANDS_KEY
 from coordination.nodes.gate_link import GateLink, LinkDirection, LinkMode, SyncState
 from parts.common.errors import CorruptionError, UnavailableError
 
 FORMAT_VERSION = 1
-_KEYS = ("version", "epoch", "links", "periods", "bars")
+_KEYS = ("version", "epoch", "links", "periods", "bars", COMMANDS_KEY)
 _NONCE_MASK = 2**64 - 1
 
 
@@ -33,6 +36,8 @@ class CommitKind(Enum):
     """Rows come in: an INSERT, a transaction, an attached or moved partition."""
     OTHER = "other"
     """Anything else that this cluster commits: a drop, a mutation."""
+    COMMAND = "command"
+    """A mutation that says by the places of rows which ones it touches (``parts.common.command_reach``)."""
     DEFINITION = "definition"
     """An ALTER. The target of a link takes it, and nothing else of its own clients."""
     UPKEEP = "upkeep"
@@ -95,15 +100,32 @@ class Gate:
     """How often the table became linked."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """The other keys of the node."""
+    commands: CommandSource | None = None
+    """Where commands come from; ``None`` as long as parts keep no places of rows."""
+
+    @property
+    def own_origin(self) -> str:
+        """The origin of the table's own rows, as text; "" if parts keep no places."""
+        return self.commands.make_origin(self.epoch) if self.commands is not None else ""
+
+    @property
+    def is_written_elsewhere(self) -> bool:
+        """Whether links bring other clusters' own rows, and take this one's to them."""
+        return any(link.is_two_way and not link.is_collecting for link in self.links)
+
+    @property
+    def has_commanding_cluster(self) -> bool:
+        """Whether one cluster commands the rows of all origins."""
+        return self.commands is not None and self.commands.cluster not in ("", EACH_SOURCE)
 
     def find_bar(self, kind: CommitKind) -> Bar | None:
         """Returns the first bar that keeps out commits of this kind.
 
         A link whose only writer is its source is a bar, too: against rows, drops and mutations. A two-way link is one
-        against drops and mutations.
+        against drops and mutations that do not go by the places of rows.
         """
         bar = next((bar for bar in self.bars if bar.keeps_out.concerns(kind)), None)
-        if bar is None and kind in (CommitKind.ROWS, CommitKind.OTHER):
+        if bar is None and kind in (CommitKind.ROWS, CommitKind.OTHER, CommitKind.COMMAND):
             bar = next(self._link_bars(), None)
         if bar is None and kind is CommitKind.OTHER:
             bar = next(self._two_way_bars(), None)
@@ -128,9 +150,26 @@ class Gate:
                     f"link {link.name}",
                     KeptOut.COMMITS,
                     reason=f"The table is written at both ends of replication link {link.name} (two_way = 1), so it "
-                    "takes no mutations and no drops of rows: each cluster would apply them to other rows. Give the "
-                    "table last_writer_wins = 1, where DELETE and UPDATE are INSERTs, or DROP REPLICATION LINK first",
+                    f"{self._explain_refused()}: each cluster would apply them to other rows. {self._advise()}, or "
+                    "DROP REPLICATION LINK first",
                 )
+
+    def _explain_refused(self) -> str:
+        if self.has_commanding_cluster:
+            return "takes no mutations but UPDATE and DELETE, and no other drops than DROP PARTITION and TRUNCATE"
+        return "takes no mutations and no drops of rows"
+
+    def _advise(self) -> str:
+        if self.has_commanding_cluster:
+            return "Use one of these"
+        return (
+            "ALTER TABLE … MODIFY SETTING commands_from = '<cluster>' at each of them lets one cluster command all "
+            "rows. Or give the table last_writer_wins = 1, where DELETE and UPDATE are INSERTs"
+        )
+
+    def with_commands(self, commands: CommandSource) -> Gate:
+        """Returns the gate with another source of commands."""
+        return replace(self, commands=commands)
 
     def with_bar(self, bar: Bar) -> Gate:
         """Returns the gate with this bar in place of the owner's former one."""
@@ -176,6 +215,7 @@ class Gate:
             "links": {link.name: link.to_json() for link in self.links},
             "periods": self.periods,
             "bars": [bar.to_json() for bar in self.bars],
+            **({COMMANDS_KEY: self.commands.to_json()} if self.commands is not None else {}),
         }
         return json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
 
@@ -189,7 +229,8 @@ class Gate:
             links = tuple(GateLink.of(name, link) for name, link in sorted(document.get("links", {}).items()))
             others = {key: value for key, value in document.items() if key not in _KEYS}
             bars = tuple(map(Bar.of, document["bars"]))
-            return cls(document["epoch"], bars, links, int(document.get("periods", 0)), others)
+            commands = CommandSource.of(document[COMMANDS_KEY]) if COMMANDS_KEY in document else None
+            return cls(document["epoch"], bars, links, int(document.get("periods", 0)), others, commands)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptionError(f"Cannot read the gate {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
 

@@ -71,6 +71,8 @@ FEATURE_LINK_GROUPS = "link groups"
 """The replica shows the tables of a group of links at one cut (``LogEntry.extra``: ``cut``)."""
 FEATURE_SYNC_LINKS = "sync links"
 """The replica's INSERTs are staged at the targets of synchronous links (``GateLink.state``)."""
+FEATURE_ROW_PLACES = "row places"
+"""The replica's parts keep the places of rows, and mutations may go by them (``gate_commands``)."""
 FEATURES = (
     FEATURE_REPLACE_RANGE,
     FEATURE_DROP_PART,
@@ -91,6 +93,7 @@ FEATURES = (
     FEATURE_TRANSACTION_VERSIONS,
     FEATURE_LINK_GROUPS,
     FEATURE_SYNC_LINKS,
+    FEATURE_ROW_PLACES,
 )
 """The features of this version that an older one may lack. Nothing is logged that a replica cannot carry out."""
 

@@ -31,6 +31,7 @@ from coordination.keeper.interface import (
     check_not_exists,
 )
 from coordination.nodes.gate import CommitKind, Gate, GateBarred
+from coordination.nodes.gate_commands import CommandSource
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import FEATURE_GATE, feature_checks, require_feature
 from coordination.nodes.sync_targets import SyncTargets, SyncTargetsMoved
@@ -59,6 +60,11 @@ class TableGate:
     def gate(self) -> Gate | None:
         """The gate as it was read last; ``None`` if the table has none or it was not read yet."""
         return self._known.gate if self._known is not None else None
+
+    @property
+    def own_origin(self) -> str:
+        """The origin that new parts keep for their rows, by the gate as it was read last; "" for none."""
+        return self.gate.own_origin if self.gate is not None else ""
 
     def forget(self) -> None:
         """Forgets the gate, so that it is read before the next commit."""
@@ -145,6 +151,13 @@ def _make_linked_error(table: TablePaths, what: str, links: Sequence[str]) -> Us
         f"{what} is not possible while table {table.root} has replication links ({', '.join(links)}): it has no place "
         "in the order of changes that links carry. DROP REPLICATION LINK first",
     )
+
+
+def read_command_source(keeper: Keeper, table: TablePaths) -> CommandSource:
+    """Returns what a table's gate says of commands; without a gate, or if it says nothing, an empty source."""
+    (found,) = keeper.get_many([table.gate])
+    commands = Gate.parse(found[0]).commands if found is not None else None
+    return commands or CommandSource("", "")
 
 
 def gate_ops(table: TablePaths, epoch: str) -> list[Op]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordination.inserts.quorum import confirm_own_parts, make_fetch_entries
 from coordination.keeper.interface import (
@@ -189,7 +189,12 @@ def _read_log(keeper: Keeper, replica: ReplicaPaths, index: int, size: int) -> l
     there = [a for a in itertools.takewhile(lambda a: a is not None, answers) if a is not None]
     entries = parse_entries(keeper, replica.table, (data for data, _ in there))
     return [
-        PulledEntry(index + i, data if list_name(entry) is None else entry.to_bytes(is_whole=True), stat, entry)
+        PulledEntry(
+            index + i,
+            data if list_name(entry) is None else entry.to_bytes(is_whole=True),
+            stat,
+            replace(entry, position=stat.created_zxid) if entry.place_origin else entry,
+        )
         for i, ((data, stat), entry) in enumerate(zip(there, entries, strict=True))
     ]
 

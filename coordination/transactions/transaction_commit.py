@@ -389,6 +389,7 @@ class CommitAttempt:
             has_leftovers=drop is not None,
             commit_time=self._version.commit_time if self._version is not None else 0,
             origin=self._version.origin if self._version is not None else "",
+            place_origin=self._gate.own_origin if parts else "",
             sync_targets=tuple(sorted(self._sync.links)) if self._sync is not None and parts else (),
         )
         logged = Create(self._table.log_prefix, entry.to_bytes(), sequential=True)

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from engine.catalog.view_targets import resolve_stored_table
+from engine.interpreter.links.commands_from import change_commands_from, split_commands_from
 from engine.interpreter.links.tracker_settings import split_tracker_settings
 from engine.interpreter.materialized_views.view_inserts import refuse_drop_of_view_columns
 from engine.interpreter.mutation_statements import add_mutation
@@ -57,6 +58,7 @@ def alter_table(statement: AlterTable, context: OwnerContext) -> QueryResult:
     refuse_drop_of_view_columns(table, statement.commands, context)
     commands, are_inserts_refused = split_refuse_inserts(statement.commands)
     commands, tracker = split_tracker_settings(commands)
+    commands, command_source = split_commands_from(commands)
     runs = [(kind, list(run)) for kind, run in groupby(commands, partial(_get_kind, table=table))]
     for kind, require in (("partitioning", require_partitions), ("mutations", require_mutations)):
         if any(kind == other for other, _ in runs):
@@ -78,6 +80,8 @@ def alter_table(statement: AlterTable, context: OwnerContext) -> QueryResult:
         refuse_inserts(table, are_inserts_refused)
     if tracker:
         change_tracker_options(table, tracker)
+    if command_source is not None:
+        change_commands_from(table, command_source)
     if context.settings.materialize_ttl_after_modify and sets_ttl:
         with report_as_unfinished("The table is altered"):
             return _alter_rows(table, [MaterializeTtl()], context)

@@ -10,6 +10,7 @@ from coordination.links.tracker.tracker import find_cluster, is_preferred
 from coordination.links.tracker.tracker_nodes import TargetDecision, read_decisions
 from coordination.links.tracker.tracker_options import TrackerOptions
 from coordination.nodes.gate_link import LinkDirection
+from coordination.nodes.table_gate import read_command_source
 from engine.links.link_statuses import list_link_statuses, list_linked_tables
 from engine.queries.context import OwnerServer, Row
 from engine.system_tables.system_table import define_owner_table
@@ -61,7 +62,9 @@ def _positions(server: OwnerServer) -> Iterator[Row]:
     cluster = server.cluster_membership.get_identity(server.replication.require_keeper())
     for table in tables:
         assert table.replication is not None
-        for each in read_origin_positions(table.replication.require_keeper(), table.replication.paths, cluster.uuid):
+        keeper, paths = table.replication.require_keeper(), table.replication.paths
+        commands = read_command_source(keeper, paths)
+        for each in read_origin_positions(keeper, paths, cluster.uuid):
             yield (
                 table.definition.database,
                 table.definition.name,
@@ -70,6 +73,8 @@ def _positions(server: OwnerServer) -> Iterator[Row]:
                 int(each.is_own),
                 each.begin,
                 int(each.is_forgotten),
+                commands.cluster,
+                commands.began.get(str(each.position.origin)),
             )
 
 
@@ -209,6 +214,8 @@ TABLES = (
         is_own UInt8
         begin UInt64
         is_forgotten UInt8
+        commands_from String
+        places_behind Nullable(UInt64)
         """,
         _positions,
     ),

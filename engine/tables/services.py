@@ -113,6 +113,8 @@ class MergeOrder:
     """The time by which rows expire and have an age (``MergeMode.with_time``); 0 if none does."""
     stable_time: int = 0
     """Tombstones of this commit time, or an earlier one, go; the sources must be all parts of their partition."""
+    positions: tuple[int | None, ...] = ()
+    """The position of each source's rows (``RowVersion.position``), which its file may lack."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,8 @@ class MutationOrder:
     steps: tuple[MutationStep, ...]
     reads: tuple[MutationReadTable, ...]
     directory: Path
+    position: int | None = None
+    """The position of the source's rows, which its file may lack."""
 
 
 RunInMergeProcess = Callable[[MergeOrder | MutationOrder, Callable[[], bool], Callable[[MergeProgress], None]], None]

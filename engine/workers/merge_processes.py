@@ -159,7 +159,11 @@ def _run_order(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tab
         else:
             definition = tables.definition(order)
             run_merge(
-                order, open_active_parts(definition, order.sources), definition.description, is_cancelled, on_progress
+                order,
+                open_active_parts(definition, order.sources, order.positions),
+                definition.description,
+                is_cancelled,
+                on_progress,
             )
     except PandoError as error:
         return error

@@ -17,6 +17,7 @@ A part is a directory of immutable files; ``parts.format.part_files`` defines th
 ``uuid``             the part's UUID as text; nil unless one was given;
 ``metadata_version`` number of the schema version that the part was written under, decimal; none for 0;
 ``row_version``      when and where the rows were inserted (``parts.table.row_version``); of some tables;
+``row_place``        where, and by which commit, the rows were inserted (same module); of some tables;
 ``checksums``        size and XXH3-128 of every file above, the content hash (``parts.format.checksums``);
 ``meta.bin``         compact parts: the files from ``columns`` to ``checksums`` (``parts.format.packed_metadata``).
 ===================  ==========================================================================
@@ -31,7 +32,7 @@ import re
 
 import xxhash
 
-MAJOR_VERSION = 5
+MAJOR_VERSION = 6
 """Parts of a newer major version are refused; see ``parts.format.part_files``."""
 FIRST_VERSION = (1, 0)
 DATA_FILE = "data.bin"
@@ -49,6 +50,7 @@ UUID = "uuid"
 METADATA_VERSION = "metadata_version"
 TTL = "ttl"
 ROW_VERSION = "row_version"
+ROW_PLACE = "row_place"
 CHECKSUMS = "checksums"
 BIN_SUFFIX = ".bin"
 _LONGEST_NAME = 127

@@ -19,7 +19,8 @@ Versions
   with ``data.bin`` inside ``meta.bin``, so that a small INSERT syncs one file. ``min_bytes_for_full_part_storage = 0``
   writes none of them. Also 2.0: frames with the methods Split and Scale (``parts.format.codecs``), in large merged
   parts. 3.0: frames of strings with a dictionary (``parts.blocks.dictionary_strings``). 4.0: a column that marks
-  deleted rows (``parts.table.row_exists_column``). 5.0: ``row_version``; an older merge would lose the versions.
+  deleted rows (``parts.table.row_exists_column``). 5.0: ``row_version``; an older merge would lose the versions. 6.0:
+  ``row_place``, for the same reason.
 - Fixed for ever, so that every version can read the version: ``checksums`` is one JSON object with ``version`` and ends
   with its hash; ``meta.bin`` begins with ``PANDOMT`` and a digit and ends with its hash.
 - A missing optional file has the meaning of its ``default``.
@@ -33,7 +34,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -54,6 +55,7 @@ from parts.format.file_names import (
     MINMAX,
     PARTITION,
     PRIMARY_INDEX,
+    ROW_PLACE,
     ROW_VERSION,
     SKIP_INDEXES,
     TTL,
@@ -170,9 +172,20 @@ TTL_FILE = SmallFile(
 )
 ROW_VERSION_FILE = SmallFile(
     ROW_VERSION,
-    lambda content: content.row_version.encode() if content.row_version != NO_ROW_VERSION else None,
-    lambda data, of: _decode_row_version(data, of.part),
+    lambda content: (
+        content.row_version.encode()
+        if content.row_version != NO_ROW_VERSION and not content.row_version.has_places
+        else None
+    ),
+    lambda data, of: _decode_row_version(data, of.part, ROW_VERSION),
     since=(5, 0),
+    default=NO_ROW_VERSION,
+)
+ROW_PLACE_FILE = SmallFile(
+    ROW_PLACE,
+    lambda content: content.row_version.encode() if content.row_version.has_places else None,
+    lambda data, of: _decode_row_version(data, of.part, ROW_PLACE),
+    since=(6, 0),
     default=NO_ROW_VERSION,
 )
 
@@ -187,6 +200,7 @@ SMALL_FILES: tuple[SmallFile[Any], ...] = (
     METADATA_VERSION_FILE,
     TTL_FILE,
     ROW_VERSION_FILE,
+    ROW_PLACE_FILE,
 )
 """The small files in the order of writing, without ``checksums``, which lists them, and ``meta.bin``, which contains
 them."""
@@ -220,6 +234,11 @@ def find_data_file(name: str) -> DataFile | None:
     return next((entry for entry in DATA_FILES if entry.pattern.fullmatch(name)), None)
 
 
+def choose_row_version_file(names: Collection[str]) -> SmallFile[RowVersion]:
+    """Returns the file that tells when and where the rows of a part with these files were inserted."""
+    return ROW_PLACE_FILE if ROW_PLACE in names else ROW_VERSION_FILE
+
+
 def _decode_uuid(data: bytes, part: str) -> uuid.UUID:
     try:
         return uuid.UUID(data.decode())
@@ -227,12 +246,12 @@ def _decode_uuid(data: bytes, part: str) -> uuid.UUID:
         raise CorruptionError("Not a UUID", part=part, file=UUID, offset=0, name="CORRUPTED_DATA") from error
 
 
-def _decode_row_version(data: bytes, part: str) -> RowVersion:
+def _decode_row_version(data: bytes, part: str, file: str) -> RowVersion:
     try:
-        return RowVersion.decode(data)
+        return RowVersion.decode(data) if file == ROW_VERSION else RowVersion.decode_place(data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"Not the version of rows ({error})"
-        raise CorruptionError(message, part=part, file=ROW_VERSION, name="CORRUPTED_DATA") from error
+        raise CorruptionError(message, part=part, file=file, name="CORRUPTED_DATA") from error
 
 
 def _decode_ttl(data: bytes, part: str) -> PartTtl:

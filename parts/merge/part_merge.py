@@ -33,7 +33,14 @@ from parts.read.part_reader import Part
 from parts.table.block_number_column import describe_merge_result
 from parts.table.merge_mode import MergeMode, SortedRows
 from parts.table.row_exists_column import ROW_EXISTS_COLUMN
-from parts.table.row_version import NO_ROW_VERSION, combine_row_versions, make_row_version_columns
+from parts.table.row_version import (
+    MIXED_PLACES,
+    NO_ROW_VERSION,
+    RowVersion,
+    combine_row_versions,
+    make_row_place_columns,
+    make_row_version_columns,
+)
 from parts.table.table_description import TableDescription, TableSchema
 from parts.table.ttl_rules import TtlCollector
 from parts.types import LowCardinalityType
@@ -86,6 +93,11 @@ def merge_parts(
     has_versions = description.merge_mode.has_row_versions
     if has_versions:
         description = _add_row_versions(description, has_deleted=any(source.has_deleted_rows for source in sources))
+    version = _combine_versions(sources, description)
+    if version.has_places:
+        description = replace(
+            description, schema=TableSchema((*description.schema.stored.columns, *make_row_place_columns()))
+        )
     ttl = description.ttl
     facts = [source.get_applicable_ttl(ttl) for source in sources]
     expires = bool(expire_at) and any(ttl.may_have_expired(known, expire_at) for known in facts)
@@ -118,9 +130,7 @@ def merge_parts(
         is_dense=total_bytes >= DENSE_ENCODING_MIN_BYTES and not codec,
         with_dictionaries=True,
         ttl=TtlCollector(ttl, expire_at if expires else None, codec, None if expires else whole),
-        row_version=combine_row_versions(source.row_version for source in all_sources)
-        if has_versions
-        else NO_ROW_VERSION,
+        row_version=version,
     )
     columns = description.schema.stored.names
     rows = [
@@ -147,6 +157,15 @@ def merge_parts(
     except BaseException:
         writer.abort()
         raise
+
+
+def _combine_versions(sources: Sequence[Part], description: TableDescription) -> RowVersion:
+    """Returns the version of the merged part. It keeps the rows' places if one of the sources knows them."""
+    if description.merge_mode.has_row_versions:
+        return combine_row_versions(source.row_version for source in sources)
+    if not any(source.row_version.has_places for source in sources):
+        return NO_ROW_VERSION
+    return MIXED_PLACES
 
 
 def _add_row_versions(description: TableDescription, *, has_deleted: bool) -> TableDescription:

@@ -30,15 +30,17 @@ from parts.read.batch_plan import (
 )
 from parts.read.part_reader import (
     Part,
+    open_part,
 )
 from parts.skip_indexes.index_builder import SkipIndexBuilder
 from parts.skip_indexes.skip_index_file import EncodedSkipIndex
 from parts.table.block_number_column import make_block_number_column
 from parts.table.row_exists_column import ROW_EXISTS_COLUMN
-from parts.table.row_version import make_row_version_columns
+from parts.table.row_version import make_hidden_columns
 from parts.table.table_description import Column, Key, SkipIndex, TableDescription, TableSchema
 from parts.table.ttl_rules import NO_TTL, RuleKind, TableTtl, TtlCollector
 from parts.write.column_writer import ColumnSummary
+from parts.write.part_stamp import stamp_part
 from parts.write.part_summary import WrittenColumns
 from parts.write.part_writer import PartWriter, WrittenPart
 
@@ -47,8 +49,10 @@ _FEW_ROWS = 65_536
 
 
 def clone_part(source: Part, directory: Path, description: TableDescription) -> None:
-    """Links all files of the part into ``directory``."""
+    """Links all files of the part into ``directory``. A position that was filled in is written."""
     link_files(source.path, directory, should_sync=description.settings.fsync_part_directory)
+    if source.row_version != open_part(directory).row_version:
+        stamp_part(directory, source.row_version, description.settings)
 
 
 def rewrite_columns(
@@ -102,13 +106,13 @@ def rewrite_rows(
 
 def list_rewritten_columns(source: Part, schema: TableSchema) -> list[Column]:
     """Returns the columns of a part of some rows: with the source's block numbers and versions."""
-    hidden = (make_block_number_column(), *make_row_version_columns())
+    hidden = (make_block_number_column(), *make_hidden_columns())
     return [*schema.stored.columns, *(column for column in hidden if column.name in source.schema)]
 
 
 def _columns(source: Part, schema: TableSchema, new: Collection[str], gone: Collection[str]) -> list[Column]:
     there = {*source.readable_columns, *source.converted_columns, *new}.difference(gone)
-    hidden = (make_block_number_column(), *make_row_version_columns(), ROW_EXISTS_COLUMN)
+    hidden = (make_block_number_column(), *make_hidden_columns(), ROW_EXISTS_COLUMN)
     return [column for column in (*schema.stored.columns, *hidden) if column.name in there]
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from parts.read.part_reader import Part
 from parts.table.block_number_column import BLOCK_NUMBER
 from parts.table.merge_mode import MergeMode
+from parts.table.row_version import ROW_PLACE_NAMES
 from parts.table.table_description import Column, TableDescription, TableSchema
 from parts.table.ttl_rules import PartTtl, RuleKind
 
@@ -34,7 +35,7 @@ def describe_written_columns(
     ttl = description.ttl
     if expire_at and ttl.list_rules(RuleKind.GROUP_BY):  # which gives columns any values
         return description
-    needed = {BLOCK_NUMBER, *mode.columns, *_needed_columns(description)}
+    needed = {BLOCK_NUMBER, *ROW_PLACE_NAMES, *mode.columns, *_needed_columns(description)}
     rules = {rule.column: rule for rule in ttl.list_rules(RuleKind.COLUMN) if expire_at and is_wide}
 
     def is_default(column: Column) -> bool:

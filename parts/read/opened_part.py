@@ -38,13 +38,13 @@ from parts.format.part_files import (
     MINMAX_FILE,
     PARTITION_FILE,
     PRIMARY_INDEX_FILE,
-    ROW_VERSION_FILE,
     TTL_FILE,
     UUID_FILE,
     DecodingContext,
     NamedArrays,
     PartMetadata,
     SmallFile,
+    choose_row_version_file,
     find_data_file,
     is_small_file,
 )
@@ -55,7 +55,7 @@ from parts.skip_indexes.skip_index_file import SkipIndexFile
 from parts.table.block_number_column import BLOCK_NUMBER, make_block_number_column
 from parts.table.part_name_columns import NAME_COLUMNS, make_name_column
 from parts.table.row_exists_column import PART_OFFSET, PART_OFFSET_COLUMN, ROW_EXISTS, ROW_EXISTS_COLUMN
-from parts.table.row_version import ROW_VERSION_NAMES, RowVersion, find_row_version_column
+from parts.table.row_version import HIDDEN_NAMES, ORIGIN_POSITION, ROW_PLACE_NAMES, RowVersion, find_hidden_column
 from parts.table.table_description import Column, SkipIndex, TableSchema
 from parts.table.ttl_rules import PartTtl, TableTtl
 from parts.types import DataType
@@ -130,10 +130,8 @@ class OpenedPart:
 
     @cached_property
     def minmax(self) -> dict[str, tuple[object, object]]:
-        return {
-            column: (to_python_value(array[0]), to_python_value(array[1], upper=True))
-            for column, array in self.minmax_arrays.items()
-        }
+        arrays = self.minmax_arrays.items()
+        return {name: (to_python_value(each[0]), to_python_value(each[1], upper=True)) for name, each in arrays}
 
     def to_part_metadata(self) -> PartMetadata:
         """Returns the content of its small files, for writing a part of the same rows."""
@@ -153,7 +151,7 @@ class OpenedPart:
     @cached_property
     def row_version(self) -> RowVersion:
         """The version of its rows (``parts.table.row_version``)."""
-        return self._value(ROW_VERSION_FILE)
+        return self._value(choose_row_version_file(self.checksums.files))
 
     @cached_property
     def ttl(self) -> PartTtl:
@@ -181,6 +179,8 @@ class OpenedPart:
     def _map_columns(self) -> None:
         mapping = map_columns(self.schema, self.metadata_version, self.table_schema)
         self._positions, self._converted = mapping.positions, mapping.converted
+        if ORIGIN_POSITION in self.schema and not self.row_version.is_mixed:  # committed anew: that place counts
+            self._positions = {name: at for name, at in self._positions.items() if name not in ROW_PLACE_NAMES}
         self.other_index: PrimaryIndex | None = None  # see ``parts.read.key_mapping``
 
     def reads_alike_always(self) -> bool:
@@ -333,8 +333,8 @@ class OpenedPart:
         if name in _CONSTANT_COLUMNS or name in NAME_COLUMNS:
             return _CONSTANT_COLUMNS.get(name) or make_name_column(name, self.name)
         table = self.table_schema or self.schema
-        if name in ROW_VERSION_NAMES and name not in table:
-            return find_row_version_column(name, self.name, self.row_version)
+        if name in HIDDEN_NAMES and (table is self.schema or name not in table):
+            return find_hidden_column(name, self.name, self.row_version)
         return table.column(name)
 
     def _value(self, file: SmallFile[T], shape: DecodingContext | None = None) -> T:

@@ -21,6 +21,19 @@ that may have some; 0 if none is left::
     {"version":1,"commit_time":1764230400000000,"mixed":true,"conflicts":2,"tombstones":1764230100000000}
 
 Rows without a version, of parts from elsewhere, are older than all others. The number of their block orders them.
+
+Tables whose commands come from one cluster (``commands_from``) keep less: where a row was inserted, and the zxid of its
+log entry there (``RowVersion.position``). The part has it in its file ``row_place``, and no ``row_version``. A merge
+stores two columns, if one of its sources knows them::
+
+    _origin            LowCardinality(String)
+    _origin_position   UInt64    0: inserted before the table kept these columns
+
+    {"version":1,"origin":"6b1f….4294967298.1-00c0ffee00c0ffee","position":4294967310}
+    {"version":1,"mixed":true}
+
+The position 0 in the file of an inserted part means that it is not filled in yet: the part was written here before its
+commit, whose zxid its listing in ZooKeeper has.
 """
 
 from __future__ import annotations
@@ -41,12 +54,20 @@ ORIGIN = "_origin"
 ORIGIN_BLOCK = "_origin_block"
 ROW_VERSION_NAMES = (COMMIT_TIME, ORIGIN, ORIGIN_BLOCK)
 """The columns of a version, in the order in which versions are compared."""
+ORIGIN_POSITION = "_origin_position"
+ROW_PLACE_NAMES = (ORIGIN, ORIGIN_POSITION)
+"""The columns of a row's place: the origin, and the zxid there."""
+HIDDEN_NAMES = (*ROW_VERSION_NAMES, ORIGIN_POSITION)
+"""All of these columns."""
 _TYPES = {
     COMMIT_TIME: parse_type("DateTime64(6, 'UTC')"),
     ORIGIN: parse_type("LowCardinality(String)"),
     ORIGIN_BLOCK: parse_type("UInt64"),
+    ORIGIN_POSITION: parse_type("UInt64"),
 }
 _FORMAT = 1
+NOT_FILLED_IN = 0
+"""The position of rows whose place is not known yet, or older than the columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +84,26 @@ class RowVersion:
     conflicts: int = 0
     tombstones: int | None = field(default=None, compare=False)
     """Of a ``is_mixed`` part: the commit time of its oldest tombstone, 0 without any; ``None`` if it is not known."""
+    position: int | None = None
+    """The zxid of the rows' log entry at their origin; ``None`` where the table keeps no places."""
+
+    @property
+    def has_places(self) -> bool:
+        """Whether origin and position of each row are known, or will be."""
+        return self.position is not None
+
+    @property
+    def lacks_position(self) -> bool:
+        """Whether the part was written before the commit that gives its rows their position."""
+        return self.position == NOT_FILLED_IN and not self.is_mixed
 
     def encode(self) -> bytes:
-        """Returns the bytes of the file."""
+        """Returns the bytes of the file, ``row_place`` if it has a place."""
+        if self.has_places:
+            place: dict[str, object] = (
+                {"mixed": True} if self.is_mixed else {"origin": self.origin, "position": self.position}
+            )
+            return json.dumps({"version": _FORMAT, **place}, separators=(",", ":")).encode()
         document: dict[str, object] = {"version": _FORMAT, "commit_time": self.commit_time}
         if self.is_mixed:
             document |= {"mixed": True} | ({"conflicts": self.conflicts} if self.conflicts else {})
@@ -91,9 +129,29 @@ class RowVersion:
             )
         return cls(time, str(document["origin"]), int(document["block"]))
 
+    @classmethod
+    def decode_place(cls, data: bytes) -> RowVersion:
+        """Parses the file ``row_place``. Raises as :meth:`decode`."""
+        document = json.loads(data)
+        if document["version"] != _FORMAT:
+            raise ValueError(f"version {document['version']}, this server reads {_FORMAT}")
+        if document.get("mixed"):
+            return cls(is_mixed=True, position=NOT_FILLED_IN)
+        position = int(document["position"])
+        if position < 0:
+            raise ValueError(f"position {position}")
+        return cls(origin=str(document["origin"]), position=position)
+
 
 NO_ROW_VERSION = RowVersion()
 """The rows of the part have no version."""
+MIXED_PLACES = RowVersion(is_mixed=True, position=NOT_FILLED_IN)
+"""A merged part that stores the place of each row."""
+
+
+def make_place(origin: str, position: int = NOT_FILLED_IN) -> RowVersion:
+    """Returns the version of a part all of whose rows were inserted by one commit of ``origin``."""
+    return RowVersion(origin=origin, position=position)
 
 
 @dataclass(frozen=True)
@@ -121,15 +179,31 @@ class _OneTime(_OneValue):
 def make_row_version_columns(part: PartName | None = None, version: RowVersion = NO_ROW_VERSION) -> tuple[Column, ...]:
     """Returns the columns. With ``part``, which does not store them, their defaults are its version."""
     if part is None:
-        return tuple(Column(name, type_) for name, type_ in _TYPES.items())
+        return tuple(Column(name, _TYPES[name]) for name in ROW_VERSION_NAMES)
+    return tuple(find_hidden_column(name, part, version) for name in ROW_VERSION_NAMES)
+
+
+def make_row_place_columns() -> tuple[Column, ...]:
+    """Returns the columns of places."""
+    return tuple(Column(name, _TYPES[name]) for name in ROW_PLACE_NAMES)
+
+
+def make_hidden_columns() -> tuple[Column, ...]:
+    """Returns all columns of versions and places."""
+    return tuple(Column(name, type_) for name, type_ in _TYPES.items())
+
+
+def find_hidden_column(name: str, part: PartName, version: RowVersion) -> Column:
+    """Returns a column of versions or places, as a part without it has it: one value for all rows."""
+    if name == COMMIT_TIME:
+        return Column(name, _TYPES[name], default=_OneTime(version.commit_time))
     block = part.min_block if version.block is None else version.block
-    defaults = (_OneTime(version.commit_time), _OneValue(version.origin), _OneValue(block))
-    return tuple(Column(*pair, default=default) for pair, default in zip(_TYPES.items(), defaults, strict=True))
-
-
-def find_row_version_column(name: str, part: PartName, version: RowVersion) -> Column:
-    """Returns one of the columns, as a part without it has it."""
-    return make_row_version_columns(part, version)[ROW_VERSION_NAMES.index(name)]
+    values: dict[str, str | int] = {
+        ORIGIN: version.origin,
+        ORIGIN_BLOCK: block,
+        ORIGIN_POSITION: version.position or NOT_FILLED_IN,
+    }
+    return Column(name, _TYPES[name], default=_OneValue(values[name]))
 
 
 def combine_row_versions(versions: Iterable[RowVersion]) -> RowVersion:

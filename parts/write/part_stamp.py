@@ -1,7 +1,8 @@
 """Give a written part its version, which is known only when its block number is taken.
 
-The version is a file of its own (``parts.table.row_version``), but checksums list it. So those are written again, in a
-packed part with the whole small file. The part must still be temporary: a crash in between leaves what a start removes.
+The version is a file of its own, and so is the place (``parts.table.row_version``), but checksums list it. So those are
+written again, in a packed part with the whole small file. The part must still be temporary: a crash in between leaves
+what a start removes.
 Files are replaced, never changed: a hard link of the part keeps what it has.
 """
 
@@ -12,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from parts.format.checksums import Checksums
-from parts.format.file_names import CHECKSUMS, DRAFT_SUFFIX, META_FILE, ROW_VERSION
+from parts.format.file_names import CHECKSUMS, DRAFT_SUFFIX, META_FILE, ROW_PLACE, ROW_VERSION
 from parts.format.hashed_file import HashedFile, sync_files
 from parts.format.packed_metadata import pack_files, unpack_files
-from parts.format.part_files import ROW_VERSION_FILE, is_small_file
+from parts.format.part_files import ROW_PLACE_FILE, ROW_VERSION_FILE, is_small_file
 from parts.table.row_version import RowVersion
 from parts.table.table_description import PartSettings
 from parts.write.part_summary import compute_checksum
@@ -31,28 +32,33 @@ def stamp_part(directory: Path, version: RowVersion, settings: PartSettings, *, 
     if not meta and not packed_path.exists():
         return _stamp_wide(directory, version, settings)
     files = unpack_files(meta or packed_path.read_bytes(), directory.name)
-    data = version.encode()
+    file, data = _choose_file(version), version.encode()
     small = {name: held for name, held in files.items() if is_small_file(name) and name != CHECKSUMS}
     others = {name: held for name, held in files.items() if not is_small_file(name)}
-    checksums = _add_to_checksums(files[CHECKSUMS], data, directory.name)
-    new = pack_files({**small, ROW_VERSION: data, CHECKSUMS: checksums, **others})
+    checksums = _add_to_checksums(files[CHECKSUMS], file, data, directory.name)
+    new = pack_files({**small, file: data, CHECKSUMS: checksums, **others})
     _replace_files(directory, {META_FILE: new}, settings)
     return new
 
 
 def _stamp_wide(directory: Path, version: RowVersion, settings: PartSettings) -> bytes:
-    data = version.encode()
-    checksums = _add_to_checksums((directory / CHECKSUMS).read_bytes(), data, directory.name)
-    _replace_files(directory, {ROW_VERSION: data, CHECKSUMS: checksums}, settings)
+    file, data = _choose_file(version), version.encode()
+    checksums = _add_to_checksums((directory / CHECKSUMS).read_bytes(), file, data, directory.name)
+    _replace_files(directory, {file: data, CHECKSUMS: checksums}, settings)
     return b""
 
 
-def _add_to_checksums(encoded: bytes, data: bytes, part: str) -> bytes:
+def _choose_file(version: RowVersion) -> str:
+    return ROW_PLACE if version.has_places else ROW_VERSION
+
+
+def _add_to_checksums(encoded: bytes, file: str, data: bytes, part: str) -> bytes:
     checksums = Checksums.decode(encoded, part)
+    since = ROW_PLACE_FILE.since if file == ROW_PLACE else ROW_VERSION_FILE.since
     return replace(
         checksums,
-        files={**checksums.files, ROW_VERSION: compute_checksum(data)},
-        version=max(checksums.version, ROW_VERSION_FILE.since),
+        files={**checksums.files, file: compute_checksum(data)},
+        version=max(checksums.version, since),
     ).encode()
 
 

@@ -29,6 +29,10 @@ class ChangedRows:
         self._held: list[pa.Table] = []
         self._last = -1
 
+    def select(self, mask: np.ndarray) -> ChangedRows:
+        """Returns the rows whose number ``mask`` has, in place of these."""
+        return ChangedRows(batch.filter(pa.array(mask[_to_numbers(batch.column(0))])) for batch in self._batches)
+
     def has_more(self) -> bool:
         """Returns whether rows are left."""
         while not self._held:

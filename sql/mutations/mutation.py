@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from parts.common.command_reach import REACH_LINE, CommandReach, add_reach, find_reach
 from parts.common.errors import UserError
 from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS
 from parts.table.table_description import TableDescription
@@ -23,6 +24,7 @@ from sql.grammar.statements.alter_commands import (
     MaterializeColumn,
     MaterializeTtl,
     MutationCommand,
+    PartitionRef,
     UpdateRows,
 )
 from sql.grammar.statements.mutate_table import format_mutations, parse_stored_mutations
@@ -30,19 +32,25 @@ from sql.grammar.syntax_tree import Function, Identifier, NamedTable, Node, Para
 from sql.grammar.tokens import TokenStream
 from sql.mutations.mutation_queries import MutationStep
 
-_VERSION = 1
+_VERSION, _VERSION_WITH_REACH = 1, 2
+_DROP_LINE = "kind: drop\n"
+ALL_ROWS = "1"
+"""The condition of a command that touches every row."""
 
 
 @dataclass(frozen=True)
 class Mutation:
     """Commands of one mutation, which name partitions by id.
 
-    ``database`` is that of tables without one, ``timezone`` that of times without one.
+    ``database`` is that of tables without one, ``timezone`` that of times without one. ``reach`` limits the commands
+    to rows of certain commits (``parts.common.command_reach``). ``is_drop``: it stands for DROP PARTITION or TRUNCATE.
     """
 
     commands: tuple[MutationCommand, ...]
     database: str
     timezone: str = "UTC"
+    reach: CommandReach | None = None
+    is_drop: bool = False
 
     @cached_property
     def text(self) -> str:
@@ -51,12 +59,14 @@ class Mutation:
 
     def encode(self) -> str:
         """Returns the text to store: lines, of which the commands are the last."""
-        return (
+        text = (
             f"format version: {_VERSION}\n"
             f"database: {_escape(self.database)}\n"
             f"timezone: {self.timezone}\n"
+            f"{_DROP_LINE if self.is_drop else ''}"
             f"commands: {_escape(format_mutations(self.commands, is_kept=True))}\n"
         )
+        return add_reach(text, self.reach) if self.reach is not None else text
 
     @classmethod
     def decode(cls, text: str) -> Mutation:
@@ -64,10 +74,16 @@ class Mutation:
 
         Raises ``ValueError`` for anything else, ``UserError`` 62 for unknown commands.
         """
-        version, database, timezone, commands = (line.partition(": ") for line in text.splitlines())
-        if version != ("format version", ": ", str(_VERSION)):
-            raise ValueError(f"format version {version[2]!r} of a mutation, {_VERSION} is known")
-        return cls(parse_stored_mutations(_unescape(commands[2])), _unescape(database[2]), timezone[2])
+        reach = find_reach(text)
+        lines = [line for line in text.splitlines(keepends=True) if not line.startswith(REACH_LINE)]
+        is_drop = _DROP_LINE in lines
+        rest = (line.rstrip("\n").partition(": ") for line in lines if line != _DROP_LINE)
+        version, database, timezone, commands = rest
+        known = _VERSION if reach is None else _VERSION_WITH_REACH
+        if version != ("format version", ": ", str(known)):
+            raise ValueError(f"format version {version[2]!r} of a mutation, {_VERSION_WITH_REACH} is known")
+        parsed = parse_stored_mutations(_unescape(commands[2]))
+        return cls(parsed, _unescape(database[2]), timezone[2], reach, is_drop)
 
     def steps(self, partition_id: str) -> tuple[MutationStep, ...]:
         """Returns the steps for parts of the partition, in order.
@@ -79,7 +95,7 @@ class Mutation:
 
     def make_step(self, command: MutationCommand) -> MutationStep:
         """Returns the step for one command."""
-        return MutationStep(command, self.database, self.timezone)
+        return MutationStep(command, self.database, self.timezone, self.reach)
 
     @property
     def partition_ids(self) -> frozenset[str] | None:
@@ -104,6 +120,11 @@ class Mutation:
             elif isinstance(command, MaterializeColumn | ClearColumnData):
                 found.add(command.name)
         return frozenset(found)
+
+    def find_command_without_rows(self) -> str:
+        """Names a command that does not find the rows that it changes by a condition; "" for none."""
+        others = (command for command in self.commands if not isinstance(command, UpdateRows | DeleteRows))
+        return next((format_mutations((command,)) for command in others), "")
 
     def find_nondeterminism(self) -> str:
         """Names what makes the result depend on more than the rows of a part.
@@ -153,6 +174,12 @@ class Mutation:
             if isinstance(command, UpdateRows | DeleteRows):
                 for text in (command.condition, *_values(command)):
                     yield from walk(parse_expression(text), into_queries=into_queries)
+
+
+def make_drop(partition_id: str | None, database: str) -> Mutation:
+    """Returns the mutation that stands for DROP PARTITION, or without a partition for TRUNCATE."""
+    partition = PartitionRef(id=partition_id) if partition_id is not None else None
+    return Mutation((DeleteRows(ALL_ROWS, partition),), database, is_drop=True)
 
 
 def substitute_parameters(text: str, given: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from parts.common.command_reach import CommandReach
 from parts.common.errors import UserError
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import Part
@@ -35,11 +36,15 @@ _PART, _BLOCK = "\0part", "\0block"
 
 @dataclass(frozen=True)
 class MutationStep:
-    """A command, with the database of tables without one and the zone of times without one."""
+    """A command, with the database of tables without one and the zone of times without one.
+
+    With a ``reach`` it changes only the rows that this covers.
+    """
 
     command: MutationCommand
     database: str
     timezone: str
+    reach: CommandReach | None = None
 
 
 def find_changed_rows(

@@ -36,6 +36,7 @@ from parts.read.part_reader import (
     Part,
     open_part,
 )
+from parts.read.reached_rows import find_reached_rows
 from parts.table.nested_columns import check_array_sizes
 from parts.table.table_description import TableDescription
 from parts.table.ttl_rules import PartTtl, RuleKind, RuleTimes, TtlCollector
@@ -51,6 +52,7 @@ from sql.grammar.statements.alter_commands import (
 )
 from sql.mutations.changed_rows import ChangedRows, read_found_rows, read_remaining_rows, read_updated_rows
 from sql.mutations.combined_steps import HeldRows, find_all_columns, fits_in_memory, group_steps
+from sql.mutations.mutation import ALL_ROWS
 from sql.mutations.mutation_queries import MutationStep, OnePart, find_changed_rows
 from sql.relations import BlockRelation, PartsRelation, RelationCatalog
 from sql.run.query_engine import QueryEngine
@@ -146,7 +148,7 @@ class PartMutator:
                 if not self._find_rows(part, step).has_more():
                     continue
                 rows = HeldRows(part, find_all_columns(steps, self.description.schema), self.description.schema)
-            rows.apply_step(step, self._find_rows_in)
+            rows.apply_step(step, partial(self._find_rows_in, part))
         if rows is None or not (rows.changed or rows.has_lost_rows):
             return False
         changed = sorted(rows.changed)
@@ -165,6 +167,9 @@ class PartMutator:
         match step.command:
             case UpdateRows(assignments):
                 return self._update(part, [name for name, _ in assignments], self._find_rows(part, step), place)
+            case DeleteRows(condition) if condition == ALL_ROWS and part.rows and self._is_reached_whole(part, step):
+                rewrite_rows(part, place, self.description, iter(()))
+                return True
             case DeleteRows():
                 return self._delete(part, self._find_rows(part, step), place)
             case ApplyDeletedMask():
@@ -317,8 +322,16 @@ class PartMutator:
             yield pa.Table.from_batches([batch])
             rows += batch.num_rows
 
-    def _find_rows(self, part: Part, step: MutationStep) -> ChangedRows:
-        return self._find_rows_in(OnePart(part, self.description), step)
+    def _is_reached_whole(self, part: Part, step: MutationStep) -> bool:
+        return step.reach is None or find_reached_rows(part, step.reach) is True
 
-    def _find_rows_in(self, relation: PartsRelation | BlockRelation, step: MutationStep) -> ChangedRows:
-        return find_changed_rows(self.engine, step, relation, self.description, self.table, self.others)
+    def _find_rows(self, part: Part, step: MutationStep) -> ChangedRows:
+        return self._find_rows_in(part, OnePart(part, self.description), step)
+
+    def _find_rows_in(self, part: Part, relation: PartsRelation | BlockRelation, step: MutationStep) -> ChangedRows:
+        """Finds rows in ``relation``, which numbers them as the part does."""
+        reached = step.reach is None or find_reached_rows(part, step.reach)
+        if reached is False:
+            return ChangedRows(iter(()))
+        found = find_changed_rows(self.engine, step, relation, self.description, self.table, self.others)
+        return found if reached is True else found.select(reached)

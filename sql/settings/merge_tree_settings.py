@@ -27,6 +27,8 @@ TRACKER_SETTINGS = (
     "link_collocation",
 )
 """Settings of Pando's own that only ALTER TABLE sets (``engine.interpreter.links.tracker_settings``)."""
+COMMANDS_FROM = "commands_from"
+"""Another one (``engine.interpreter.links.commands_from``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ def parse_table_setting(name: str, value: object) -> SettingValue:
     setting's value that Pando lacks.
     """
     known = load_clickhouse_settings().merge_tree
-    if name == REFUSE_INSERTS or name in TRACKER_SETTINGS:
+    if name in (REFUSE_INSERTS, COMMANDS_FROM, *TRACKER_SETTINGS):
         raise UserError(
             "BAD_ARGUMENTS", f"Setting {name} is set with ALTER TABLE … MODIFY SETTING alone, for a Replicated table"
         )

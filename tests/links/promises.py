@@ -55,6 +55,13 @@ _GAP = "test_link_runner::test_a_gap_stops_the_link_and_names_the_hole"
 
 PROMISES: Mapping[str, Lines] = {
     "YTsaurus": {
+        "commands on a table of several origins": (
+            "test_commands_from::test_commands_touch_rows_of_all_origins",
+            "test_commands_from::test_rows_that_are_older_than_the_setting",
+            "test_commands_from::test_partitions_are_dropped",
+            "test_command_histories::test_many_histories",
+            "test_command_chaos::test_all_clusters_end_with_the_same_rows",
+        ),
         "automatic switching of the synchronous copy": (
             "test_link_tracker::test_a_silent_target_is_replaced_once_and_the_table_is_never_without_one",
             "test_tracker_decisions::test_the_next_link_is_enabled_before_the_former_one_is_disabled",
@@ -301,6 +308,10 @@ PROMISES: Mapping[str, Lines] = {
         "both sides write, the last writer wins": (_TWO_WRITERS,),
         "broadcast (a limitation there)": ("test_topologies::test_broadcast",),
         "consolidation (a limitation there)": (_CONSOLIDATION,),
+        "a source's commands in a consolidation": ("test_commands_from::test_each_source_commands_its_own_rows",),
+        "DDL where both ends write (a limitation there)": (
+            "test_commands_from::test_alters_of_the_commanding_cluster_are_carried",
+        ),
         "chain (a limitation there)": (_CHAIN,),
         "ring (a limitation there)": ("test_topologies::test_ring",),
         "equal rows of two clusters are two rows": (
@@ -536,5 +547,4 @@ OPEN: Mapping[str, str] = {}
 LATER: tuple[str, ...] = (
     "YugabyteDB: provisional records at the target",
     "Tarantool: a write waits for so many nodes",
-    "YTsaurus, YugabyteDB: commands on tables of several origins",
 )

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from coordination.nodes.gate import Bar, CommitKind, Gate, KeptOut, format_epoch
+from coordination.nodes.gate_commands import CommandSource
 from coordination.nodes.gate_link import GateLink, LinkDirection
 from parts.common.errors import CorruptionError
 
@@ -36,7 +37,7 @@ def test_what_cannot_be_read(data: bytes) -> None:
     ("keeps_out", "kinds"),
     [
         (KeptOut.INSERTS, [ROWS]),
-        (KeptOut.COMMITS, [ROWS, OTHER, CommitKind.DEFINITION, CommitKind.UPKEEP]),
+        (KeptOut.COMMITS, [ROWS, OTHER, CommitKind.COMMAND, CommitKind.DEFINITION, CommitKind.UPKEEP]),
         (KeptOut.ALL, list(CommitKind)),
     ],
 )
@@ -66,4 +67,24 @@ def test_links_of_a_gate() -> None:
 
 def test_a_target_keeps_up_its_table_by_itself() -> None:
     gate = Gate("1-0").with_link(GateLink("l", LinkDirection.IN, "v", "p", "west"))
-    assert [kind for kind in CommitKind if gate.find_bar(kind) is not None] == [ROWS, OTHER]
+    barred = [ROWS, OTHER, CommitKind.COMMAND]
+    assert [kind for kind in CommitKind if gate.find_bar(kind) is not None] == barred
+
+
+def test_the_source_of_commands() -> None:
+    """A two-way link keeps out what does not go by the places of rows, and says what it takes."""
+    link = GateLink("l", LinkDirection.IN, "v", "p", "west", is_two_way=True)
+    gate = Gate("2-0").with_link(link)
+    assert (gate.own_origin, Gate.parse(gate.to_bytes()).commands) == ("", None)
+    commands = CommandSource("west", "c.7").with_began({"c.7.2-0": 0, "d.8.1-0": 5})
+    kept = gate.with_commands(commands)
+    assert Gate.parse(kept.to_bytes()) == kept
+    assert kept.own_origin == "c.7.2-0"
+    assert commands.with_began({"d.8.1-0": 9}) == commands, "the first mark counts"
+    for each, advice in ((gate, "commands_from"), (kept, "but UPDATE and DELETE")):
+        assert [kind for kind in CommitKind if each.find_bar(kind) is not None] == [OTHER]
+        bar = each.find_bar(OTHER)
+        assert bar is not None
+        assert advice in bar.reason
+    with pytest.raises(CorruptionError, match="Cannot read the gate"):
+        Gate.parse(kept.to_bytes().replace(b'"began"', b'"begun"'))

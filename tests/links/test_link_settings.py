@@ -57,7 +57,6 @@ def test_numbers_have_their_range(name: str) -> None:
         ({"start_position": "yesterday"}, "BAD_ARGUMENTS", "'yesterday'"),
         ({"upstream_replica_id": "west"}, "BAD_ARGUMENTS", "'west'"),
         ({"two_way": 1, "auto_bootstrap": 1}, "BAD_ARGUMENTS", "exclude each other"),
-        ({"two_way": 1, "replicate_ddl": 1}, "NOT_IMPLEMENTED", "run the ALTER on both"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(values: dict[str, object], code: str, message: str) -> None:

@@ -20,7 +20,7 @@ from parts.merge import merge_parts
 from parts.merge.last_writer import LastWriter
 from parts.read.part_reader import open_part
 from parts.table.row_exists_column import ROW_EXISTS, ROW_EXISTS_COLUMN
-from parts.table.row_version import RowVersion
+from parts.table.row_version import RowVersion, make_place
 from parts.table.table_description import TableDescription, TableSchema
 from parts.write.block_preparation import (
     sort_block,
@@ -65,6 +65,9 @@ VERSIONED = {"v5_packed": {}, "v5_wide": WIDE, "v5_merged": WIDE}
 """Golden parts whose rows have versions: two as they are inserted, and one merged of three, with a tombstone."""
 VERSIONED_COLUMNS = [("k", "UInt32"), ("s", "String")]
 VERSIONS = tuple(RowVersion(1_764_230_400_000_000 + i, f"cluster{i % 2}.7.1-00c0ffee00c0ffee", i) for i in range(3))
+PLACED = {"v6_packed": {}, "v6_wide": WIDE, "v6_merged": WIDE}
+"""Golden parts whose rows have places: two as they are inserted, and one merged of two, one of which is older."""
+PLACE = make_place("cluster1.7.1-00c0ffee00c0ffee", 4294967310)
 ROWS = 50
 DAY = datetime.date(2024, 2, 29)
 
@@ -159,7 +162,29 @@ def write_versioned(directory: pathlib.Path, part: str) -> None:
         merge_parts(sources, directory, described)
 
 
+def placed_description(part: str) -> TableDescription:
+    return description_of(VERSIONED_COLUMNS, ("k",), **PLACED[part])
+
+
+def write_placed(directory: pathlib.Path, part: str) -> None:
+    described = placed_description(part)
+    if part != "v6_merged":
+        write_part(directory, block_of(described, versioned_rows(0)), described, (), part_uuid=PART_UUID)
+        stamp_part(directory, PLACE, described.settings)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        paths = [pathlib.Path(temporary) / f"all_{number}_{number}_0" for number in range(2)]
+        for number, path in enumerate(paths):
+            write_part(path, block_of(described, versioned_rows(number)), described, ())
+        stamp_part(paths[1], PLACE, described.settings)
+        merge_parts(list(map(open_part, paths)), directory, described)
+
+
 def main() -> None:
+    for part in PLACED:
+        if not (GOLDEN / part).exists():
+            write_placed(GOLDEN / part, part)
+            print(f"wrote {part}")
     for part in VERSIONED:
         if not (GOLDEN / part).exists():
             write_versioned(GOLDEN / part, part)

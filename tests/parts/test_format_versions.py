@@ -118,12 +118,12 @@ def test_a_newer_major_version_is_refused_by_name(description: TableDescription,
     packed = directory / META_FILE
     meta = unpack_files(packed.read_bytes(), NAME) if packed.exists() else {}
     known = Checksums.decode(meta.get(CHECKSUMS) or (directory / CHECKSUMS).read_bytes(), NAME)
-    checksums = replace(known, version=(6, 0)).encode()
+    checksums = replace(known, version=(7, 0)).encode()
     (packed if meta else directory / CHECKSUMS).write_bytes(
         pack_files({**meta, CHECKSUMS: checksums}) if meta else checksums
     )
     before = {file.name: file.read_bytes() for file in directory.iterdir()}
-    with pytest.raises(UserError, match=f"Part {NAME} is of format version 6; .* up to 5.*newer one") as caught:
+    with pytest.raises(UserError, match=f"Part {NAME} is of format version 7; .* up to 6.*newer one") as caught:
         store.load()
     assert (caught.value.code, caught.value.name) == (287, "UNKNOWN_FORMAT_VERSION")
     assert {file.name: file.read_bytes() for file in directory.iterdir()} == before, "neither moved nor changed"
@@ -134,9 +134,9 @@ def test_a_newer_envelope_is_refused_by_name(tmp_path: pathlib.Path) -> None:
     description = description_of([("k", "Int64"), ("s", "String")], ("k",))
     write_part(tmp_path / NAME, block_of(description, ROWS), description, ())
     packed = tmp_path / NAME / META_FILE
-    body = packed.read_bytes()[:-16].replace(b"PANDOMT1", b"PANDOMT6", 1)
+    body = packed.read_bytes()[:-16].replace(b"PANDOMT1", b"PANDOMT7", 1)
     packed.write_bytes(body + xxhash.xxh3_128_digest(body))
-    with pytest.raises(PandoError, match=f"Part {NAME} is of format version 6") as caught:
+    with pytest.raises(PandoError, match=f"Part {NAME} is of format version 7") as caught:
         open_part(tmp_path / NAME)
     assert caught.value.code == 287
 
@@ -169,7 +169,8 @@ def test_the_table_of_files_is_whole(tmp_path: pathlib.Path) -> None:
     description = replace(description_of([("k", "Int64"), ("count", "String")], ("k",), **WIDE), metadata_version=3)
     write_part(tmp_path / NAME, block_of(description, ROWS), description, ())
     names = {file.name for file in (tmp_path / NAME).iterdir()}
-    assert names == {file.name for file in SMALL_FILES} - {"ttl", "row_version"} | {CHECKSUMS, "k.bin", "count.bin"}
+    optional = {"ttl", "row_version", "row_place"}
+    assert names == {file.name for file in SMALL_FILES} - optional | {CHECKSUMS, "k.bin", "count.bin"}
     assert {name for name in names if not is_small_file(name)} == {"k.bin", "count.bin"}
     assert find_data_file("k.bin") is DATA_FILES[0]
     assert find_data_file("skp_idx_k.idx") is None

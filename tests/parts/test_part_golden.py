@@ -18,7 +18,7 @@ from parts.read.batch_plan import (
 from parts.read.part_reader import (
     open_part,
 )
-from parts.table.row_version import ROW_VERSION_NAMES, RowVersion
+from parts.table.row_version import MIXED_PLACES, ROW_PLACE_NAMES, ROW_VERSION_NAMES, RowVersion
 from parts.write.part_writer import write_part
 from tests.parts.generated import same_rows
 from tests.parts.make_golden import (
@@ -27,6 +27,8 @@ from tests.parts.make_golden import (
     GOLDEN,
     PART_UUID,
     PARTS,
+    PLACE,
+    PLACED,
     REPEATED,
     ROWS,
     VERSIONED,
@@ -34,8 +36,10 @@ from tests.parts.make_golden import (
     dense_expected,
     description,
     expected,
+    placed_description,
     repeated_expected,
     write_dense,
+    write_placed,
     write_repeated,
     write_versioned,
 )
@@ -134,3 +138,20 @@ def test_golden_part_with_versions_reads(golden: str, tmp_path: pathlib.Path) ->
         assert part.row_version == VERSIONS[0]
         assert blocks == [0] * 8
         assert {row["_origin"] for row in rows} == {VERSIONS[0].origin}
+
+
+@pytest.mark.parametrize("golden", PLACED)
+def test_golden_part_with_places_reads(golden: str, tmp_path: pathlib.Path) -> None:
+    part = open_part(GOLDEN / golden)
+    part.verify()
+    assert part.checksums.version == (6, 0)
+    rows = pa.Table.from_batches(list(part.read(["k", *ROW_PLACE_NAMES]))).to_pylist()
+    places = {(row["_origin"], row["_origin_position"]) for row in rows}
+    if golden == "v6_merged":
+        assert (part.row_version, places) == (MIXED_PLACES, {("", 0), (PLACE.origin, PLACE.position)})
+    else:
+        assert (part.row_version, places) == (PLACE, {(PLACE.origin, PLACE.position)})
+    write_placed(tmp_path / "part", golden)
+    written = open_part(tmp_path / "part", table_schema=placed_description(golden).schema)
+    assert written.content_hash == part.content_hash
+    assert {p.name for p in (GOLDEN / golden).iterdir()} == {p.name for p in (tmp_path / "part").iterdir()}

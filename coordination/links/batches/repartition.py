@@ -29,8 +29,11 @@ def is_aligned(pieces: Pieces) -> bool:
 
 
 def find_command(changes: Sequence[Change]) -> Change | None:
-    """Returns the first change that has a command, or ``None``."""
-    return next((change for change in changes if change.drops or change.mutations), None)
+    """Returns the first change that has a command, or ``None``.
+
+    A mutation of no partition is none: it touches nothing.
+    """
+    return next((each for each in changes if each.drops or any(m.numbers for m in each.mutations)), None)
 
 
 def repartition(

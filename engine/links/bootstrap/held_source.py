@@ -85,11 +85,14 @@ def encode_held(held: HeldTable) -> dict[str, Any]:
         "create_query": held.create_query,
         "columns": held.columns,
         "commit_time": held.commit_time,
-        "parts": [
-            [str(part.name), part.content_hash, part.rows, part.size_bytes, part.file_bytes] for part in held.parts
-        ],
+        "parts": list(map(_encode_part, held.parts)),
         "block_ids": [[block_id, str(part)] for block_id, part in held.block_ids],
     }
+
+
+def _encode_part(part: HeldPart) -> list[object]:
+    place = [part.origin, part.position] if part.origin else []
+    return [str(part.name), part.content_hash, part.rows, part.size_bytes, part.file_bytes, *place]
 
 
 # -- at the target ------------------------------------------------------------------------------------------------
@@ -118,7 +121,10 @@ def _decode_part(items: Sequence[Any]) -> HeldPart:
     name, content_hash, rows, size_bytes, file_bytes = items[:5]
     if not isinstance(content_hash, str) or not content_hash.isalnum():  # it becomes the name of a directory
         raise UserError("BAD_ARGUMENTS", f"The hash of a held part is {content_hash!r:.200}")
-    return HeldPart(_decode_name(name), content_hash, rows, size_bytes, file_bytes)
+    origin, position = items[5:7] if len(items) >= 7 else ("", 0)
+    if not isinstance(origin, str) or not is_number(position):
+        raise UserError("BAD_ARGUMENTS", f"The place of a held part is {items[5:7]!r:.200}")
+    return HeldPart(_decode_name(name), content_hash, rows, size_bytes, file_bytes, origin, position)
 
 
 def _decode_id(items: Sequence[Any]) -> tuple[str, PartName]:

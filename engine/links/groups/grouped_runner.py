@@ -173,7 +173,7 @@ class GroupedRunner(LinkRunner):
         found = select_batch(answer.changes, [place], state.vector, source.origin, state.own, state.forks, _NO_LIMITS)
         if found.stop is not None:
             raise LinkStopped(f"{found.stop}. {advise_copy(definition.name)}", is_late=isinstance(found.stop, Gap))
-        if any(change.mutations for change in found.changes):
+        if any(mutation.numbers for change in found.changes for mutation in change.mutations):
             rows = sum(change.rows for change in answer.changes)
             raise LinkPaused(
                 f"Table {source.database}.{source.table} has a mutation, and a transactional group carries INSERTs and "

@@ -48,6 +48,8 @@ class ClusterWork(ServerWork):
     """Whether clients may mutate and drop."""
     columns: LinkedColumns = field(kw_only=True)
     """The columns of all clusters."""
+    list_commanded: Callable[[], list[Block]] | None = None
+    """Lists the blocks of all clusters, where commands touch those; otherwise they touch this cluster's."""
     elsewhere: Callable[[], None] = lambda: None
     """Lets some node of another cluster work."""
 
@@ -76,10 +78,14 @@ class ClusterWork(ServerWork):
 
     def fill(self, blocks: int) -> None:
         """Inserts some blocks without faults, and changes some of them."""
-        for _ in range(blocks):
-            self._do_insert()
+        self.fill_rows(blocks)
         self._do_update()
         self._do_delete()
+
+    def fill_rows(self, blocks: int) -> None:
+        """Inserts some blocks without faults."""
+        for _ in range(blocks):
+            self._do_insert()
 
     def _do_insert(self) -> None:
         if self.takes_writes:
@@ -126,14 +132,15 @@ class ClusterWork(ServerWork):
         server = self._idle()
         if server is None or not self.takes_commands:
             return
-        for block in self.blocks:
+        concerned = self.list_commanded() if self.list_commanded is not None else self.blocks
+        for block in concerned:
             block.is_retired = True  # a block that a command removes could otherwise be inserted a second time
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
-        self._withdraw_promises(self.blocks)
+        self._withdraw_promises(concerned)
         self._truncates_under_way += 1
         answer = self._guarded(server, lambda: server.sql(statement, mutations_sync=self.random.choice([0, 0, 1])))
         self._truncates_under_way -= 1
-        self._withdraw_promises(self.blocks)
+        self._withdraw_promises(concerned)
         self.counts[f"{what} {answer}"] += 1
 
     def _do_alter(self) -> None:

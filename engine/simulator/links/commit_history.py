@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from parts.common.command_reach import find_reach
 
 _MARK = re.compile(r"v = concat\(v, '( m\d+)'\).* WHERE k % (\d+) = (\d+)")
 _DELETED = re.compile(r"WHERE k IN \(([\d, ]+)\)")
@@ -49,16 +51,34 @@ class Mutated:
     divisor: int = 1
     rest: int = 0
     deleted: frozenset[int] = frozenset()
+    is_drop: bool = False
+    reach: Mapping[str, int] | None = None
+    """By cluster, as its UUID, the last commit whose rows it touches; ``None``: it goes by numbers alone."""
+    text: str = ""
 
     @classmethod
     def parse(cls, zxid: int, numbers: Mapping[str, int], text: str) -> Mutated:
         """Parses a mutation's text."""
         by_partition = {int(partition): number for partition, number in numbers.items()}
+        found_reach = find_reach(text)
+        reach = None if found_reach is None else {o.partition(".")[0]: last for o, last in found_reach.positions}
+        made = cls(zxid, by_partition, reach=reach, text=text)
+        if "kind: drop" in text:
+            return replace(made, is_drop=True)
         if found := _MARK.search(text):
-            return cls(zxid, by_partition, found[1], int(found[2]), int(found[3]))
+            return replace(made, mark=found[1], divisor=int(found[2]), rest=int(found[3]))
         found = _DELETED.search(text)
         assert found is not None, f"the model does not know the mutation {text}"
-        return cls(zxid, by_partition, deleted=frozenset(map(int, found[1].split(", "))))
+        return replace(made, deleted=frozenset(map(int, found[1].split(", "))))
+
+    def reaches(self, block: Inserted, cluster: str, *, is_own: bool) -> bool:
+        """Tells whether it touches the rows of a block.
+
+        ``cluster`` is the UUID of the block's, ``is_own`` whether the command was given there.
+        """
+        assert self.reach is not None
+        is_below = block.number < self.numbers.get(block.partition, -1) if is_own else block.partition in self.numbers
+        return is_below and block.zxid <= self.reach.get(cluster, 0)
 
     def covers(self, block: Inserted) -> bool:
         """Tells whether rows of the block existed when the mutation took its numbers."""
@@ -107,6 +127,20 @@ class CommitHistory:
         blocks = (commit for commit in self.commits if isinstance(commit, Inserted) and not commit.is_refused)
         return {key for block in blocks for key in block.keys}
 
+    def commanded_rows(self, cluster: str, commands: Sequence[Mutated]) -> dict[int, list[str]]:
+        """Returns what everybody shows in the end, if ``commands`` of any cluster touch rows by their places.
+
+        ``cluster`` is the UUID of this table's cluster.
+        """
+        rows: dict[int, list[str]] = {}
+        for block, _ in _possible_copies([commit for commit in self.commits if isinstance(commit, Inserted)]):
+            touching = [each for each in commands if each.reaches(block, cluster, is_own=each in self.commits)]
+            for key in block.keys:
+                values = Copies(False, tuple(touching)).values(key)
+                if not values.may_be_gone:
+                    rows.setdefault(key, []).append(values.newest)
+        return rows
+
     def final_rows(self) -> dict[int, list[str]]:
         """Returns what everybody shows in the end."""
         rows: dict[int, list[str]] = {}
@@ -145,7 +179,7 @@ class Copies:
         texts = [f"value {key}"]
         is_deleted = False
         for mutation in self.mutations:
-            is_deleted |= key in mutation.deleted
+            is_deleted |= key in mutation.deleted or mutation.is_drop
             if mutation.mark and key % mutation.divisor == mutation.rest:
                 texts.append(texts[-1] + mutation.mark)
         return KeyValues(tuple(texts), is_deleted)

@@ -19,6 +19,7 @@ from typing import Any
 from coordination.keeper.interface import Create, Delete, Op, SetData
 from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.links.cluster_identity import CLUSTER_PATH, ClusterIdentity
+from coordination.links.commands import NO_REACH
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.mutation_nodes import parse_mutation_id
@@ -26,6 +27,7 @@ from coordination.merges_mutations.mutation_set import MutationEntry
 from engine.simulator.links.commit_history import CommitHistory, Dropped, Inserted, Mutated, Rows, find_prefix
 from engine.simulator.simulated_table import TABLE
 from engine.simulator.simulation_model import Block, Expectation
+from parts.common.command_reach import find_reach
 from parts.common.part_name import PartName
 
 KEYS_PER_CLUSTER = 1_000_000
@@ -36,8 +38,12 @@ PARTITIONS = (1, 2)
 class LinkModel:
     """The histories of all clusters, and the vectors of their tables."""
 
-    def __init__(self, clusters: Mapping[str, MemoryEnsemble], count: Callable[[str], None]) -> None:
+    def __init__(
+        self, clusters: Mapping[str, MemoryEnsemble], count: Callable[[str], None], *, is_commanded: bool = False
+    ) -> None:
+        """``is_commanded``: commands touch rows of all clusters, by their places."""
         self._names = list(clusters)
+        self._is_commanded = is_commanded
         self._count = count
         self.histories = {name: CommitHistory() for name in clusters}
         self.vectors = {name: VersionVector() for name in clusters}
@@ -77,7 +83,9 @@ class LinkModel:
             self._record_entry(name, zxid, LogEntry.parse(op.data))
         elif "/mutations/mutation-" in op.path:
             entry = MutationEntry.parse(parse_mutation_id(path), op.data)
-            if not self.has_arrived(name, entry.text):
+            if find_reach(entry.text) == NO_REACH:
+                self._count("a cluster began to keep the places of rows")
+            elif not self.has_arrived(name, entry.text):
                 history.add(Mutated.parse(zxid, entry.numbers, entry.text))
         elif op.path.startswith(f"{TABLE.quorum_failed_parts}/"):
             part = PartName.parse(op.path.rpartition("/")[2])
@@ -88,7 +96,9 @@ class LinkModel:
         """Tells whether a mutation came by a link: another cluster has the same one."""
         mine = Mutated.parse(0, {}, text)
         return any(
-            isinstance(commit, Mutated) and (commit.mark, commit.deleted) == (mine.mark, mine.deleted)
+            isinstance(commit, Mutated)
+            and (commit.mark, commit.deleted) == (mine.mark, mine.deleted)
+            and (commit.reach is None or commit.text == text)
             for other, history in self.histories.items()
             if other != name
             for commit in history.commits
@@ -135,7 +145,7 @@ class LinkModel:
     def check_shown(self, name: str, where: str, rows: Sequence[tuple[int, int, str]]) -> None:
         """Checks rows (partition, key, value) that a replica of the cluster ``name`` showed just now."""
         for origin in self._names:
-            if origin != name:
+            if origin != name and not self._is_commanded:  # commands of others are in no prefix of an origin's commits
                 for partition in PARTITIONS:
                     self._check_prefix(name, where, origin, partition, group_rows(self._of(origin, rows), partition))
 
@@ -159,8 +169,13 @@ class LinkModel:
     def check_final(self, where: str, rows: Sequence[tuple[int, int, str]], origins: Sequence[str]) -> None:
         """Checks the rows of a replica that has everything of these origins."""
         expected: dict[int, list[str]] = {}
+        commands = [
+            each for history in self.histories.values() for each in history.commits if isinstance(each, Mutated)
+        ]
         for origin in origins:
-            expected |= self.histories[origin].final_rows()
+            history = self.histories[origin]
+            commanded = history.commanded_rows(self.uuids[origin], commands) if self._is_commanded else None
+            expected |= history.final_rows() if commanded is None else commanded
         shown: dict[int, list[str]] = {}
         for _, key, value in rows:
             shown.setdefault(key, []).append(value)

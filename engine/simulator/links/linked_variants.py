@@ -62,6 +62,13 @@ BOUNDS = LinkedVariant(
     may_stop=True,
     needs_one_writer=True,
 )
+COMMANDS = LinkedVariant("commands are frequent", LinkWeights(update=6, delete=4, drop_partition=1.5))
+COMMANDS_AND_LOSSES = LinkedVariant(
+    "commands are frequent, and a disk is lost",
+    LinkWeights(update=6, delete=4, drop_partition=1.5, wipe=1, restart=6, end_zombies=2),
+    (2,),
+)
+"""Two for tables that one cluster commands (``topology.COMMANDED``)."""
 VARIANTS = (PLAIN, COPIES, ALTERS, LOSSES, BOUNDS)
 
 

@@ -18,6 +18,7 @@ from engine.simulator.links.linked_world import LinkedWorld
 from engine.simulator.links.topology import Topology
 from engine.simulator.simulated_servers import SimulatedServer
 from engine.simulator.simulated_table import TABLE
+from engine.simulator.simulation_model import Block
 from parts.common.errors import PandoError
 
 _NETWORK_SHARE = 0.03
@@ -46,7 +47,8 @@ class LinkedWork:
     def __post_init__(self) -> None:
         clusters = self.world.clusters
         self.random = self.world.random
-        self.model = LinkModel({name: cluster.ensemble for name, cluster in clusters.items()}, self._count)
+        ensembles = {name: cluster.ensemble for name, cluster in clusters.items()}
+        self.model = LinkModel(ensembles, self._count, is_commanded=self.topology.is_commanded)
         self.columns = LinkedColumns(
             self.random, list(clusters), self.topology.commands_from,
             links_carry=bool(self.link_settings.get("replicate_ddl")),
@@ -56,6 +58,7 @@ class LinkedWork:
                 cluster, self.variant.weights, quorum=self.quorum, counts=self.counts, number=number, model=self.model,
                 takes_writes=self.topology.takes_writes(name), takes_commands=self.topology.commands_from == name,
                 columns=self.columns, elsewhere=self._step_somewhere,
+                list_commanded=self._list_blocks if self.topology.is_commanded else None,
             )
             for number, (name, cluster) in enumerate(clusters.items())
         }  # fmt: skip
@@ -77,6 +80,8 @@ class LinkedWork:
             for source, target in self.topology.links:
                 self.create_link(source, target, "now")
             self._await_links()
+        if self.topology.is_commanded:
+            self._choose_commanding_cluster()
         for _ in range(rounds):
             for work in self.work.values():
                 work.begin_faults()
@@ -84,6 +89,24 @@ class LinkedWork:
                 self.act()
             self.heal()
             self.check()
+
+    def _list_blocks(self) -> list[Block]:
+        return [block for work in self.work.values() for block in work.blocks]
+
+    def _choose_commanding_cluster(self) -> None:
+        """Gives the tables their setting, after some rows, and waits until the marks are there."""
+        for name, cluster in self.world.clusters.items():
+            self.work[name].fill_rows(_BLOCKS_BEFORE_LINKS // len(self.work))
+            server = cast(SimulatedServer, next(iter(cluster)))
+            statement = f"ALTER TABLE t MODIFY SETTING commands_from = '{self.topology.commands_from}'"
+            self._insist(lambda: server.sql(statement))  # noqa: B023
+        ensemble = self.world.clusters[self.topology.commands_from].ensemble
+
+        def has_all_marks() -> bool:
+            commands = Gate.parse(ensemble.tree[TABLE.gate].data).commands
+            return commands is not None and len(commands.began) == len(self.work)
+
+        self.world.settle(has_all_marks, self._explain)
 
     def _link_tables_with_rows(self) -> None:
         """Fills the first table, and copies it along the links; the last link of a ring finds the rows there."""

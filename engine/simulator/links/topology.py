@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 NAMES = ("east", "west", "north", "south", "centre")
@@ -19,6 +19,8 @@ class Topology:
     """Settings of all links."""
     commands_from: str = ""
     """The only cluster whose clients mutate and drop; "" for none."""
+    is_commanded: bool = False
+    """Whether that cluster commands rows which others insert (the table's setting ``commands_from``)."""
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -56,3 +58,7 @@ def make_topologies(count: int) -> tuple[Topology, ...]:
 
 TOPOLOGIES = (*make_topologies(2), *make_topologies(3))
 ONE_WAY, TWO_WAY, CHAIN, RING, BROADCAST, CONSOLIDATION = TOPOLOGIES
+COMMANDED = tuple(
+    replace(each, name=f"{each.name}, commanded", commands_from=NAMES[0], is_commanded=True) for each in (TWO_WAY, RING)
+)
+"""Tables that all clusters write, and one commands."""

@@ -90,6 +90,12 @@ class Replica(Protocol):
         Raises 517, 341, 242, 999, 48, and the errors of ``change`` and of the new definition.
         """
 
+    def change_command_source(self, cluster: str) -> None:
+        """Sets the cluster from which the table takes mutations and drops of rows; "" takes the setting back.
+
+        Raises 36, 44 (ILLEGAL_COLUMN), 48, 242 and 999.
+        """
+
     def refuse_inserts(self, refused: bool) -> None:
         """Refuses INSERTs on all replicas from this moment on, or allows them again. Raises 48, 242, 999."""
 

@@ -46,7 +46,10 @@ def merge_to_temporary(
             shown.progress = progress.rows_read / max(1, shown.total_rows)
 
         where = (definition.database, definition.create, definition.data_path)
-        order = MergeOrder(*where, names, directory, deduplicate, deduplicate_by, cleanup, expire_at, stable_time)
+        positions = tuple(source.row_version.position for source in sources)
+        order = MergeOrder(
+            *where, names, directory, deduplicate, deduplicate_by, cleanup, expire_at, stable_time, positions
+        )
         stop = is_cancelled or table.is_cancelled
         if table.services.run_in_merge_process is not None:
             table.services.run_in_merge_process(order, stop, on_progress)

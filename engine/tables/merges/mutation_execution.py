@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from parts.common.errors import CancelledError, UserError
 from parts.common.part_name import PartName
 from parts.merge import MergeProgress
 from parts.read.part_reader import Part, open_part
+from parts.read.reached_rows import fill_position_in
 from sql.mutations.mutation import Mutation
 from sql.mutations.part_mutation import PartMutator
 from sql.relations import UNKNOWN_POSITIONS, PartsRelation, PartsSnapshot, StreamedRelation, TablePositions
@@ -81,6 +83,7 @@ def mutate_to_temporary(
                 tuple(step for mutation in mutations for step in mutation.steps(source.name.partition_id)),
                 tuple(_describe_read(other, parts) for other, parts in read),
                 directory,
+                source.row_version.position,
             )
             stop = is_cancelled or table.is_cancelled
             if table.services.run_in_merge_process is not None:
@@ -99,7 +102,7 @@ def run_mutation(
 ) -> None:
     """Runs an order in a process that has no tables."""
     definition = definition_of(order)
-    (source,) = open_active_parts(definition, [order.source])
+    (source,) = open_active_parts(definition, [order.source], [order.position])
     read = {}
     for item in order.reads:
         other = definition_of(item)
@@ -107,10 +110,16 @@ def run_mutation(
     _run_order(order, source, definition, HeldPartsCatalog(read), is_cancelled, on_progress)
 
 
-def open_active_parts(definition: TableDefinition, names: Iterable[PartName]) -> list[Part]:
-    """Opens parts of a table from its data directory."""
+def open_active_parts(
+    definition: TableDefinition, names: Sequence[PartName], positions: Sequence[int | None] = ()
+) -> list[Part]:
+    """Opens parts of a table from its data directory. ``positions``: those that their files may lack."""
     schema = definition.description.schema
-    return [open_part(definition.data_path / str(name), name=name, table_schema=schema) for name in names]
+    parts = [open_part(definition.data_path / str(name), name=name, table_schema=schema) for name in names]
+    return [
+        fill_position_in(part, position) if position and part.row_version.lacks_position else part
+        for part, position in zip_longest(parts, positions)
+    ]
 
 
 def _run_order(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from coordination.keeper.interface import Keeper
 from coordination.log.replication_queue import ReplicationQueue
 from coordination.nodes.paths import ReplicaPaths, TablePaths
+from engine.tables.replicated.decide.replicated_mutations import ReplicatedMutations
 from engine.tables.replicated.follow.log_pull import LogPull
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.life.gate_control import GateControl
@@ -32,6 +33,7 @@ class ReplicaControl:
         housekeeping: LogCleanup,
         part_checks: PartChecks,
         restore: ReplicaRestore,
+        mutations: ReplicatedMutations,
     ) -> None:
         self._state = state
         self._log_pull = log_pull
@@ -40,6 +42,7 @@ class ReplicaControl:
         self._housekeeping = housekeeping
         self._part_checks = part_checks
         self._restore = restore
+        self._mutations = mutations
 
     # -- places -------------------------------------------------------------------------------------------------
 
@@ -73,6 +76,9 @@ class ReplicaControl:
 
     def refuse_inserts(self, refused: bool) -> None:
         self._gate_control.refuse_inserts(refused)
+
+    def change_command_source(self, cluster: str) -> None:
+        self._mutations.change_command_source(cluster)
 
     def restart(self) -> None:
         self._state.restart()

@@ -56,7 +56,7 @@ _BEGIN_SECONDS = 10.0
 _GATE_SECONDS = 30.0
 """How long a commit waits for a bar that does not refuse it at once."""
 _GATE_PAUSES = (0.05, 1.0)
-_OF_CLIENTS = (CommitKind.ROWS, CommitKind.OTHER)
+_OF_CLIENTS = (CommitKind.ROWS, CommitKind.OTHER, CommitKind.COMMAND)
 """The first and the longest pause between its attempts."""
 INSERTED_STAGING_PREFIX = "inserted-"
 """Staged parts of INSERTs whose rows get their version when the transaction is carried out."""

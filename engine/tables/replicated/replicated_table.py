@@ -120,16 +120,18 @@ class ReplicatedTable(PartsTable):
         self.mutations = ReplicatedMutations(state, self.log_pull, self.definitions, mutated_parts, self.wake_execution)
         self._block_views = ReplicatedBlockViews(state)
         self.partitions = ReplicatedPartitions(
-            state, self.log_pull, self.transactions, PartitionFetcher(self.store, services, self.is_stopping, fetcher)
-        )
+            state, self.log_pull, self.transactions,
+            PartitionFetcher(self.store, services, self.is_stopping, fetcher), self.mutations.drop,
+        )  # fmt: skip
         restore = ReplicaRestore(state, self.definitions, self._restart)
         self.session = ReplicaSession(
             state, self.definitions, restore, self.failed_quorums.take_back,
             self.transactions.check_disk, self.log_pull.begin, self._on_writable, keeping,
         )  # fmt: skip
         self.replication = ReplicaControl(
-            state, self.log_pull, self.definitions, self.gate_control, self.housekeeping, self.part_checks, restore
-        )
+            state, self.log_pull, self.definitions, self.gate_control, self.housekeeping, self.part_checks, restore,
+            self.mutations,
+        )  # fmt: skip
         self.served_parts = ServedParts(
             state, self.links.open_here, self.links.copies.take, self.report_corruption, self.session.task.wake,
             self._on_session_change,

@@ -11,10 +11,11 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
-from coordination.keeper.interface import Keeper
+from coordination.keeper.interface import Keeper, Op
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_mutate_part_entry
 from coordination.merges_mutations.merge_predicate import read_merge_predicate
@@ -33,6 +34,7 @@ from engine.tables.capabilities.table_mutations import (
     MutationSummary,
     format_unfinished_message,
 )
+from engine.tables.replicated.decide.command_source import TableCommands
 from engine.tables.replicated.pull_rest import REST_PAUSE_SECONDS
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.stopped_actions import StoppableAction
@@ -40,7 +42,7 @@ from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
-from sql.mutations.mutation import Mutation
+from sql.mutations.mutation import Mutation, make_drop
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +99,7 @@ class ReplicatedMutations:
         self._definition = definition
         self._failures = failures
         self._wake_execution = wake_execution
+        self._commands = TableCommands(state)
         self.task = state.make_task("mutations", self.step)
         self._may_have_changed = threading.Event()
         """Set when mutations or the session may have changed."""
@@ -120,7 +123,9 @@ class ReplicatedMutations:
         refused = f"A mutation whose result may differ between clusters ({what})" if what else ""
         for _ in range(_ATTEMPTS):
             options.status.check()
-            entry = self._state.pass_gate(CommitKind.OTHER, lambda: self._create(mutation, refused), options.status)
+            kind = self._commands.find_kind()
+            create = partial(self._create, mutation, refused, kind, mutation.partition_ids)
+            entry = self._state.pass_gate(kind, create, options.status)
             if entry is not None:
                 break
         else:
@@ -131,7 +136,29 @@ class ReplicatedMutations:
                 self._wait(entry.mutation_id, options)
         return entry.mutation_id
 
-    def _create(self, mutation: Mutation, refused_by_links: str) -> MutationEntry | None:
+    def drop(self, partition_id: str | None, status: QueryStatus) -> bool:
+        """Drops rows of a partition, or all, where drops go by places; tells whether they do."""
+        if self._commands.find_kind() is not CommitKind.COMMAND:
+            return False
+        options = MutationOptions(1, timeout_seconds=self._state.services.queue_wait_seconds, status=status)
+        self.add(make_drop(partition_id, self._state.definition.database), options)
+        return True
+
+    def change_command_source(self, cluster: str) -> None:
+        """Sets the cluster that takes commands. Raises as ``links.command_source.TableCommands.change``."""
+        self._commands.change(cluster, self._add_mark)
+        self.note_news()
+
+    def _add_mark(self, mark: Mutation) -> None:
+        create, status = partial(self._create, mark, "", CommitKind.UPKEEP, frozenset()), QueryStatus()
+        for _ in range(_ATTEMPTS):
+            if self._state.pass_gate(CommitKind.UPKEEP, create, status) is not None:
+                return
+        raise ConflictError("CANNOT_ASSIGN_ALTER", "Others keep changing the table; repeat the statement")
+
+    def _create(
+        self, mutation: Mutation, refused_by_links: str, kind: CommitKind, partition_ids: frozenset[str] | None
+    ) -> MutationEntry | None:
         """Creates the mutation's node; returns ``None`` if others changed the table at the same time."""
         state = self._state
         with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
@@ -141,11 +168,14 @@ class ReplicatedMutations:
                 return None
             mutation.check(state.description)
             self._log.pull(keeper)
+            conditions: Sequence[Op] = ()
+            if kind is CommitKind.COMMAND:  # before it takes its numbers
+                mutation, conditions = self._commands.limit(keeper, mutation)
             return create_mutation(
                 keeper,
                 state.replica,
                 mutation.encode(),
-                mutation.partition_ids,
+                partition_ids,
                 state.description.metadata_version,
                 columns_version,
                 gate=state.gate,
@@ -153,6 +183,8 @@ class ReplicatedMutations:
                 clock=state.services.clock,
                 wait=state.sleep,
                 unlinked_for=refused_by_links,
+                kind=kind,
+                conditions=conditions,
             )
 
     def _first_number(self, partition_id: str) -> int:

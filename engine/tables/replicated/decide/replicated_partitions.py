@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -40,18 +41,27 @@ class ReplicatedPartitions:
     """
 
     def __init__(
-        self, state: ReplicaState, log: SyncingLogReader, transactions: TableTransactions, foreign: PartitionFetcher
+        self,
+        state: ReplicaState,
+        log: SyncingLogReader,
+        transactions: TableTransactions,
+        foreign: PartitionFetcher,
+        drop_by_places: Callable[[str | None, QueryStatus], bool],
     ) -> None:
+        """``drop_by_places`` drops rows where that is a mutation, and tells whether it is."""
         self._state = state
         self._log = log
         self._departures = PartitionMover(state, log)
         self._foreign = foreign
+        self._drop_by_places = drop_by_places
         self.attaching = PartAttacher(state, transactions)
         self.store = state.store
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Logs the drop of a partition or of all, and waits for it."""
         status = status or QueryStatus()
+        if not detach and self._drop_by_places(partition_id, status):
+            return
         self._state.pass_gate(CommitKind.OTHER, lambda: self._log_drop(partition_id, detach), status)
         self._wait(status)
 

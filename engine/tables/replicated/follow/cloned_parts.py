@@ -1,6 +1,7 @@
 """Reuses parts that a clone moved to ``detached/clone_…`` and that the queue wants under new names.
 
-They are linked instead of fetched. Source: ClickHouse's ATTACH_PART, which looks for a part's checksums in
+They are linked instead of fetched, unless only their former listing told the position of their rows
+(``follow.row_positions``). Source: ClickHouse's ATTACH_PART, which looks for a part's checksums in
 ``detached/``.
 """
 
@@ -63,7 +64,7 @@ class ClonedParts:
         for directory in directories:
             if directory not in self._hashes:
                 part = self._open(directory, parse_detached_name(directory)[1])
-                may_be_taken = part is not None and part.reads_alike_always()
+                may_be_taken = part is not None and part.reads_alike_always() and not part.row_version.lacks_position
                 self._hashes[directory] = part.content_hash if part is not None and may_be_taken else ""
         return next((name for name in directories if self._hashes[name] == content_hash), None)
 

@@ -17,6 +17,7 @@ from coordination.replicas.part_commit import ContentAgreement, commit_agreed_pa
 from engine.interserver.replication import PartTransport
 from engine.tables.part_log import PartEventType
 from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
+from engine.tables.replicated.follow.row_positions import fill_fetched_position_in
 from engine.tables.replicated.replica_state import ReplicaState, make_part_record
 from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
@@ -78,6 +79,8 @@ class GroupedFetches:
             first, directory = next(iter(directories.items()))
             with self._fetcher.track_transfer(first, directory, endpoint, url, self._is_cancelled) as transfer:
                 came = transport.fetch_parts(url, endpoint, directories, transfer)
+            for name in came:
+                fill_fetched_position_in(self._state, keeper, replica_name, name, directories[name])
             arrived = {name: directories.pop(name) for name in came}
             parts = store.add_preactive_all(arrived, is_synced=True) if arrived else []
             return parts, sources

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from coordination.drops.reached_blocks import free_reached_ids
 from coordination.keeper.interface import Keeper, Op
 from coordination.log.log_entry import LogEntry
 from coordination.merges_mutations.mutation_nodes import not_killed_checks
@@ -35,6 +36,8 @@ class MutatePartExecutor:
         self._find_table = find_table
         self._on_done = on_done
         self._failures: dict[str, MutationFailure] = {}
+        self._freed: set[str] = set()
+        """Drops whose block ids are free again."""
 
     def load_mutations(self, keeper: Keeper, entry: LogEntry) -> list[MutationEntry]:
         """Returns those of the entry's mutations that exist.
@@ -46,6 +49,19 @@ class MutatePartExecutor:
             known = self._state.mutations.load(keeper)
         found = (known.get(id_) for id_ in entry.mutations)
         return [mutation for mutation in found if mutation is not None]
+
+    def free_dropped_ids(self, keeper: Keeper, mutations: Sequence[MutationEntry]) -> None:
+        """Frees the ids of the table's own blocks that drops among the mutations remove, before they go.
+
+        Raises 999 if others keep deleting ids.
+        """
+        origin = self._state.gate.own_origin
+        self._freed &= {each.mutation_id for each in self._state.mutations.current.mutations}
+        for entry in mutations if origin else ():
+            mutation = Mutation.decode(entry.text)
+            if mutation.is_drop and mutation.reach is not None and entry.mutation_id not in self._freed:
+                free_reached_ids(keeper, self._state.paths, entry.numbers, mutation.reach.find_last(origin))
+                self._freed.add(entry.mutation_id)
 
     def make_commit_checks(self, mutations: Sequence[MutationEntry]) -> list[Op]:
         """Returns the checks under which the result may be committed: no mutation was killed meanwhile."""

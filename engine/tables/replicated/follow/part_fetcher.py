@@ -12,6 +12,7 @@ from coordination.nodes.replica_activation import ReplicaAddress, find_part_hold
 from coordination.replicas.part_commit import ContentAgreement
 from engine.interserver.replication import make_staged_endpoint
 from engine.interserver.transfer import Transfer
+from engine.tables.replicated.follow.row_positions import fill_fetched_position_in
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.services import RunningFetch
 from parts.common.errors import CancelledError, CorruptionError, PandoError, UnavailableError
@@ -136,6 +137,9 @@ class PartFetcher:
             try:
                 with self.track_transfer(name, directory, endpoint, source.url, is_cancelled) as transfer:
                     self._state.replication.transport.fetch_part(source.url, endpoint, name, directory, transfer)
+                if not source.staged and not source.root:
+                    keeper = self._state.replication.require_keeper()
+                    fill_fetched_position_in(self._state, keeper, source.replica_name, name, directory)
                 return directory, source
             except BaseException as error:
                 self._state.store.drop_temporary(directory)

@@ -26,6 +26,7 @@ from engine.tables.replicated.follow.local_parts import ReplicaLocalParts
 from engine.tables.replicated.follow.mutate_part import MutatePartExecutor
 from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
 from engine.tables.replicated.follow.replace_range import ReplaceRangeExecutor, keep_detached
+from engine.tables.replicated.follow.row_positions import fill_own_positions_in
 from engine.tables.replicated.replica_state import ReplicaState, make_part_record
 from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import CancelledError, CorruptionError, PandoError, UnavailableError, convert_resource_error
@@ -197,7 +198,7 @@ class QueueExecutor:
                 return
             directory = merge_to_temporary(
                 state,
-                sources,
+                fill_own_positions_in(state, keeper, sources),
                 result,
                 deduplicate=action.entry.deduplicate,
                 deduplicate_by=action.entry.deduplicate_by,
@@ -223,7 +224,8 @@ class QueueExecutor:
             if not held.parts:
                 state.queue.postpone(action.name, "The source part has just gone", pause_seconds=0.1)
                 return
-            (source,) = held.parts
+            (source,) = fill_own_positions_in(state, keeper, held.parts)
+            self._mutated_parts.free_dropped_ids(keeper, mutations)
             directory = self._mutated_parts.mutate(entry, action.name, source, mutations)
             self._commit(
                 keeper, action, result, directory, conditions=self._mutated_parts.make_commit_checks(mutations)

@@ -115,7 +115,7 @@ class ReplaceRangeExecutor:
         for dropped in gone:
             if any(each.entry.has_leftovers for each in group):
                 clear_drop_leftovers(keeper, state.paths, dropped)
-        give_versions((action.entry for action in group), arrivals, state.description.settings)
+        give_versions([action.entry for action in group], arrivals, state.description.settings)
         if arrivals or gone:
             state.store.exchange(arrivals, lambda name: any(dropped.covers(name) for dropped in gone))
         for part in arrivals:

@@ -53,6 +53,7 @@ from sql.definitions.alter.column_changes import (
     find_retyped_columns,
     refuse_conflicting_mutations,
 )
+from sql.definitions.row_places import require_row_places
 from sql.grammar.statements.statement import CreateTable
 from sql.mutations.mutation import Mutation
 
@@ -279,6 +280,8 @@ class DefinitionChanges:
             mark = SetData(last, alter_id) if is_there else Create(last, alter_id)
             try:
                 checks = gate.checks(keeper, CommitKind.DEFINITION)
+                if gate.own_origin:
+                    require_row_places(prepared.new.description, prepared.new.full_name)
                 noted = definition_ops(keeper, self._state.paths, gate.gate, prepared.definition)
                 change = SetData(columns, prepared.columns, prepared.version)
                 keeper.multi([change, *prepared.conditions, *checks, mark, *noted])

@@ -48,6 +48,10 @@ def apply_startup_plan(state: ReplicaState, keeper: Keeper, plan: StartupPlan) -
         logger.warning("part %s differs from ZooKeeper: moved to %s", name, state.store.detach(name, "broken"))
     state.store.reactivate_covered([*plan.keep, *plan.agreed])
     for part in filter(None, map(state.store.get_active, plan.agreed)):
+        if part.row_version.lacks_position:  # its own listing would have told
+            logger.warning("part %s will be fetched: moved to %s", part.name, state.store.detach(part.name, "ignored"))
+            queue_missing_fetches(keeper, state.replica, state.queue, [part.name])
+            continue
         logger.warning("part %s is listed by another replica with this content: it is listed here too", part.name)
         _list_agreed(state, keeper, part)
     for name in plan.fetch:

@@ -43,6 +43,7 @@ from coordination.nodes.gate import CommitKind, Gate
 from coordination.reads.dropped_blocks import record_drop_ops
 from engine.tables.capabilities.incoming_blocks import StagedViews
 from engine.tables.capabilities.table_links import IncomingBatch, TargetState
+from engine.tables.replicated.links.incoming_commands import note_marks_ops
 from engine.tables.replicated.links.large_batches import LargeBatches
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CancelledError, ConflictError, UnavailableError
@@ -68,6 +69,8 @@ class StagedBatch:
     """The version of the definition that the batch was checked against."""
     views: StagedViews | None = None
     """What materialized views made of the rows: committed in the same multi."""
+    origin: str = ""
+    """The table's own origin before the parts were staged, if parts keep the places of rows."""
 
 
 class BatchCommitter:
@@ -324,7 +327,10 @@ class CommitAttempt:
         These are the gate's checks, what views made, and what drops do to quorums and records.
         """
         keeper, table = self._keeper, self._state.paths
-        ops: list[Op] = [*check_link(self._state, keeper, self._batch.link)]
+        checks = check_link(self._state, keeper, self._batch.link)
+        ops: list[Op] = [*checks, *note_marks_ops(self._state, keeper, self._batch.changes, checks)]
+        if self._state.gate.own_origin != self._staged.origin:  # not older than what the checks expect
+            raise ConflictError("KEEPER_EXCEPTION", "Parts of the table now keep the places of rows; try again")
         if self._views is not None:
             ops += self._views.plan()
         ranges = [drop_range_name(p, number) for p, number in sorted(plan.drops.items()) if number > 0]

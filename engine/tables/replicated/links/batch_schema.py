@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from coordination.links.batches.repartition import find_command
-from coordination.links.link_settings import LinkSettings
 from coordination.links.table_fingerprint import make_table_fingerprint
 from engine.tables.capabilities.table_links import IncomingBatch, SourceTable, UncoveredSchema
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.links.batch_staging import BlockWriter
 from engine.tables.replicated.links.block_constraints import ConstraintChecker
 from engine.tables.replicated.links.block_files import FileTaker
+from engine.tables.replicated.links.incoming_commands import refuse_commands
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.source_definition import SourceDefinition, has_same_partitions, list_uncovered
 from engine.tables.replicated.replica_state import ReplicaState
@@ -33,7 +33,7 @@ def choose_block_writer(state: ReplicaState, batch: IncomingBatch) -> BlockWrite
 
 def _choose_writer(state: ReplicaState, batch: IncomingBatch) -> BlockWriter:
     description = state.description
-    _refuse_commands(state.definition.full_name, batch)
+    refuse_commands(state, batch)
     _check_mutations(batch, description)
     if batch.source.fingerprint == compute_fingerprint(description):
         return FileTaker(description)
@@ -60,21 +60,6 @@ def refuse_command(name: str, batch: IncomingBatch) -> UncoveredSchema:
     return UncoveredSchema(
         f"Table {name} has other partitions than {batch.source.database}.{batch.source.table}, so its link takes "
         f"inserts alone, and {what} came (position {position}). Make the target with the source's PARTITION BY",
-        _count_rows(batch),
-    )
-
-
-def _refuse_commands(name: str, batch: IncomingBatch) -> None:
-    """Refuses commands on a table that has rows of others: each target has others of them when a command arrives."""
-    settings, command = LinkSettings.parse(batch.link.settings), find_command(batch.changes)
-    if command is None or not settings.is_collecting or settings.apply_commands:
-        return
-    what = "a mutation" if command.mutations else "a command that drops rows"
-    raise UncoveredSchema(
-        f"Table {name} has rows of others than {batch.source.database}.{batch.source.table}, and {what} came (position "
-        f"{command.position}), which would touch those too. ALTER REPLICATION LINK {batch.link.name} MODIFY SETTING "
-        "apply_commands = 1 carries it out on all rows that the table has; a link that is dropped and made anew with "
-        "start_position = 'now' leaves it out",
         _count_rows(batch),
     )
 

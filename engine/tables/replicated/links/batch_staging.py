@@ -78,6 +78,8 @@ class _Staging:
     link: str
     vector_version: int
     end: Position
+    origin: str
+    """The table's own origin, if its parts keep the places of rows."""
     name: str
 
 
@@ -103,10 +105,10 @@ class BatchStaging:
     @contextmanager
     def open(self, batch: IncomingBatch) -> Iterator[str]:
         """Yields the name under which the batch's blocks are staged; it stays while the block runs."""
-        wanted = (batch.link.uuid, batch.state.vector_version, batch.end)
+        wanted = (batch.link.uuid, batch.state.vector_version, batch.end, self._state.gate.own_origin)
         with self._lock:
             found = self._open
-            if found is None or (found.link, found.vector_version, found.end) != wanted or found.name in self._in_use:
+            if found is None or found != _Staging(*wanted, found.name) or found.name in self._in_use:
                 found = _Staging(*wanted, f"{LINK_STAGING_PREFIX}{self._state.services.new_uuid().hex}")
             self._open = found
             self._in_use.add(found.name)

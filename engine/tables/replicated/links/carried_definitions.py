@@ -1,8 +1,9 @@
 """Carries ALTERs of a link's source out at its target (``replicate_ddl = 1``).
 
-They come before the blocks of their batch. A table that was an exact copy of the source before the ALTER becomes its
-exact copy again, with the same history, so that files go on travelling. Any other table gets what it lacks
-(``definition_difference``).
+Of tables that are written at both ends (``two_way = 1``), only the ALTERs of the cluster that gives the commands are
+carried (``commands_from``), by links from it. They come before the blocks of their batch. A table that was an exact
+copy of the source before the ALTER becomes its exact copy again, with the same history, so that files go on travelling.
+Any other table gets what it lacks (``definition_difference``).
 
 The definition that was followed last is kept with the link, in its node: the next ALTER is compared with it. Its
 content under the key ``followed``::
@@ -26,8 +27,10 @@ from typing import Any
 from coordination.keeper.interface import BadVersion, Keeper, NoNode
 from coordination.links.bootstrap_plan import HeldTable
 from coordination.links.link_definition import LinkDefinition
+from coordination.links.link_settings import LinkSettings
 from coordination.links.stream.change import Definition
 from engine.tables.capabilities.table_links import IncomingBatch, UncoveredSchema
+from engine.tables.replicated.decide.command_source import read_source_uuid
 from engine.tables.replicated.life.definition_changes import DefinitionChanges
 from engine.tables.replicated.life.shared_definition import (
     AlteredColumns,
@@ -44,6 +47,7 @@ from parts.common.query_status import QueryStatus
 from sql.definitions.alter.definition_changes import apply_changes
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import CreateTable
+from sql.settings.merge_tree_settings import COMMANDS_FROM
 
 _KEY = "followed"
 _TIMEOUT_SECONDS = 60.0
@@ -82,7 +86,7 @@ class CarriedDefinitions:
 
         Raises ``UncoveredSchema`` for one that this table cannot follow, and what an ALTER raises.
         """
-        if not batch.link.settings.get("replicate_ddl", False):
+        if not self._is_followed(batch):
             return
         followed = self._read(batch)
         for definition in _own_definitions(batch):
@@ -99,6 +103,26 @@ class CarriedDefinitions:
         self._write(batch.link, followed)
         if any(change.blocks for change in batch.changes):
             self._cover(batch, status)
+
+    def _is_followed(self, batch: IncomingBatch) -> bool:
+        """Tells whether ALTERs of the source are carried out here.
+
+        Where both ends of a link may ALTER, those of the cluster that gives commands are. Raises ``UncoveredSchema`` if
+        there is none.
+        """
+        settings = LinkSettings.parse(batch.link.settings)
+        if not settings.replicate_ddl or not settings.two_way:
+            return settings.replicate_ddl
+        with self._state.hold_write_access() as (keeper, _):
+            gate = self._state.gate.gate or self._state.gate.load(keeper)
+            cluster = read_source_uuid(keeper, gate) if gate is not None else ""
+        if not cluster and any(True for _ in _own_definitions(batch)):
+            raise UncoveredSchema(
+                f"Link {batch.link.name} has two_way = 1, so both ends may ALTER the table, and replicate_ddl = 1: say "
+                f"with ALTER TABLE … MODIFY SETTING {COMMANDS_FROM} = '<cluster>' at both whose ALTERs are carried out",
+                sum(change.rows for change in batch.changes),
+            )
+        return cluster == batch.source.origin.cluster
 
     def _cover(self, batch: IncomingBatch, status: QueryStatus) -> None:
         """Adds columns early whose ALTER comes behind this batch: its rows are read by the source's definition of now.

@@ -55,6 +55,7 @@ from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlo
 from engine.tables.replicated.links.batch_views import stage_views
 from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.links.groups.cut_commit import CutTable, apply_cut
+from engine.tables.replicated.links.incoming_commands import limit_commands
 from engine.tables.replicated.links.lost_batch_parts import LostBatchParts
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
 from engine.tables.replicated.links.staged_copies import StagedCopies
@@ -174,7 +175,7 @@ class ReplicaLinkTarget:
             if batch.state.vector_version == NO_VECTOR:
                 return AppliedBatch(is_applied=False)  # the link was never begun, or the vector is gone
             done = AppliedBatch(is_applied=True)
-            for part in split_batch(batch):
+            for part in split_batch(limit_commands(self._state, batch)):
                 self._carried_definitions.follow(part, status)
                 applied = self._state.pass_gate(CommitKind.LINK, partial(self._apply, part, status), status)
                 if not applied.is_applied:
@@ -184,13 +185,13 @@ class ReplicaLinkTarget:
 
     def _apply(self, batch: IncomingBatch, status: QueryStatus) -> AppliedBatch:
         state, version = self._state, self._state.description.metadata_version
-        writer = choose_block_writer(state, batch)
+        writer, origin = choose_block_writer(state, batch), state.gate.own_origin
         self.lost.note_source(batch.link.name, batch.source)
         with self._staging.open(batch) as name:
             pieces = self._staging.stage(batch, name, writer, status)
             state.services.failpoint("link.after_stage")
             self._spread(batch, name, pieces)
-            ready = self._make_ready(batch, name, pieces, version)
+            ready = replace(self._make_ready(batch, name, pieces, version), origin=origin)
             with stage_views(state, batch, name, pieces, status) as views:
                 self._staging.forget(name)
                 with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
@@ -231,12 +232,12 @@ class ReplicaLinkTarget:
         """Stages the batch of a group's cut; it stays staged while the block runs."""
         state, version = self._state, self._state.description.metadata_version
         with self._applying:
-            writer = choose_block_writer(state, batch)
+            writer, origin = choose_block_writer(state, batch), state.gate.own_origin
             self.lost.note_source(batch.link.name, batch.source)
             with self._staging.open(batch) as name:
                 pieces = self._staging.stage(batch, name, writer, status)
                 self._spread(batch, name, pieces)
-                yield self._make_ready(batch, name, pieces, version)
+                yield replace(self._make_ready(batch, name, pieces, version), origin=origin)
 
     def forget_staging(self, name: str) -> None:
         """Nobody stages under this name again: the commit of a cut is tried."""

@@ -17,6 +17,7 @@ from coordination.log.log_entry import LogEntry, StagedPart
 from engine.tables.capabilities.incoming_blocks import RefetchBlock
 from engine.tables.capabilities.table_links import SourceTable
 from engine.tables.replicated.links.row_rewriting import RowRewriter
+from engine.tables.replicated.links.row_versions import keep_row_version
 from engine.tables.replicated.links.source_definition import SourceDefinition
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import CorruptionError, PandoError, UnavailableError
@@ -66,6 +67,7 @@ class LostBatchParts:
                 asked = Change(change.position, change.place, change.commit_ms, change.previous)
                 refetch(asked, Block(part, staged.content_hash, staged.rows), directory)
                 if self._rewrite(link, part, staged, directory):
+                    keep_row_version(self._state, open_part(directory).row_version, change, [directory])
                     return
                 failure = CorruptionError(
                     f"The source of link {link} has other rows than were committed", part=str(staged.part)

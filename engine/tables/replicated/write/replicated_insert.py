@@ -35,7 +35,7 @@ from engine.tables.sync_peers import SyncPart
 from parts.common.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
-from parts.table.row_version import RowVersion
+from parts.table.row_version import RowVersion, make_place
 from parts.write.part_stamp import stamp_part
 
 logger = logging.getLogger(__name__)
@@ -252,7 +252,8 @@ class ReplicatedInsert(PartSink):
             if isinstance(taken, DuplicateBlock):
                 return _Committed(taken.part, is_duplicate=True, missing=taken.missing)
             name = PartName(part.partition_id, taken.number, taken.number, 0)
-            commit_time = self._stamp(keeper, part, taken)
+            origin = self._state.gate.own_origin
+            commit_time = self._stamp(keeper, part, taken, origin)
             stored = self._add_preactive(keeper, part, name, taken)
             request = InsertRequest(
                 replica=self._state.replica,
@@ -267,6 +268,7 @@ class ReplicatedInsert(PartSink):
                 quorum=plan,
                 commit_time=commit_time,
                 sync=self._sync.targets,
+                origin=origin,
             )
             with self._state.queue.mark_insert(name):
                 try:
@@ -288,17 +290,20 @@ class ReplicatedInsert(PartSink):
             part.directory = self._state.store.take_back(stored)
         raise ConflictError("KEEPER_EXCEPTION", f"The block could not be committed in {_ATTEMPTS} attempts; try again")
 
-    def _stamp(self, keeper: Keeper, part: TemporaryPart, lock: BlockLock) -> int:
-        """Gives the rows their version, which only some tables have. Returns its commit time, or 0.
+    def _stamp(self, keeper: Keeper, part: TemporaryPart, lock: BlockLock, origin: str) -> int:
+        """Gives the rows their version or their ``origin``, which only some tables have. Returns the commit time, or 0.
 
         After an error the number is released, because merges would wait for it.
         """
         state = self._state
-        if not state.description.merge_mode.has_row_versions:
+        has_versions = state.description.merge_mode.has_row_versions
+        if not has_versions and not origin:
             return 0
         try:
-            made = state.commit_times.make_version(keeper, lock, state.store.get_largest_commit_time())
-            version = RowVersion(made.commit_time, made.origin, made.block)
+            version = make_place(origin)
+            if has_versions:
+                made = state.commit_times.make_version(keeper, lock, state.store.get_largest_commit_time())
+                version = RowVersion(made.commit_time, made.origin, made.block)
             meta = stamp_part(part.directory, version, state.description.settings, meta=part.written)
         except Exception:
             release_block_number_if_possible(keeper, lock)

@@ -62,8 +62,8 @@ class SyncInsert:
         missing = [link for link in links if link.uuid not in self.targets.links]
         if missing and not self._name:
             self._name = str(self._state.services.new_uuid())
-        if self._state.description.merge_mode.has_row_versions:  # rows get their version with the block's number
-            parts = ()
+        if self._state.description.merge_mode.has_row_versions or (gate is not None and gate.own_origin):
+            parts = ()  # rows get their version with the block's number, their place with the commit
         for link in missing:
             self._stage_at(link, parts)
         self.targets = SyncTargets(frozenset(link.uuid for link in links), self.targets.is_required)

@@ -22,6 +22,8 @@ from pathlib import Path
 from coordination.keeper.interface import Keeper
 from coordination.links.bootstrap_plan import HeldPart
 from coordination.links.link_definition import LinkDefinition
+from engine.tables.replicated.decide.command_source import goes_by_sources
+from engine.tables.replicated.links.bootstrap.copied_places import CopiedPlaces
 from engine.tables.replicated.links.bootstrap.copy_writers import CopyWriter, FileKeeper
 from engine.tables.replicated.replica_state import BOOTSTRAP_STAGING_PREFIX, ReplicaState
 from parts.blocks.partition_ids import compute_partition_id
@@ -126,12 +128,16 @@ class BootstrapCopies:
         """Makes a copy of an active part with the same content. Returns false if that is gone."""
         store = self._state.store
         with store.hold_active([active]) as held:
-            if not held.parts:
+            if not held.parts or goes_by_sources(self._state):
+                return False
+            if held.parts[0].row_version.has_places is not bool(part.origin) and not held.parts[0].row_version.is_mixed:
                 return False
             directory = store.create_temporary("tmp_bootstrap_")
             try:
                 link_files(held.parts[0].path, directory, should_sync=True)
-                self._take(staging, part.key(), FileKeeper(self._state).take(directory, part))
+                self._take(
+                    staging, part.key(), FileKeeper(self._state, CopiedPlaces(self._state, None)).take(directory, part)
+                )
             finally:
                 store.drop_temporary(directory)
         return True

@@ -18,6 +18,7 @@ import pyarrow as pa
 from coordination.links.bootstrap_plan import HeldPart, HeldTable
 from coordination.links.link_definition import LinkDefinition
 from engine.tables.capabilities.table_links import SourceTable, UncoveredSchema
+from engine.tables.replicated.links.bootstrap.copied_places import CopiedPlaces
 from engine.tables.replicated.links.row_rewriting import RowRewriter
 from engine.tables.replicated.links.source_definition import SourceDefinition, has_same_partitions, list_uncovered
 from engine.tables.replicated.replica_state import ReplicaState
@@ -56,7 +57,7 @@ def choose_copy_writer(state: ReplicaState, link: LinkDefinition, held: HeldTabl
     Raises ``UncoveredSchema`` if this table cannot hold the source's rows.
     """
     if held.fingerprint == fingerprint:
-        return FileKeeper(state)
+        return FileKeeper(state, CopiedPlaces.of(state, held))
     source = SourceTable(
         link.source_database,
         link.source_table,
@@ -74,7 +75,7 @@ def choose_copy_writer(state: ReplicaState, link: LinkDefinition, held: HeldTabl
             f"{'. '.join(reasons)}. ALTER the target; the link then goes on by itself",
             sum(part.rows for part in held.parts),
         )
-    return RowWriter(state, source, definition, fingerprint)
+    return RowWriter(state, source, definition, fingerprint, CopiedPlaces.of(state, held))
 
 
 class FileKeeper:
@@ -83,8 +84,9 @@ class FileKeeper:
     variant = ""
     keeps_partitions = True
 
-    def __init__(self, state: ReplicaState) -> None:
+    def __init__(self, state: ReplicaState, places: CopiedPlaces) -> None:
         self._state = state
+        self._places = places
 
     def take(self, fetched: Path, part: HeldPart) -> list[Path]:
         """Returns the files, without block numbers of the source."""
@@ -92,6 +94,8 @@ class FileKeeper:
         found = _open(fetched, part, description.schema)
         if found.metadata_version > description.metadata_version:
             raise UserError("METADATA_MISMATCH", f"Part {part.name} was written under a later definition of the table")
+        if self._places.give(found, part, [fetched]):
+            found = _open(fetched, part, description.schema)
         if BLOCK_NUMBER not in found.schema:
             return [fetched]
         rewritten = store.create_temporary("tmp_bootstrap_")
@@ -108,9 +112,15 @@ class RowWriter:
     """Writes rows anew. Implements :class:`CopyWriter`."""
 
     def __init__(
-        self, state: ReplicaState, source: SourceTable, definition: SourceDefinition, fingerprint: str
+        self,
+        state: ReplicaState,
+        source: SourceTable,
+        definition: SourceDefinition,
+        fingerprint: str,
+        places: CopiedPlaces,
     ) -> None:
         self._state = state
+        self._places = places
         self._schema = definition.description.schema
         self._rewriter = RowRewriter(state, source, definition)
         self.keeps_partitions = has_same_partitions(definition.description, state.description)
@@ -120,9 +130,11 @@ class RowWriter:
     def take(self, fetched: Path, part: HeldPart) -> list[Path]:
         """Returns one part for each slice of the rows and partition."""
         written: list[Path] = []
+        found = _open(fetched, part, self._schema)
         try:
-            for rows in self._read(_open(fetched, part, self._schema)):
+            for rows in self._read(found):
                 written += [piece.directory for piece in self._rewriter.write(rows)]
+            self._places.give(found, part, written)
         except BaseException:
             for directory in written:
                 self._state.store.drop_temporary(directory)

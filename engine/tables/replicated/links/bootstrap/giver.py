@@ -24,11 +24,13 @@ from pathlib import Path
 from coordination.keeper.interface import Keeper
 from coordination.links.bootstrap_place import explain_unfinished, find_places, select_held_parts
 from coordination.links.bootstrap_plan import HeldPart, HeldTable
+from engine.tables.replicated.follow.row_positions import fill_own_positions_in
 from engine.tables.replicated.links.bootstrap.giver_reads import GiverReading, GiverReads, read_block_ids_up_to
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
+from parts.read.part_reader import Part
 from parts.store.part_states import Snapshot
 from sql.definitions.definition_text import render_create
 
@@ -126,17 +128,16 @@ class BootstrapGiver:
 
     def _make_held(self, keeper: Keeper, reading: GiverReading, place: int) -> HeldTable:
         held = set(select_held_parts(reading.replica))
+        parts = fill_own_positions_in(
+            self._state, keeper, [part for part in reading.snapshot.parts if part.name in held]
+        )
         return HeldTable(
             self._state.services.new_uuid().hex,
             reading.origin,
             place,
             reading.vector_with_own(place),
             reading.fingerprint,
-            tuple(
-                HeldPart(part.name, part.content_hash, part.rows, part.data_uncompressed_bytes, part.bytes_on_disk)
-                for part in reading.snapshot.parts
-                if part.name in held
-            ),
+            tuple(map(_describe_part, parts)),
             read_block_ids_up_to(keeper, self._state.paths, place),
             self._state.description.metadata_version,
             render_create(self._state.definition.create),
@@ -189,3 +190,10 @@ class BootstrapGiver:
             logger.info("the parts of %s are not held for link %s any more", state.definition.full_name, link)
             self.release(link)
         return bool(self._holds)
+
+
+def _describe_part(part: Part) -> HeldPart:
+    version = part.row_version
+    place = (version.origin, version.position or 0) if version.has_places and not version.is_mixed else ()
+    size_bytes = part.data_uncompressed_bytes
+    return HeldPart(part.name, part.content_hash, part.rows, size_bytes, part.bytes_on_disk, *place)

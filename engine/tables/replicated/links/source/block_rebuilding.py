@@ -21,7 +21,9 @@ from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 from parts.table.block_number_column import BLOCK_NUMBER, has_known_block_numbers
+from parts.table.row_version import make_place
 from parts.write.block_preparation import split_by_partition
+from parts.write.part_stamp import stamp_part
 from parts.write.part_writer import write_part
 
 logger = logging.getLogger(__name__)
@@ -87,5 +89,7 @@ class BlockRebuilding:
             logger.info("%s of %s does not have the rows of block %s", source.name, state.definition.full_name, part)
             state.store.drop_temporary(directory)
             return None
+        if origin := state.gate.own_origin:  # the target gives it its own place then
+            stamp_part(directory, make_place(origin), description.settings)
         logger.info("block %s of %s was read out of %s", part, state.definition.full_name, source.name)
         return directory
