@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 MARKER = "link_group.json"
 _BRINGING = (EntryType.GET_PART, EntryType.ATTACH_PART)
+_OF_MERGES = (EntryType.MERGE_PARTS, EntryType.MUTATE_PART)
 
 
 class GroupMember:
@@ -184,6 +185,11 @@ class GroupMember:
         """An entry of a cut has left the queue."""
         if self._group is not None:
             self._group.show_if_possible()
+
+    def note_executed(self, entries: Sequence[LogEntry]) -> None:
+        """Looks again when a table may have got its last part that no cut brings, as a clone does."""
+        if any(entry.type not in _OF_MERGES and CutMark.of(entry) is None for entry in entries):
+            self.note_done()
 
 
 def _brings_parts(entry: LogEntry) -> bool:
