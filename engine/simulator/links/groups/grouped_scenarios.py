@@ -18,7 +18,7 @@ from parts.common.thread_pool import run_jobs_inline
 
 NAMES = ("east", "west")
 _TABLES = ("t", "u", "w")
-_SHORT_LOG = {"max_replicated_logs_to_keep": 4, "cleanup_delay_period": 1}
+_SHORT_LOG = {"max_replicated_logs_to_keep": 1, "min_replicated_logs_to_keep": 1, "cleanup_delay_period": 1}
 """A replica that is away for a while is lost, and becomes a clone."""
 
 

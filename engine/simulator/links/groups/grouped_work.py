@@ -45,6 +45,8 @@ _WEIGHTS = {
     "network": 0.8,
     "link": 0.3,
 }
+_AWAY_WEIGHTS = {**_WEIGHTS, "crash": 0.8, "restart": 0.5, "end_sessions": 2}
+"""Servers are away for longer: with a short log they are lost, and cloned."""
 _BRIEF = {"receive_timeout": 1}
 """Nobody waits long for other replicas: it costs time, and changes nothing."""
 _ATTEMPTS = 60
@@ -167,7 +169,8 @@ class GroupedWork:
     def _act(self) -> None:
         self.world.timeline.now += self.random.random()
         self.faults.reconnect()
-        (name,) = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
+        weights = _AWAY_WEIGHTS if self._target_settings else _WEIGHTS
+        (name,) = self.random.choices(list(weights), list(weights.values()))
         getattr(self, f"_do_{name}")()
 
     def _beside(self, node: SimulatedNode) -> None:
