@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordination.links.positions import Origin
@@ -25,6 +25,10 @@ class Reign:
     """By table what its changes are made as."""
     began: int
     """The zxid of the fork."""
+    parent: Reign | None = None
+    """The source before; ``None`` for the first one."""
+    fork: int = 0
+    """The place in the parent's order up to which its commits count."""
     commits: list[Commit] = field(default_factory=list)
     numbers: dict[Row, int] = field(default_factory=dict)
     """The rows that are there, each with the number of its block."""
@@ -32,9 +36,12 @@ class Reign:
     """The number below which everything is dropped."""
 
     @classmethod
-    def begin(cls, cluster: str, origins: Mapping[str, Origin], zxid: int, rows: Sequence[Row]) -> Reign:
-        """Returns a reign that begins with these rows."""
-        made = cls(cluster, origins, zxid)
+    def begin(
+        cls, cluster: str, origins: Mapping[str, Origin], zxid: int, parent: Reign | None = None, fork: int = 0
+    ) -> Reign:
+        """Returns a reign that begins with what its parent had at the fork."""
+        made = cls(cluster, origins, zxid, parent, fork)
+        rows = parent.rows_at(fork) if parent is not None else []
         made.add(zxid, {}, dict.fromkeys(rows, 0), "the state that it took over")
         return made
 
@@ -53,6 +60,13 @@ class Reign:
                 self.numbers[row] = number
                 added.setdefault(row[0], []).append(row[1])
         self.commits.append(Commit(zxid, added, removed, name))
+
+    def find_fork(self, ancestor: Reign) -> int | None:
+        """Returns the place in an ancestor's order up to which its commits count; ``None`` for no ancestor."""
+        reign: Reign | None = self
+        while reign is not None and reign.parent is not ancestor:
+            reign = reign.parent
+        return reign.fork if reign is not None else None
 
     def rows_at(self, place: int) -> list[Row]:
         """Returns the rows behind a place of the source's order, sorted."""

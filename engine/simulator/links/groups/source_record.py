@@ -15,7 +15,7 @@ from typing import Any
 from coordination.keeper.interface import Create, Delete, Op, SetData
 from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.links.cluster_identity import CLUSTER_PATH, ClusterIdentity
-from coordination.links.positions import Epoch, Origin
+from coordination.links.positions import MAX_ZXID, Epoch, Origin
 from coordination.links.switching.lineage import EpochFork, Lineage
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import EntryType, LogEntry
@@ -60,7 +60,7 @@ class SourceRecord:
         self._epochs = {name: {table: self._gate(name, table).epoch for table in tables} for name in clusters}
         first = next(iter(clusters))
         origins = {table: self._origin(first, table, self._gate(first, table).epoch) for table in tables}
-        self._begin(Reign.begin(first, origins, clusters[first].zxid, []))
+        self._begin(Reign.begin(first, origins, clusters[first].zxid))
         for name, ensemble in clusters.items():
             self._watch(name, ensemble)
 
@@ -88,6 +88,14 @@ class SourceRecord:
         event = next((event for event in reversed(self._events[cluster]) if event.zxid <= place), None)
         assert event is not None, f"{cluster} was neither source nor target at {place}"
         return event.reign, place if event.place is None else event.place
+
+    def find_place(self, cluster: str) -> tuple[Reign, int] | None:
+        """Returns the source that a cluster is or follows, and its place in that one's order."""
+        events = self._events[cluster]
+        if not events:
+            return None
+        place = events[-1].place
+        return events[-1].reign, place if place is not None else MAX_ZXID
 
     def has(self, table: str, key: int) -> bool:
         """Tells whether a row was ever committed."""
@@ -156,14 +164,15 @@ class SourceRecord:
             return
         assert forks.keys() == self.paths.keys(), f"{cluster} forked only {sorted(forks)} in one multi"
         ended = {table: fork.ended for table, fork in forks.items()}
-        former = next(r for r in self.reigns if all(ended[table].origin == r.origins[table] for table in ended))
+        former = next((r for r in self.reigns if all(ended[t].origin == r.origins[t] for t in ended)), None)
+        assert former is not None, f"{cluster} forked from tables that were no source together: {ended}"
         if former.cluster == cluster:  # the old source goes on
             place = zxid
         else:
             places = {position.zxid for position in ended.values()}
             assert len(places) == 1, f"the fork of {cluster} is at the places {places} of {former.cluster}"
             (place,) = places
-        self._begin(Reign.begin(cluster, {t: f.by for t, f in forks.items()}, zxid, former.rows_at(place)))
+        self._begin(Reign.begin(cluster, {table: fork.by for table, fork in forks.items()}, zxid, former, place))
         self._count("a group was forked")
 
     def _record_vectors(self, cluster: str, zxid: int, ops: Sequence[Op]) -> None:
