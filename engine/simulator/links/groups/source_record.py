@@ -110,8 +110,8 @@ class SourceRecord:
             zxid = ensemble.zxid + 1  # watches, which run before this returns, may commit more
             results = run(session, ops)
             self._record_entries(name, zxid, ops)
-            self._record_epochs(name, zxid, ops)
-            self._record_vectors(name, zxid, ops)
+            if not self._record_epochs(name, zxid, ops):  # a fork sets the vectors, too
+                self._record_vectors(name, zxid, ops)
             return results
 
         ensemble.run = watched  # type: ignore[method-assign]
@@ -148,8 +148,8 @@ class SourceRecord:
                     if key % PARTITIONS == int(part.partition_id):
                         rows[table, key] = part.max_block
 
-    def _record_epochs(self, cluster: str, zxid: int, ops: Sequence[Op]) -> None:
-        """A fork of a cluster's own begins a reign."""
+    def _record_epochs(self, cluster: str, zxid: int, ops: Sequence[Op]) -> bool:
+        """A fork of a cluster's own begins a reign. Returns whether there was one."""
         known, forks = self._epochs[cluster], dict[str, EpochFork]()
         for op in ops:
             for table, paths in self.paths.items():
@@ -161,7 +161,7 @@ class SourceRecord:
                         if (fork := Lineage.read(gate).find(str(own))) is not None:
                             forks[table] = fork
         if not forks:
-            return
+            return False
         assert forks.keys() == self.paths.keys(), f"{cluster} forked only {sorted(forks)} in one multi"
         ended = {table: fork.ended for table, fork in forks.items()}
         former = next((r for r in self.reigns if all(ended[t].origin == r.origins[t] for t in ended)), None)
@@ -174,6 +174,7 @@ class SourceRecord:
             (place,) = places
         self._begin(Reign.begin(cluster, {table: fork.by for table, fork in forks.items()}, zxid, former, place))
         self._count("a group was forked")
+        return True
 
     def _record_vectors(self, cluster: str, zxid: int, ops: Sequence[Op]) -> None:
         """A cut of all tables gives a cluster a place in the order of its source."""
