@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import cast
 
 from engine.simulator.links.groups.cut_history import Read, find_contradiction, find_wrong_report
 from engine.simulator.links.groups.grouped_tables import create_tables, read_group, render_insert
 from engine.simulator.links.groups.reign import PARTITIONS, Reign
 from engine.simulator.links.groups.source_record import SentRows, SourceRecord
-from engine.simulator.links.switched_tables import SwitchedTables
+from engine.simulator.links.linked_cluster import LinkedCluster
+from engine.simulator.links.switched_tables import GROUP, SwitchedTables
 from engine.simulator.links.switched_work import SwitchedWork
 from engine.simulator.simulated_servers import SimulatedServer
 
@@ -85,3 +87,12 @@ class SwitchedGroupWork(SwitchedWork):
         assert reign is not None
         shown, final = self.tables.read(self._server(source)), sorted(reign.numbers)
         assert shown == final, f"{source} shows {shown} in the end, and its commits give {final}"
+
+    def _explain(self) -> str:
+        shown = []
+        for node in self.world:
+            found = cast(SimulatedServer, node).engine.services.shown_groups.find(GROUP)
+            if found is not None:
+                name = cast(LinkedCluster, node.cluster).name
+                shown.append(f"{name} {node.name} shows cut {found.shown_place}: {found.explain()}")
+        return f"{super()._explain()}; {shown}"
