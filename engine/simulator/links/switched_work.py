@@ -265,6 +265,14 @@ class SwitchedWork:
         for name in self._names:
             if name != source and self.tables.must_rejoin(name):
                 self._rejoin(name, source)
+            elif name != source:
+                self._copy_stopped(name)
+
+    def _copy_stopped(self, name: str) -> None:
+        """Copies the new source to a table that lacks more than that one keeps."""
+        shown = "SELECT name FROM system.replication_links WHERE direction = 'in' AND upstream_status = 'stopped'"
+        for (link,) in self._server(name).sql(shown)[1]:
+            self._do("copy of a stopped link", name, f"SYSTEM BOOTSTRAP REPLICATION LINK {link}")
 
     def _open_one(self) -> None:
         """Opens an old source whose switch nobody goes on with."""
