@@ -166,22 +166,22 @@ def find_contradiction(commits: Sequence[Commit], reads: Sequence[Read]) -> str:
     return ""
 
 
-def find_wrong_report(commits: Sequence[Commit], fork: int, told: Mapping[str, int]) -> str:
-    """Returns what is wrong with a report of what lies behind a fork, in plain words; "" if nothing is.
+def find_wrong_report(lost: Sequence[Commit], told: Mapping[str, int]) -> str:
+    """Returns what is wrong with a report of what a promotion lost, in plain words; "" if nothing is.
 
-    ``told``: by table the number of rows that are reported. What lies behind the place ``fork`` is what the commits
-    behind it inserted, also what later ones of them removed.
+    ``lost``: the commits that do not count any more. ``told``: by table the number of rows that are reported. These are
+    the rows that the lost commits inserted, also those that later ones of them removed.
     """
-    lost: Counter[str] = Counter()
-    for commit in commits:
-        if commit.place > fork:
-            lost.update({table: len(keys) for table, keys in commit.added.items() if keys})
+    rows: Counter[str] = Counter()
+    for commit in lost:
+        rows.update({table: len(keys) for table, keys in commit.added.items() if keys})
     wrong = [
-        f"of {table} {told.get(table, 0)} rows are reported, and {lost[table]} lie behind place {fork}"
-        for table in sorted(lost.keys() | told.keys())
-        if lost[table] != told.get(table, 0)
+        f"of {table} {told.get(table, 0)} rows are reported, and {rows[table]} are lost"
+        for table in sorted(rows.keys() | told.keys())
+        if rows[table] != told.get(table, 0)
     ]
-    return "; ".join(wrong)
+    names = ", ".join(f"{commit.name} at {commit.place} of {dict(commit.added)}" for commit in lost)
+    return "; ".join(wrong) + (f". Lost are: {names or 'no commits'}" if wrong else "")
 
 
 def _iterate(rows: Rows) -> Iterator[tuple[str, int]]:

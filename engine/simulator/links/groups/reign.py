@@ -68,6 +68,18 @@ class Reign:
             reign = reign.parent
         return reign.fork if reign is not None else None
 
+    def list_lost(self, reign: Reign, place: int) -> list[Commit]:
+        """Returns the commits that a follower of another reign, at a place in its order, has and this one has not."""
+        lost: list[Commit] = []
+        while reign is not self:
+            fork = self.find_fork(reign)
+            if fork is not None:
+                return [*lost, *(commit for commit in reign.commits if fork < commit.place <= place)]
+            lost += [commit for commit in reign.commits[1:] if commit.place <= place]
+            assert reign.parent is not None, "both descend from the first source"
+            reign, place = reign.parent, reign.fork
+        return lost
+
     def rows_at(self, place: int) -> list[Row]:
         """Returns the rows behind a place of the source's order, sorted."""
         rows: set[Row] = set()

@@ -26,6 +26,8 @@ class SwitchedGroupWork(SwitchedWork):
     def __init__(self, tables: SwitchedTables, counts: Counter[str], *, may_force: bool, is_sync: bool = False) -> None:
         super().__init__(tables, counts, may_force=may_force, is_sync=is_sync)
         self.weights = {**self.weights, **_WEIGHTS}
+        self._followed: tuple[Reign, int] | None = None
+        """What the cluster that rejoins was or followed before."""
         self._last_reads: dict[tuple[Reign, str], Read] = {}
 
     def begin(self) -> None:
@@ -69,14 +71,15 @@ class SwitchedGroupWork(SwitchedWork):
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
+    def _rejoin(self, name: str, source: str) -> None:
+        self._followed = self.record.find_place(name)
+        super()._rejoin(name, source)
+
     def _check_report(self, name: str, source: str, told: Counter[str]) -> None:
-        followed, new = self.record.find_place(name), self.record.find_reign(source)
-        fork = new.find_fork(followed[0]) if new is not None and followed is not None else None
-        if followed is None or fork is None:
-            self._count("a report of no single fork")
-            return
-        reign, place = followed
-        wrong = find_wrong_report([commit for commit in reign.commits if commit.place <= place], fork, told)
+        new = self.record.find_reign(source)
+        assert self._followed is not None, f"{name} was neither source nor target"
+        assert new is not None, f"{source} was never a source"
+        wrong = find_wrong_report(new.list_lost(*self._followed), told)
         assert not wrong, f"{name} rejoined {source}: {wrong}"
         self._count("a report was checked")
 
