@@ -147,7 +147,8 @@ class ShownGroup:
             marks = [mark for mark in marks if mark.group == definition.uuid]
             if not marks:
                 return True
-            if not may_carry_out(marks[0], self._read(definition.uuid), self.shown_place):
+            own = member.read_progress(definition.uuid)
+            if not may_carry_out(marks[0], own, self._read(definition.uuid), self.shown_place):
                 return False
             member.note_touched(definition.uuid, marks[-1].place)
             self._times.update((mark.place, mark.commit_ms) for mark in marks)

@@ -182,7 +182,7 @@ class GroupMember:
             touched = max([cuts.touched, *covered])
             activation = self._state.activation
             is_ready = activation is not None and cuts.seen_in is activation and not brings
-            return TableProgress(is_ready, cuts.known, marks, touched, has_joined)
+            return TableProgress(is_ready, cuts.known, marks, touched, has_joined, lacks_parts=brings)
 
     def _is_partly_here(self, entry: LogEntry) -> bool:
         return any(self._state.store.covering_active(part) is not None for part in entry.created_parts)
