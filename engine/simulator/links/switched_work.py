@@ -24,7 +24,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from coordination.links.switching.lineage import EpochFork, Lineage
+from coordination.links.positions import Position
+from coordination.links.switching.lineage import Lineage
 from coordination.links.switching.switching_gate import ASKED, PROMISE, PROMOTION, TICKET, read_fact
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
@@ -333,7 +334,7 @@ class SwitchedWork:
             back = [
                 position
                 for position in now.missing_from(former[1])
-                if not _is_end(lineage.find_end(position.origin), now.applied(position.origin))
+                if not _is_of_fork(lineage, Position(position.origin, now.applied(position.origin)))
             ]
             is_copied = any("bootstrap" in bar.owner for bar in gate.bars) or bool(self._tails)
             assert not back or is_copied, f"{table} of {name} went back to {now} from {back[0]}"
@@ -385,6 +386,8 @@ class SwitchedWork:
         return str(shown)
 
 
-def _is_end(fork: EpochFork | None, zxid: int) -> bool:
-    """Tells whether a place is that of a fork: who follows it goes back to there over a part without changes."""
-    return fork is not None and fork.ended.zxid == zxid
+def _is_of_fork(lineage: Lineage, position: Position) -> bool:
+    """Tells whether a fork has the position: who follows it goes back to there over a part without changes."""
+    return any(
+        fork.ended == position or fork.vector.applied(position.origin) == position.zxid for fork in lineage.forks
+    )

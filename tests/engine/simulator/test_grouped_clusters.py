@@ -48,6 +48,13 @@ def test_promises_hold(seed: int) -> None:
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
 
 
+@pytest.mark.parametrize("seed", [1645])
+def test_seeds_that_found_something(seed: int) -> None:
+    """Parts of a clone that a later cut dropped before they were copied."""
+    outcome = simulate_groups(seed)
+    assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+
+
 @pytest.mark.long
 def test_a_seed_replays_byte_for_byte() -> None:
     first, second = (simulate_groups(5, steps=60) for _ in range(2))
