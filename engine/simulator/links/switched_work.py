@@ -6,6 +6,7 @@ finishes what is unfinished: there is one source again, and the others follow it
 - all clusters show the same rows, each once, and one takes writes;
 - in a round without FORCE no acknowledged row is lost; else each lost row was in the tail that a REJOIN told, and the
   tails told as many rows of each table as are lost;
+- a row of an INSERT that was refused is nowhere;
 - no position moves back while the epoch stays (invariant 7).
 
 At every step of a round without FORCE at most one cluster takes writes.
@@ -69,6 +70,7 @@ class SwitchedWork:
         self._keys = itertools.count(1)
         self._acknowledged: set[Row] = set()
         self._sent: set[Row] = set()
+        self._refused: set[Row] = set()
         self._is_forced = self._is_over = False
         self._last_error = ""
         self._tails: list[tuple[set[Row], Counter[str]]] = []
@@ -163,7 +165,10 @@ class SwitchedWork:
         self._sent.add((table, key))
         before = self._sync_targets(server)
         options = {"insert_timeout": 8, "require_sync_replica": self.random.randrange(2)} if self._is_sync else {}
-        if self._try("insert", lambda: self._insert(server, table, key, options)) == "ok":
+        answer = self._try("insert", lambda: self._insert(server, table, key, options))
+        if answer == "failed":
+            self._refused.add((table, key))
+        elif answer == "ok":
             self._acknowledged.add((table, key))
             self._check_visible((table, key), before & self._sync_targets(server))
 
@@ -357,6 +362,7 @@ class SwitchedWork:
         twice = [row for row, times in Counter(rows).items() if times > 1]
         assert not twice, f"rows {twice} are there twice"
         assert set(rows) <= self._sent
+        assert not self._refused & set(rows), f"rows {sorted(self._refused & set(rows))} were refused, and are there"
         lost = self._acknowledged - set(rows)
         if not self._is_forced:
             assert not lost, f"acknowledged rows {sorted(lost)} are lost, and nobody forced anything"
