@@ -90,6 +90,9 @@ test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under
 	$(BIN)/pando simulate --restores --seeds 100
 	$(BIN)/pando simulate --clusters 2 --replicas 2 --seeds 100
 	$(BIN)/pando simulate --clusters 3 --replicas 2 --seeds 100
+	$(BIN)/pando simulate --groups --replicas 2 --rounds 1 --steps 100 --seeds 100
+	$(BIN)/pando simulate --switches --groups --replicas 2 --rounds 1 --steps 60 --seeds 100
+	$(BIN)/pando simulate --switches --sync --replicas 2 --rounds 1 --steps 60 --seeds 100
 
 proofs: check-tools $(VENV)/.dev ## 20,000 histories of a table against ClickHouse, 5,000 on replicas, and all faults at all requests of replicas (hours)
 	$(BIN)/python -m tests.alter histories 0:20000

@@ -18,6 +18,7 @@ import click
 @click.option("--moves", is_flag=True, help="Of two tables, between which partitions move.")
 @click.option("--restores", is_flag=True, help="ZooKeeper is put back to an older snapshot, and replicas are restored.")
 @click.option("--clusters", type=click.IntRange(2, 5), help="Of so many clusters that replicate to each other.")
+@click.option("--groups", is_flag=True, help="Of two clusters with a transactional group; with --switches of three.")
 @click.option("--switches", is_flag=True, help="Of three clusters whose source is switched over.")
 @click.option("--sync", "is_sync", is_flag=True, help="With --switches: the links begin as synchronous ones.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="File for what happened, line by line.")
@@ -30,6 +31,7 @@ def command(
     moves: bool,
     restores: bool,
     clusters: int | None,
+    groups: bool,
     switches: bool,
     is_sync: bool,
     trace: Path | None,
@@ -41,21 +43,28 @@ def command(
     pando simulate --seed 1 --seeds 1000
     pando simulate --clusters 3 --replicas 2 --seeds 100
     pando simulate --switches --sync --seeds 100
+    pando simulate --groups --replicas 2 --rounds 1 --seeds 100
+    pando simulate --switches --groups --replicas 2 --rounds 1 --seeds 100
 
     Statements, restarts, crashes, lost requests and answers, ended sessions and cut connections come from the seed, and
     so does the order of all background work: the same seed gives the same trace, byte for byte. After each healing no
     acknowledged row may be missing or doubled, and all replicas must hold the same parts. With --clusters the networks
     between clusters fail too, and each cluster must show of the others what a prefix of their commits gives.
-    With --switches no acknowledged row may be lost that no REJOIN told of.
+    With --switches no acknowledged row may be lost that no REJOIN told of. With --groups every read of all tables of
+    a group must be the state of their source after one of its commits.
     """
-    if moves + restores + (clusters is not None) + switches > 1:
-        raise click.UsageError("--moves, --restores, --clusters and --switches are different scenarios: choose one")
-    if is_sync and not switches:
-        raise click.UsageError("--sync goes with --switches")
+    if moves + restores + (clusters is not None) + (groups or switches) > 1:
+        raise click.UsageError(
+            "--moves, --restores, --clusters, --groups and --switches are different scenarios: choose one. Only "
+            "--switches and --groups go together"
+        )
+    if is_sync and (groups or not switches):
+        raise click.UsageError("--sync goes with --switches, and not with --groups: no link of a group is synchronous")
     if not __debug__:
         raise click.ClickException("python -O and PYTHONOPTIMIZE leave out the checks that a simulation is for")
     import logging
 
+    from engine.simulator.links.groups.grouped_scenarios import simulate_groups
     from engine.simulator.links.linked_scenarios import LinkedScale, simulate_links
     from engine.simulator.links.switched_scenarios import simulate_switches
     from engine.simulator.links.topology import make_topologies
@@ -69,7 +78,9 @@ def command(
         for number in range(seed, seed + seeds):
             began = time.monotonic()
             if switches:
-                outcome = simulate_switches(number, rounds, steps, file, replicas, is_sync=is_sync)
+                outcome = simulate_switches(number, rounds, steps, file, replicas, is_sync=is_sync, is_group=groups)
+            elif groups:
+                outcome = simulate_groups(number, rounds, steps, file, replicas)
             elif topologies:
                 topology = topologies[number % len(topologies)]
                 outcome = simulate_links(number, LinkedScale(replicas, rounds, steps), file, topology)

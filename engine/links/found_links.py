@@ -39,10 +39,12 @@ class FoundLinks:
 
     def look(self) -> dict[tuple[OwnedTable, str], LinkDefinition]:
         """Returns the definitions by table and name."""
-        tables = {table for table in self._list_tables() if not table.is_stopping.is_set()}
-        for gone in self._tables.keys() - tables:
+        tables = dict.fromkeys(table for table in self._list_tables() if not table.is_stopping.is_set())
+        for gone in self._tables.keys() - tables.keys():
             del self._tables[gone]
-        for table in tables - self._tables.keys():
+        for table in tables:  # in the order of the catalog, so that a simulation replays
+            if table in self._tables:
+                continue
             if table.replication is not None and not explain_unlinkable(table):
                 self._tables[table] = _Table(table, table.replication)
         for known in self._tables.values():

@@ -199,7 +199,7 @@ class LinkManager:
         if not self._is_telling and has_to_tell(self._server):
             self._is_telling = True
             self._require_pool().add(self._telling)
-        for key in self._runners.keys() - links.keys():
+        for key in [key for key in self._runners if key not in links]:
             self._end(key)
         for key, definition in links.items():
             found = self._runners.get(key)
@@ -219,15 +219,15 @@ class LinkManager:
 
     def _look_for_modes(self) -> None:
         """Begins to keep the modes of tables that are sources, and ends it for those that are gone."""
-        changing = {
+        changing = [
             table
             for table in self._server.catalog.tables()
             if table.links is not None
             and table.replication is not None
             and not table.is_stopping.is_set()
             and any(map(is_changing, table.links.source.list_gate_links()))
-        }
-        for table in self._modes.keys() - changing:
+        ]
+        for table in [table for table in self._modes if table not in changing]:
             self._end_modes(table)
         for table in changing:
             if table in self._modes:

@@ -88,6 +88,8 @@ class ModelTable:
     done: set[int] = field(default_factory=set)
     active: set[int] = field(default_factory=set)
     touched: int = 0
+    lacks_until: int = 0
+    """The cut that drops what the table lacks, and nobody has any more; 0 if it lacks nothing."""
 
     def progress(self, cuts: list[int]) -> TableProgress:
         marks = [
@@ -95,14 +97,15 @@ class ModelTable:
             for former, cut in pairwise([0, *cuts])
             if cut in cuts[: self.pulled] and cut not in self.done
         ]
-        return TableProgress(True, max([0, *cuts[: self.pulled]]), marks, self.touched)
+        lacks = bool(self.lacks_until) and self.lacks_until not in self.done
+        return TableProgress(not lacks, max([0, *cuts[: self.pulled]]), marks, self.touched, lacks_parts=lacks)
 
 
 @given(st.data(), st.lists(st.integers(1, 50), min_size=1, max_size=6, unique=True), st.integers(2, 3))
 @settings(max_examples=80, deadline=None)
 def test_what_is_shown_is_one_cut_of_all_tables(data: st.DataObject, places: list[int], count: int) -> None:
     cuts, shown = sorted(places), 0
-    tables = [ModelTable() for _ in range(count)]
+    tables = [ModelTable(lacks_until=data.draw(st.sampled_from([0, 0, *cuts]))) for _ in range(count)]
 
     def look() -> int:
         found = find_showable([table.progress(cuts) for table in tables])
@@ -115,7 +118,9 @@ def test_what_is_shown_is_one_cut_of_all_tables(data: st.DataObject, places: lis
     def step(table: ModelTable, reach: int) -> bool:
         """Carries out the next cut, with those up to ``reach`` that a merged part brings."""
         marks = table.progress(cuts).queued
-        if not marks or not may_carry_out(marks[0], [each.progress(cuts) for each in tables], shown):
+        if not marks or not may_carry_out(
+            marks[0], table.progress(cuts), [each.progress(cuts) for each in tables], shown
+        ):
             return False
         last = max([marks[0].place, *(mark.place for mark in marks if mark.place <= reach)])
         table.touched = max(table.touched, last)
@@ -142,8 +147,8 @@ def test_a_table_that_reaches_further_draws_the_others() -> None:
     mark = CutMark(9, 7, "g")
     ahead, behind = TableProgress(True, 9, touched=9), TableProgress(True, 9, [CutMark(7, 5, "g"), mark])
     assert find_showable([ahead, behind]) is None
-    assert may_carry_out(mark, [ahead, behind], 5)
-    assert not may_carry_out(CutMark(12, 9, "g"), [ahead, behind], 5)
+    assert may_carry_out(mark, behind, [ahead, behind], 5)
+    assert not may_carry_out(CutMark(12, 9, "g"), ahead, [ahead, behind], 5)
 
 
 def test_tables_that_are_not_ready_show_nothing() -> None:

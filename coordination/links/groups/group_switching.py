@@ -16,6 +16,7 @@ from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.groups.link_group import GROUPS_PATH, GroupMember, LinkGroup, find_group, group_path
 from coordination.links.positions import Origin
 from coordination.links.version_vector import VersionVector
+from coordination.nodes.paths import TablePaths
 from parts.common.errors import ConflictError, UserError
 
 
@@ -107,7 +108,8 @@ def follow_source(
     """Returns the operations on a group's node when one of its links follows a source that was promoted.
 
     ``followers``: its links that follow it already. With the last one the group is made for the new source; until then
-    it makes no cut.
+    it makes no cut. Then the gates of the others move, too: so their replicas look at the group again, whose places are
+    of another source from now on.
     """
     found = find_group(keeper, name)
     if found is None or found[0].find_member(link) is None:
@@ -119,4 +121,10 @@ def follow_source(
     made = replace(
         group, uuid=uuid, source_cluster=cluster, source_uuid=source.uuid, members=tuple(members), place=0, commit_ms=0
     )
-    return [SetData(group_path(name), made.to_bytes(), version)]
+    gates = [TablePaths(member.path).gate for member in members if member.link != link]
+    moved = [
+        SetData(path, answer[0], answer[1].version)
+        for path, answer in zip(gates, keeper.get_many(gates), strict=True)
+        if answer is not None
+    ]
+    return [SetData(group_path(name), made.to_bytes(), version), *moved]

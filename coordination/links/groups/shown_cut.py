@@ -1,10 +1,12 @@
 """When the tables of a group may carry a cut out on a replica, and when they show it.
 
 A query reads the parts that all tables of the group had when they were at one cut, held since. Meanwhile each table
-goes on alone. So three rules are enough:
+goes on alone. So four rules are enough:
 
 - A table carries out the next cut only when the one before it is shown, or when some table reaches further already: a
   merged part that alone is left brings later cuts with it, and then all tables follow to there.
+- A table that lacks parts carries out any cut: what it lacks, as a clone does, may be what a later cut drops, and then
+  nobody has it any more. The others follow to there.
 - A cut is shown when every table is at it and none reaches further: at one moment, for all tables.
 - What an earlier run of the server may have carried out counts as reached: its parts may be here, its entry still too.
 """
@@ -31,6 +33,8 @@ class TableProgress:
     """The newest cut of which something may be active."""
     has_joined: bool = True
     """Whether it has carried out the cut with which it entered."""
+    lacks_parts: bool = False
+    """Whether parts are still to come that no cut brings."""
 
     @property
     def at(self) -> int:
@@ -43,9 +47,12 @@ class TableProgress:
         return max(self.touched, self.at)
 
 
-def may_carry_out(mark: CutMark, tables: Sequence[TableProgress], shown: int) -> bool:
-    """Tells whether a table may carry out the cut; ``shown`` is the place shown now, 0 for none."""
-    if mark.previous <= shown:
+def may_carry_out(mark: CutMark, table: TableProgress, tables: Sequence[TableProgress], shown: int) -> bool:
+    """Tells whether a table may carry out the cut.
+
+    ``tables``: all of the group, this one too. ``shown``: the place shown now, 0 for none.
+    """
+    if mark.previous <= shown or table.lacks_parts:
         return True
     return mark.place <= max((table.reach for table in tables if table.has_joined), default=0)
 

@@ -17,12 +17,18 @@ class CutOrder(Protocol):
     def note_done(self) -> None:
         """Takes note that an entry has left the queue."""
 
+    def note_executed(self, entries: Sequence[LogEntry]) -> None:
+        """Takes note that entries of any kind were executed; some may have left the queue."""
+
 
 class _NoCuts:
     def admit(self, entries: Sequence[LogEntry]) -> bool:
         return True
 
     def note_done(self) -> None:
+        pass
+
+    def note_executed(self, entries: Sequence[LogEntry]) -> None:
         pass
 
 

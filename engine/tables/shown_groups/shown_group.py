@@ -40,7 +40,7 @@ class Member(Protocol):
 
     def read_progress(self, group: str) -> TableProgress: ...
 
-    def note_touched(self, place: int) -> None: ...
+    def note_touched(self, group: str, place: int) -> None: ...
 
     def take_snapshot(self) -> Snapshot: ...
 
@@ -141,12 +141,16 @@ class ShownGroup:
             definition = self._definition
             if definition is None:
                 return False
+            for mark in marks:
+                if mark.group != definition.uuid:  # of a group that is no more, or is made anew and not known yet
+                    member.note_touched(mark.group, mark.place)
             marks = [mark for mark in marks if mark.group == definition.uuid]
-            if not marks:  # of a group that is no more
+            if not marks:
                 return True
-            if not may_carry_out(marks[0], self._read(definition.uuid), self.shown_place):
+            own = member.read_progress(definition.uuid)
+            if not may_carry_out(marks[0], own, self._read(definition.uuid), self.shown_place):
                 return False
-            member.note_touched(marks[-1].place)
+            member.note_touched(definition.uuid, marks[-1].place)
             self._times.update((mark.place, mark.commit_ms) for mark in marks)
             return True
 

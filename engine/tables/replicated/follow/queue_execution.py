@@ -93,6 +93,7 @@ class QueueExecutor:
                 )
                 self.wake()
                 self._run_together(keeper, [action, *more]) if more else self._run(keeper, action)
+                self._replace_ranges.cuts.note_executed([each.entry for each in (action, *more)])
         except UnavailableError as error:  # the table has just become read-only
             logger.debug("not executing: %s", error)
             return _RETRY_SECONDS

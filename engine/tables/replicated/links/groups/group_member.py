@@ -10,6 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
@@ -28,6 +29,22 @@ logger = logging.getLogger(__name__)
 
 MARKER = "link_group.json"
 _BRINGING = (EntryType.GET_PART, EntryType.ATTACH_PART)
+_OF_MERGES = (EntryType.MERGE_PARTS, EntryType.MUTATE_PART)
+
+
+_MOST_GROUPS = 4
+
+
+@dataclass
+class _Cuts:
+    """What is known of the table's cuts in one group; a group that is made anew has places of another source."""
+
+    known: int = 0
+    touched: int = 0
+    joined: int = 0
+    """The cut with which the table entered; 0 if it has not."""
+    seen_in: Activation | None = None
+    """The activation in which it was found out how far the table is."""
 
 
 class GroupMember:
@@ -47,13 +64,8 @@ class GroupMember:
         self.wake = wake
         self._lock = threading.Lock()
         self._group: ShownGroup | None = None
-        self._seen_in: Activation | None = None
-        """The activation in which it was found out how far the table is."""
-        self._known = self._touched = 0
-        self._joined = 0
-        """The cut with which it entered; 0 if it has not."""
-        self._uuid = ""
-        """The group of which the others tell."""
+        self._cuts: dict[str, _Cuts] = {}
+        """By the UUID of the group."""
         self._load_marker()
 
     @property
@@ -118,7 +130,15 @@ class GroupMember:
         group, self._group = self._group, None
         if group is not None:
             self._registry.leave(group, self)
-        self._seen_in, self._known, self._touched, self._joined = None, 0, 0, 0
+        with self._lock:
+            self._cuts.clear()
+
+    def _of(self, group: str) -> _Cuts:
+        """Returns what is known of a group; the lock is held."""
+        if group not in self._cuts:
+            for former in list(self._cuts)[: 1 - _MOST_GROUPS]:
+                del self._cuts[former]
+        return self._cuts.setdefault(group, _Cuts())
 
     def _look(self, keeper: Keeper, known: LinkGroup, group: ShownGroup) -> None:
         """Finds out how far the table is: what the group's node tells was committed before the log is pulled."""
@@ -127,17 +147,15 @@ class GroupMember:
         marks = self._list_marks(known.uuid)
         member = next((each for each in known.members if each.path == self.root), None)
         with self._lock:
-            if self._uuid != known.uuid:
-                self._known = self._touched = self._joined = 0
-                self._uuid = known.uuid
+            cuts = self._of(known.uuid)
             if member is not None and member.joined:
-                self._joined = member.joined
-            elif self._joined <= known.place:  # it left, and came back
-                self._joined = 0
-            self._known = max([known.place, *(mark.place for mark in marks)])
-            if self._seen_in is not activation:  # an earlier run may have carried out any of these
-                self._touched = max([self._touched, *(mark.place for mark in marks)])
-                self._seen_in = activation
+                cuts.joined = member.joined
+            elif cuts.joined <= known.place:  # it left, and came back
+                cuts.joined = 0
+            cuts.known = max([cuts.known, known.place, *(mark.place for mark in marks)])
+            if cuts.seen_in is not activation:  # an earlier run may have carried out any of these
+                cuts.touched = max([cuts.touched, *(mark.place for mark in marks)])
+                cuts.seen_in = activation
         group.set_definition(known)
         group.show_if_possible()
 
@@ -155,14 +173,16 @@ class GroupMember:
         brings = any(_brings_parts(item.entry) for item in items)
         marks = sorted(mark for mark, _ in found)
         with self._lock:
-            self._known = max([self._known, *(mark.place for mark in marks)])
-            self._joined = max([self._joined, *(mark.place for mark in marks if mark.joins)])
-            has_joined = self._joined > 0 and not (marks and marks[0].joins)
+            cuts = self._of(group)
+            cuts.known = max([cuts.known, *(mark.place for mark in marks)])
+            cuts.joined = max([cuts.joined, *(mark.place for mark in marks if mark.joins)])
+            is_seen = cuts.seen_in is not None  # otherwise the others wait for it
+            has_joined = not is_seen or (cuts.joined > 0 and not (marks and marks[0].joins))
             covered = [mark.place for mark, entry in found if self._is_partly_here(entry)]
-            touched = max([self._touched, *covered])
+            touched = max([cuts.touched, *covered])
             activation = self._state.activation
-            is_ready = activation is not None and self._seen_in is activation and not brings
-            return TableProgress(is_ready, self._known, marks, touched, has_joined)
+            is_ready = activation is not None and cuts.seen_in is activation and not brings
+            return TableProgress(is_ready, cuts.known, marks, touched, has_joined, lacks_parts=brings)
 
     def _is_partly_here(self, entry: LogEntry) -> bool:
         return any(self._state.store.covering_active(part) is not None for part in entry.created_parts)
@@ -174,16 +194,22 @@ class GroupMember:
             return True
         return group.admit(self, marks)
 
-    def note_touched(self, place: int) -> None:
-        """Takes note that something of a cut may be active from now on."""
+    def note_touched(self, group: str, place: int) -> None:
+        """Takes note that something of a cut may be active from now on. ``group``: its UUID."""
         with self._lock:
-            self._touched = max(self._touched, place)
-            self._known = max(self._known, place)
+            cuts = self._of(group)
+            cuts.touched = max(cuts.touched, place)
+            cuts.known = max(cuts.known, place)
 
     def note_done(self) -> None:
         """An entry of a cut has left the queue."""
         if self._group is not None:
             self._group.show_if_possible()
+
+    def note_executed(self, entries: Sequence[LogEntry]) -> None:
+        """Looks again when a table may have got its last part that no cut brings, as a clone does."""
+        if any(entry.type not in _OF_MERGES and CutMark.of(entry) is None for entry in entries):
+            self.note_done()
 
 
 def _brings_parts(entry: LogEntry) -> bool:

@@ -161,6 +161,10 @@ class StreamReading:
             after = request.vector.applied(source.origin)
             if after > index.end:
                 index, source = self._advance(keeper, self._find_beginnings(keeper))
+            present = 0
+            if after > index.end:  # a cut of a group may be where another table committed
+                present = self._find_moment(keeper)
+                index, source = self._advance(keeper, present)
             if after < journal.first_position:
                 raise PositionTrimmedError(after, journal.first_position)
             if not index.is_cut(after):
@@ -172,7 +176,7 @@ class StreamReading:
             page = index.find_page(after, request.max_rows, request.max_bytes, MAX_PAGE_CHANGES)
             changes = self._read_page(journal, index, _own_origins(source), after, page.end)
             changes = self._select_present(keeper, source, changes)
-            waits, newest = self._waits, index.end
+            waits, newest = self._waits, max(index.end, min(after, present))
         wanted = [change for change in changes if not request.vector.covers(change.position)]
         return ChangesAnswer(
             source,
@@ -196,6 +200,13 @@ class StreamReading:
         registered = keeper.get(paths.gate)[1].modified_zxid
         kept = read_kept_changes(keeper, paths, keeper.children(paths.replicas)).values()
         return max(registered, self._description.read_vector(keeper)[1], *(each.since for each in kept))
+
+    def _find_moment(self, keeper: Keeper) -> int:
+        """Returns the zxid of a write that is made now."""
+        path = keeper.create(self._state.replica.moment_prefix, ephemeral=True, sequential=True)
+        stat = keeper.exists(path)
+        keeper.delete(path)
+        return stat.created_zxid if stat is not None else 0
 
     # -- for switching over -----------------------------------------------------------------------------------------
 

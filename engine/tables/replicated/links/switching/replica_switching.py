@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
-from coordination.links.positions import Origin, Position
+from coordination.links.positions import MAX_ZXID, Origin, Position
 from coordination.links.stream.change import Change
+from coordination.links.stream.kept_changes import read_kept_changes
 from coordination.links.switching.stream_place import find_follower_place
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
@@ -53,15 +54,32 @@ class ReplicaSwitching:
     def find_place(self, vector: VersionVector, follower: Origin | None = None) -> Position | None:
         """Returns the last place in the table's stream up to which a follower with this vector has everything.
 
-        ``follower`` is its own origin. ``None`` if the journal does not reach back so far.
+        ``follower`` is its own origin. ``None`` if no replica's journal reaches back so far. Raises 33
+        (CANNOT_READ_ALL_DATA) if another replica's may.
         """
         with self._state.hold_write_access() as (keeper, _):
             found = self._reading.read_stream(keeper)
+            if not _reaches_back(found, vector, follower):
+                self._refer_elsewhere(keeper)
+                return None
         own = found.origin
         place = find_follower_place(
             found.begin, found.end, found.changes, found.cuts, found.vector, own, vector, follower
         )
         return Position(own, place) if place is not None else None
+
+    def _refer_elsewhere(self, keeper: Keeper) -> None:
+        """Raises 33 (CANNOT_READ_ALL_DATA) if another replica began earlier to keep changes."""
+        paths, name = self._state.paths, self._state.replica.name
+        kept = read_kept_changes(keeper, paths, keeper.children(paths.replicas))
+        since = {replica: each.since for replica, each in kept.items() if each.since}
+        first = min(since, key=lambda replica: since[replica], default=name)
+        if since.get(first, 0) < since.get(name, MAX_ZXID):
+            raise UnavailableError(
+                "CANNOT_READ_ALL_DATA",
+                f"Replica {name} of {self._state.definition.full_name} began to keep changes later than replica "
+                f"{first}, which must be asked: start it, or SYSTEM DROP REPLICA '{first}' if it is gone for good",
+            )
 
     def read_tail(self, vector: VersionVector) -> TableTail:
         """Returns the table's changes that this vector does not cover. The table is closed.
@@ -153,10 +171,10 @@ class ReplicaSwitching:
         return blocks, rows
 
 
-def _reaches_back(found: StreamOfTable, vector: VersionVector) -> bool:
+def _reaches_back(found: StreamOfTable, vector: VersionVector, follower: Origin | None = None) -> bool:
     """Tells whether the journal has everything that lies behind the vector."""
-    own, known = found.own, found.vector
-    if find_follower_place(found.begin, found.end, found.changes, found.cuts, known, found.origin, vector) is None:
+    own, known, place = found.own, found.vector, found.origin
+    if find_follower_place(found.begin, found.end, found.changes, found.cuts, known, place, vector, follower) is None:
         return False
     start, needed = 0, list[tuple[Origin, int]]()
     for end in own.former:  # an epoch in which the table made changes is in its vector
@@ -164,6 +182,10 @@ def _reaches_back(found: StreamOfTable, vector: VersionVector) -> bool:
         if end.origin in known.entries and not known.entries[end.origin].is_place and not is_settled:
             needed.append((end.origin, start))
         start = end.zxid
-    if not len(known) or any(change.position.origin == own.present for change in found.changes):
+    is_source = found.lineage.find(str(own.present)) is not None  # perhaps its changes lie before the journal
+    if is_source or not len(known) or any(change.position.origin == own.present for change in found.changes):
         needed.append((own.present, start))
-    return all(found.begin <= max(vector.applied(origin), begin) for origin, begin in needed)
+    return all(
+        found.begin <= max(vector.applied(origin), begin) or 0 < known.applied(origin) <= vector.applied(origin)
+        for origin, begin in needed
+    )

@@ -1,0 +1,101 @@
+"""Random switches of a transactional group: what :mod:`switched_work` checks, and every read of all tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import cast
+
+from engine.simulator.links.groups.cut_history import Read, find_contradiction, find_wrong_report
+from engine.simulator.links.groups.grouped_tables import create_tables, read_group, render_insert
+from engine.simulator.links.groups.reign import PARTITIONS, Reign
+from engine.simulator.links.groups.source_record import SentRows, SourceRecord
+from engine.simulator.links.linked_cluster import LinkedCluster
+from engine.simulator.links.switched_tables import GROUP, SwitchedTables
+from engine.simulator.links.switched_work import SwitchedWork
+from engine.simulator.simulated_servers import SimulatedServer
+
+_WEIGHTS = {"look": 6, "work": 14, "step": 6}
+"""Beside those of switches."""
+_SQL_SHARE = 0.1
+
+
+class SwitchedGroupWork(SwitchedWork):
+    """The work on the clusters of one run with a group."""
+
+    def __init__(self, tables: SwitchedTables, counts: Counter[str], *, may_force: bool, is_sync: bool = False) -> None:
+        super().__init__(tables, counts, may_force=may_force, is_sync=is_sync)
+        self.weights = {**self.weights, **_WEIGHTS}
+        self._followed: tuple[Reign, int] | None = None
+        """What the cluster that rejoins was or followed before."""
+        self._last_reads: dict[tuple[Reign, str], Read] = {}
+
+    def begin(self) -> None:
+        """Makes the tables and their groups."""
+        clusters = self.world.clusters
+        for cluster in clusters.values():
+            create_tables(cluster, self.tables.names)
+        ensembles = {name: cluster.ensemble for name, cluster in clusters.items()}
+        self.record = SourceRecord(ensembles, self.tables.names, self._count)
+        super().begin()
+
+    def _count(self, what: str) -> None:
+        self.counts[what] += 1
+
+    def _insert(self, server: SimulatedServer, table: str, key: int, options: Mapping[str, object]) -> None:
+        sent = SentRows(table, (key,))
+        self.record.sending.append(sent)
+        try:
+            server.sql(f"INSERT INTO {table} (p, k, v) {render_insert(table, sent.keys, PARTITIONS)}")
+        finally:
+            self.record.sending.remove(sent)
+
+    def _do_work(self) -> None:
+        """A server does all that is due."""
+        if (server := self._idle()) is not None:
+            server.step_due()
+
+    def _do_look(self) -> None:
+        if (server := self._idle()) is not None:
+            self._try("look", lambda: self._look(server))
+
+    def _look(self, server: SimulatedServer) -> None:
+        uuid, read = read_group(server, self.tables.names, is_by_sql=self.random.random() < _SQL_SHARE)
+        reign, place = self.record.resolve(uuid, read.place or 0)
+        read = Read(read.reader, read.rows, place)
+        former = self._last_reads.get((reign, read.reader))
+        wrong = find_contradiction(reign.commits, [former, read] if former is not None else [read])
+        assert not wrong, f"of the source {reign.cluster} since {reign.began}: {wrong}"
+        self._last_reads[reign, read.reader] = read
+        self._count("a cut was read")
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def _rejoin(self, name: str, source: str) -> None:
+        self._followed = self.record.find_place(name)
+        super()._rejoin(name, source)
+
+    def _check_report(self, name: str, source: str, told: Counter[str]) -> None:
+        new = self.record.find_reign(source)
+        assert self._followed is not None, f"{name} was neither source nor target"
+        assert new is not None, f"{source} was never a source"
+        wrong = find_wrong_report(new.list_lost(*self._followed), told)
+        assert not wrong, f"{name} rejoined {source}: {wrong}"
+        self._count("a report was checked")
+
+    def _check(self) -> None:
+        super()._check()
+        (source,) = self.tables.list_open()
+        reign = self.record.find_reign(source)
+        assert reign is not None
+        shown, final = self.tables.read(self._server(source)), sorted(reign.numbers)
+        assert shown == final, f"{source} shows {shown} in the end, and its commits give {final}"
+
+    def _explain(self) -> str:
+        shown = []
+        for node in self.world:
+            found = cast(SimulatedServer, node).engine.services.shown_groups.find(GROUP)
+            if found is not None:
+                name = cast(LinkedCluster, node.cluster).name
+                shown.append(f"{name} {node.name} shows cut {found.shown_place}: {found.explain()}")
+        return f"{super()._explain()}; {shown}"
