@@ -19,9 +19,6 @@ from sql.grammar.syntax_tree import Function, Identifier, LiteralList, Node, con
 from sql.run.block_expressions import compile_expression
 from sql.run.condition_analysis import analyse_condition
 
-_SHORT_LIST = 20
-"""Lists with fewer members are left to DuckDB, which plans a long one anew for every block."""
-
 
 def select_granules(
     parts: Sequence[Part], description: TableDescription, condition: str, timezone: str
@@ -83,7 +80,10 @@ def compile_filter(condition: str, description: TableDescription, timezone: str)
 
 
 def _compile_terms(condition: str, schema: TableSchema, timezone: str) -> tuple[FilterTerm, ...]:
-    """Compiles long lists of members by themselves, and the rest of the condition as one term."""
+    """Compiles long lists of members by themselves, and the rest of the condition as one term.
+
+    DuckDB would plan a list anew for every block.
+    """
     if not condition:
         return ()
     lists, rest = [], []
@@ -106,8 +106,8 @@ def _join(left: Node, right: Node) -> Node:
 def _find_members(node: Node, schema: TableSchema) -> FilterTerm | None:
     """Returns the term of ``column IN (1, 2, …)``, if it is one of many integers."""
     match node:
-        case Function("in", (Identifier((str(name),)), LiteralList(values))) if (
-            name in schema and len(values) >= _SHORT_LIST and pa.types.is_integer(values.type)
+        case Function("in", (Identifier((str(name),)), LiteralList(values))) if name in schema and pa.types.is_integer(
+            values.type
         ):
             column = schema.column(name)
             type_ = strip_nullable(column.type)
