@@ -47,11 +47,10 @@ def read_batches(
 
     Only rows of ``blocks`` that ``keep`` accepts are sent, without the first ``behind`` of them. Yields at least one
     batch, and an empty one after ``MAX_SILENCE_SECONDS`` without rows. ``is_compact`` decimals have 8 bytes if they
-    fit, and String columns are dictionaries if all of their frames are; a condition is evaluated over plain columns.
+    fit, and String columns are dictionaries if all of their frames are.
     """
     names = [column.name for column in columns]
     read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
-    is_compact = is_compact and keep is None
     form = CompactForm(find_dictionaries(pieces, columns)) if is_compact else PlainForm()
     schema = pa.schema([pa.field(c.name, form.get_type(c), c.type.is_nullable) for c in columns])
     if keep is None and blocks is None and not any(part.has_deleted_rows for part, _ in pieces):

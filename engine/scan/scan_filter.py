@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -39,10 +39,17 @@ def select_granules(
 
 @dataclass(frozen=True)
 class FilterTerm:
-    """A condition on rows; ``columns`` are those that it reads."""
+    """A condition on rows, and the columns that it reads, with their types."""
 
-    columns: tuple[str, ...]
+    columns: Mapping[str, pa.DataType]
     evaluate: Callable[[pa.Table], pa.ChunkedArray]
+
+    def find_rows(self, batch: pa.RecordBatch) -> pa.Array:
+        """Returns the mask of the rows for which it is true. Columns of the batch may be compact."""
+        plain = {name: batch.column(name).cast(type_) for name, type_ in self.columns.items()}
+        values = self.evaluate(pa.table(plain) if plain else pa.Table.from_batches([batch])).combine_chunks()
+        mask = values if pa.types.is_boolean(values.type) else pc.not_equal(values, 0)
+        return pc.fill_null(mask, False)
 
 
 @dataclass(frozen=True)
@@ -60,9 +67,7 @@ class ScanFilter:
         """Returns the rows for which the terms are true (NULL is not)."""
         for term in self.terms:
             if batch.num_rows:
-                values = term.evaluate(pa.Table.from_batches([batch])).combine_chunks()
-                mask = values if pa.types.is_boolean(values.type) else pc.not_equal(values, 0)
-                batch = batch.filter(pc.fill_null(mask, False))
+                batch = batch.filter(term.find_rows(batch))
         return batch
 
 
@@ -95,7 +100,8 @@ def _compile_terms(condition: str, schema: TableSchema, timezone: str) -> tuple[
             lists.append(found)
     if rest:
         compiled = compile_expression(reduce(_join, rest), schema, timezone)
-        lists.append(FilterTerm(tuple(compiled.columns), compiled.evaluate))
+        types = {name: schema.column(name).type.arrow for name in compiled.columns}
+        lists.append(FilterTerm(types, compiled.evaluate))
     return tuple(lists)
 
 
@@ -114,7 +120,8 @@ def _find_members(node: Node, schema: TableSchema) -> FilterTerm | None:
             if column.is_stored and isinstance(type_, IntegerType):
                 members = _find_possible(values, type_)
                 return FilterTerm(
-                    (name,), lambda block: pc.is_in(block.column(name), value_set=members, skip_nulls=True)
+                    {name: column.type.arrow},
+                    lambda rows: pc.is_in(rows.column(name), value_set=members, skip_nulls=True),
                 )
     return None
 

@@ -106,7 +106,8 @@ class CompactForm:
         """Converts values of a column, as a part gives them."""
         wanted = self.get_type(column)
         if array.type == wanted:
-            return array
+            is_sparse = wanted == DICTIONARY_STRING and len(array.dictionary) > len(array)
+            return decode_dictionary(array).dictionary_encode() if is_sparse else array
         if wanted == DICTIONARY_STRING:  # of a part that lacks another column, whose columns are read plain
             return array.dictionary_encode()
         if pa.types.is_decimal128(array.type):

@@ -200,7 +200,7 @@ def test_a_server_is_never_silent_for_long() -> None:
     """Also where its filter leaves no row of many granules."""
     part: Any = SimpleNamespace(granularity=1, rows=9, column_sizes=dict)
     part.read = lambda *_, **__: (pa.record_batch({"k": pa.array([n], pa.uint32())}) for n in range(9))
-    keep: Any = ScanFilter((FilterTerm((), lambda table: pc.equal(table["k"], 8)),))
+    keep: Any = ScanFilter((FilterTerm({"k": pa.uint32()}, lambda table: pc.equal(table["k"], 8)),))
     column = Column("k", parse_type("UInt32"))
     times = itertools.count(0, 3)
     sent = list(read_batches([(part, [MarkRange(0, 9)])], [column], keep, clock=lambda: float(next(times))))
