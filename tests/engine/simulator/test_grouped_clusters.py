@@ -37,8 +37,6 @@ KINDS = {
     "a replica was lost",
     "an fsync failed",
     "error 369 of look",
-    "power cut at exchange.after",
-    "power cut at exchange.before",
     *(fault.name for fault in Fault),
 }
 
