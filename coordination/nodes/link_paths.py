@@ -23,6 +23,11 @@ class LinkPaths:
         return f"{self.root}/links/vector"
 
     @property
+    def moment_prefix(self) -> str:
+        """The path for an ephemeral sequential node that is deleted at once: its zxid is that of this moment."""
+        return f"{self.root}/links/moment-"
+
+    @property
     def marks(self) -> str:
         """Up to when the table has every row of each origin (``coordination.links.stream.stable_times``)."""
         return f"{self.root}/links/marks"

@@ -312,11 +312,6 @@ class ReplicaPaths:
         return f"{self.root}/link_keeping"
 
     @property
-    def moment_prefix(self) -> str:
-        """The path for an ephemeral sequential node that is deleted at once: its zxid is that of this moment."""
-        return f"{self.root}/moment-"
-
-    @property
     def log_pointer(self) -> str:
         """The next log entry that the replica has to copy."""
         return f"{self.root}/log_pointer"

@@ -1,4 +1,4 @@
-"""The tables that a simulated switch moves from cluster to cluster: one, or those of a transactional group.
+"""The tables that a simulated switch moves: one, or those of a transactional group.
 
 A link has the name of its table; of one table alone it is ``l``.
 """
@@ -81,7 +81,7 @@ class SwitchedTables:
         return max((fork.made_ms for fork in forks if str(fork.by.epoch) == gate.epoch), default=0)
 
     def must_rejoin(self, cluster: str) -> bool:
-        """Tells whether a table of the cluster follows no source, or was told of a fork that it does not follow."""
+        """Tells whether a table of the cluster follows no source, or met a fork that it does not follow."""
         return any(
             not gate.links_of(LinkDirection.IN) or any(bar.owner == FORK_OWNER for bar in gate.bars)
             for _, gate in self.gates(cluster)

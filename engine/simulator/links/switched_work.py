@@ -14,8 +14,8 @@ At every step of a round without FORCE at most one cluster takes writes.
 With synchronous links, an INSERT that is acknowledged is visible on the servers of every synchronous target (invariant
 5). A promoted cluster has all rows that were acknowledged while it was such a target.
 
-Of a group, every read of all tables is the state of some source after one of its commits
-(:mod:`engine.simulator.links.groups`), and the fork of all tables is at one such state.
+Of a group, every read of all tables is the state of some source after one of its commits. The fork of all tables is at
+one such state. See :mod:`engine.simulator.links.groups`.
 """
 
 from __future__ import annotations

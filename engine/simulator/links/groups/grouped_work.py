@@ -174,8 +174,11 @@ class GroupedWork:
         getattr(self, f"_do_{name}")()
 
     def _beside(self, node: SimulatedNode) -> None:
-        """What happens while a server is in the middle of something: mostly somebody reads."""
-        self.random.choice([self._do_look, self._do_look, self._do_insert, self._do_step])()
+        """What happens while a server is in the middle of something: mostly somebody reads, also on this server."""
+        if node.cluster is self.target and node.is_up and self.random.random() < 0.5:
+            self._guarded("look", lambda: self.look(cast(SimulatedServer, node), is_by_sql=False))
+        else:
+            self.random.choice([self._do_look, self._do_insert, self._do_step])()
 
     def _do_step(self) -> None:
         self.faults.step_somebody()
@@ -248,11 +251,12 @@ class GroupedWork:
 
     def _do_look(self) -> None:
         if (server := self._idle(self.target)) is not None:
-            self._guarded("look", lambda: self.look(server))
+            is_by_sql = self.random.random() < _SQL_SHARE
+            self._guarded("look", lambda: self.look(server, is_by_sql=is_by_sql))
 
-    def look(self, server: SimulatedServer) -> Read:
+    def look(self, server: SimulatedServer, *, is_by_sql: bool = True) -> Read:
         """Reads all tables at once on a server of the target, and checks what it shows."""
-        uuid, read = read_group(server, self.tables, is_by_sql=self.random.random() < _SQL_SHARE)
+        uuid, read = read_group(server, self.tables, is_by_sql=is_by_sql)
         reign, place = self.record.resolve(uuid, read.place or 0)
         read = Read(read.reader, read.rows, place)
         former = self._last_reads.get((reign, read.reader))

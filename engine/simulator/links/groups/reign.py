@@ -69,7 +69,7 @@ class Reign:
         return reign.fork if reign is not None else None
 
     def list_lost(self, reign: Reign, place: int) -> list[Commit]:
-        """Returns the commits that a follower of another reign, at a place in its order, has and this one has not."""
+        """Returns the commits that a follower of another reign, at a place in its order, has too many."""
         lost: list[Commit] = []
         while reign is not self:
             fork = self.find_fork(reign)

@@ -1,4 +1,4 @@
-"""Random switches of a transactional group: what :mod:`switched_work` checks, and every read of all tables."""
+"""Random switches of a transactional group; every read of all its tables is checked too."""
 
 from __future__ import annotations
 

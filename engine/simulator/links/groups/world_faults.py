@@ -17,6 +17,8 @@ from parts.common.errors import UnavailableError
 from parts.common.part_name import PartName
 
 _MAX_DEPTH = 2
+_LINK_FACTOR = 20
+"""How much more often the commit of a link fails than another request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class WorldFaults:
     def _fail_request(self, node: SimulatedNode, kind: str, path: str) -> Fault | None:
         self._work_beside(node, self._rates.beside)
         self._perhaps_crash(node, "a request", self._rates.crash)
-        if self._random.random() < self._rates.request:
+        is_of_link = kind == "multi" and "/links/" in path  # rare among all requests, and what this is about
+        if self._random.random() < self._rates.request * (_LINK_FACTOR if is_of_link else 1):
             fault = self._random.choice(list(Fault))
             self._counts[fault.name] += 1
             return fault

@@ -203,7 +203,7 @@ class StreamReading:
 
     def _find_moment(self, keeper: Keeper) -> int:
         """Returns the zxid of a write that is made now."""
-        path = keeper.create(self._state.replica.moment_prefix, ephemeral=True, sequential=True)
+        path = keeper.create(self._state.paths.linked.moment_prefix, ephemeral=True, sequential=True)
         stat = keeper.exists(path)
         keeper.delete(path)
         return stat.created_zxid if stat is not None else 0
