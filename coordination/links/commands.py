@@ -17,7 +17,7 @@ reach up to where its own rows have places. So every cluster touches its older r
 A table that only collects rows of several sources has no one that commands all of them. There a source's command
 reaches the rows of its own origin (:func:`limit_to_own_rows`), and every row has a place.
 
-Source: ``command_model`` and ``older_mesh_model`` of the team's models; ``tests/links/command_model.py`` has both.
+``tests/links/command_model.py`` plays these rules, and those that were left out, in any order of steps.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _make_linked_error(table: TablePaths, what: str, links: Sequence[str]) -> Us
 
 
 def read_command_source(keeper: Keeper, table: TablePaths) -> CommandSource:
-    """Returns what a table's gate says of commands; without a gate, or if it says nothing, an empty source."""
+    """Returns what a table's gate says of commands; an empty source if it says nothing."""
     (found,) = keeper.get_many([table.gate])
     commands = Gate.parse(found[0]).commands if found is not None else None
     return commands or CommandSource("", "")

@@ -1,8 +1,8 @@
 """Tables of three clusters that take INSERTs, keep places of rows from some moment on, and commands of the first one.
 
-Everything takes several steps, as in ``links_two.py`` of the team's models: an INSERT and a command take a number and
-commit later, the vector of a command is read before. Streams, batches, reaches and marks are the real functions. What
-a command touches at a table is known when all is over: no part is merged.
+Everything takes several steps: an INSERT and a command take a number and commit later, the vector of a command is read
+before. Streams, batches, reaches and marks are the real functions. What a command touches at a table is known when all
+is over: no part is merged.
 """
 
 from __future__ import annotations
