@@ -205,6 +205,7 @@ class OwnedTable(Table):
     def settled_snapshot(self) -> tuple[PartsSnapshot, bool]:
         """Returns all rows that were inserted before, and whether all blocks before theirs are decided.
 
-        Waits for both. If others keep inserting, the snapshot is one of which that is not known.
+        Waits for both. If others keep inserting, the snapshot is one of which the latter is not known. Raises 369
+        (ALL_REPLICAS_ARE_STALE) if the former takes too long.
         """
         return self.snapshot(), False

@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.connector.write.{LogicalWriteInfo, RowLevelOperationBuilder, RowLevelOperationInfo}
 import org.apache.spark.sql.connector.write.WriteBuilder
+import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
@@ -26,6 +27,8 @@ final class CatalogTable(shownName: String, given: Map[String, String], options:
     with SupportsRowLevelOperations
     with SupportsWrite {
   private val statements = new Statements(options)
+  /** The scan of a statement that changes rows of this table; Spark loads a table for each statement. */
+  @volatile private var begun: Option[String] = None
   private val sqlName = SqlText.quoteTable(options.database, options.table)
 
   override def name(): String = shownName
@@ -46,8 +49,13 @@ final class CatalogTable(shownName: String, given: Map[String, String], options:
 
   override def newRowLevelOperationBuilder(info: RowLevelOperationInfo): RowLevelOperationBuilder = () => {
     val write = WriteOptions.parse(given, Map())
-    new RowLevelChange(info.command(), options, facts, new PandoWriteBuilder(write, facts, _, hasFunctions = true, _))
+    new RowLevelChange(
+      info.command(), options, facts, new PandoWriteBuilder(write, facts, _, hasFunctions = true, _), name => begun = Some(name))
   }
+
+  /** Spark looks with the same table for the rows that a statement changes: in what it reads anew, and not earlier or later. */
+  override protected def scanBuilder(options: ReadOptions, fields: StructType): ScanBuilder =
+    begun.map(new BegunScanBuilder(options, fields, _)).getOrElse(super.scanBuilder(options, fields))
 
   override def newScanBuilder(added: CaseInsensitiveStringMap): ScanBuilder = {
     Seq("table", "database").find(added.containsKey(_)).foreach { name =>

@@ -12,7 +12,7 @@ import org.apache.spark.sql.types.StructType
  *
  * Spark keeps what is not pushed, and merges the partial answers of slots: aggregates, first rows, limits.
  */
-final class PandoScanBuilder(options: ReadOptions, fields: StructType)
+class PandoScanBuilder(options: ReadOptions, fields: StructType)
     extends ScanBuilder
     with SupportsPushDownV2Filters
     with SupportsPushDownRequiredColumns

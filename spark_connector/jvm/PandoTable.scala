@@ -33,8 +33,11 @@ abstract class PandoTable(given: Map[String, String], options: ReadOptions, fiel
     val more = added.asCaseSensitiveMap().asScala.toMap
     val isNothingNew = more.forall { case (name, value) => given.get(name).contains(value) }
     val own = if (isNothingNew) options else ReadOptions.parse(given ++ more).getOrElse(refuse(more))
-    new PandoScanBuilder(own, fields)
+    scanBuilder(own, fields)
   }
+
+  /** Returns the builder of a scan with these options. */
+  protected def scanBuilder(options: ReadOptions, fields: StructType): ScanBuilder = new PandoScanBuilder(options, fields)
 
   private def refuse(more: Map[String, String]): Nothing = throw PandoException.badArguments(
     s"Format pando: one of the options ${more.keys.toSeq.sorted.mkString(", ")} is not of a read of this table, or " +

@@ -6,8 +6,6 @@ import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.connector.write.{LogicalWriteInfo, RowLevelOperation, WriteBuilder}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
-import org.apache.spark.sql.vectorized.ColumnarBatch
-import org.apache.spark.sql.catalyst.InternalRow
 
 /**
  * UPDATE, MERGE, or a DELETE that the servers do not carry out: Spark reads the partitions that have rows to change, and
@@ -20,7 +18,8 @@ final class RowLevelChange(
     override val command: RowLevelOperation.Command,
     options: ReadOptions,
     facts: TableFacts,
-    write: (LogicalWriteInfo, WriteTarget => Replacement) => WriteBuilder)
+    write: (LogicalWriteInfo, WriteTarget => Replacement) => WriteBuilder,
+    begins: String => Unit)
     extends RowLevelOperation {
   private var scan: Option[PartitionsScan] = None
 
@@ -29,10 +28,14 @@ final class RowLevelChange(
 
   override def newScanBuilder(added: CaseInsensitiveStringMap): ScanBuilder = {
     Rewriting.refuseBySpark(facts, command.toString, options).foreach(throw _)
-    new PartitionsScanBuilder(options, facts.fields, made => scan = Some(made))
+    new PartitionsScanBuilder(options, facts.fields, { made =>
+      scan = Some(made)
+      begins(made.name)
+    })
   }
 
-  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = write(info, _ => new ReplacedPartitions(command, () => scan))
+  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder =
+    write(info, _ => new ReplacedPartitions(command, () => scan))
 }
 
 object RowLevelChange {
@@ -128,15 +131,4 @@ private final class PartitionsScan(whole: PandoScan, val name: String, first: Se
       case _ =>
     }
   }
-}
-
-/** Makes the readers of the slots of a scan that has begun. */
-private final case class BegunScanReaderFactory(scan: PandoScan, name: String) extends PartitionReaderFactory {
-  override def supportColumnarReads(partition: InputPartition): Boolean = true
-
-  override def createReader(partition: InputPartition): PartitionReader[InternalRow] =
-    throw new UnsupportedOperationException("slots are read in columns")
-
-  override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] =
-    new SlotReader(scan, partition.asInstanceOf[SlotPartition], name)
 }

@@ -376,8 +376,8 @@ def test_delete_takes_the_rows_that_spark_would_take(sql: Session, edges: Edges,
         client.execute(f"INSERT INTO {name} SELECT * FROM {edges.name}")
         expected = edges.keys(f"NOT coalesce({condition}, false)")
         sql(f"DELETE FROM alone.default.{name} WHERE {condition}")
-        transactions = sql.server(f"SELECT count() FROM system.transactions WHERE table = '{name}'")
-        assert transactions == [(int(condition in REFUSED),)], condition
+        is_by_spark = sql.server(f"SELECT count() FROM system.transactions WHERE table = '{name}'") != [(0,)]
+        assert not is_by_spark or condition in REFUSED, condition
         assert [row[0] for row in sql.server(f"SELECT k FROM {name} ORDER BY k")] == expected, condition
         client.execute(f"DROP TABLE {name}")
 

@@ -226,6 +226,20 @@ def test_an_update_beside_others(sql: Session, tmp_path: Path, statement: str, i
     )  # fmt: skip
 
 
+@pytest.mark.long
+def test_a_replica_that_lags_does_not_hide_rows(sql: Session) -> None:
+    """Spark looks for the rows to change in what it reads anew."""
+    table = new_table(sql)
+    sql.pando.sync(table)
+    sql.pando["r2"].execute(f"SYSTEM STOP FETCHES {table}")
+    for turn in range(3):
+        sql.pando["r1"].execute(f"INSERT INTO {table} VALUES ({100 + turn}, {20 + turn}, 1, 'late')")
+        sql(f"UPDATE pando.default.{table} SET v = {turn} WHERE length(s) = 4 AND k = {100 + turn}")
+        assert sql.server(f"SELECT v FROM {table} WHERE k = {100 + turn}") == [(turn,)]
+    sql.pando["r2"].execute(f"SYSTEM START FETCHES {table}")
+    assert on_both(sql, table)[-3:] == [(100 + turn, 20 + turn, turn, "late") for turn in range(3)]
+
+
 def test_a_merge_does_not_insert_a_key_that_came_meanwhile(sql: Session, tmp_path: Path) -> None:
     """Although no row of that partition was there to be replaced."""
     table = new_table(sql)

@@ -88,18 +88,29 @@ class ReplicatedBlockHistory:
     def settled_snapshot(self) -> tuple[Snapshot | FilteredSnapshot, bool]:
         """Returns a snapshot of all rows that were inserted before, and whether all blocks before its own are decided.
 
-        Waits for both for a while. Raises 242, 999.
+        Waits for both for a while. Raises 242, 999, and 369 (ALL_REPLICAS_ARE_STALE) if this replica lacks some.
         """
         state = self._state
         deadline = state.services.monotonic() + _WAIT_SECONDS
         while True:
             decided = self.history().decided
             snapshot = state.store.snapshot()
-            names = [*state.queue.copy_virtual_parts(), *(part.name for part in snapshot.parts)]
+            known = list(state.queue.copy_virtual_parts())
+            names = [*known, *(part.name for part in snapshot.parts)]
             is_settled = all(name.max_block <= decided.get(name.partition_id, -1) for name in names)
-            if is_settled or state.services.monotonic() >= deadline or state.is_cancelled():
-                return snapshot, is_settled
+            if is_settled:
+                return snapshot, True
+            is_over = state.services.monotonic() >= deadline or state.is_cancelled()
+            missing = next((part for part in known if not self._has(part, state.store.covering_active)), None)
+            if is_over and missing is None:
+                return snapshot, False
             snapshot.release()
+            if is_over:
+                raise UnavailableError(
+                    "ALL_REPLICAS_ARE_STALE",
+                    f"Replica {state.replica.name} of {state.definition.full_name} does not have part {missing} yet: "
+                    "read another replica, or wait until this one has caught up",
+                )
             self._wake_execution()
             state.sleep(_POLL_SECONDS)
 

@@ -15,7 +15,8 @@ from coordination.transactions.commit_request import Overwrite
 from coordination.transactions.read_state import ReadState
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
-from parts.common.errors import PandoError
+from engine.tables.stopped_actions import StoppableAction
+from parts.common.errors import PandoError, UnavailableError
 from sql.grammar.statements.mutate_table import parse_stored_mutations
 from sql.mutations.mutation import Mutation
 from tests.engine.tables.replicated.mutations import mutate
@@ -147,6 +148,16 @@ def test_what_was_inserted_elsewhere_is_waited_for(make_colony: MakeColony) -> N
     assert replace(one, state) == 0
     colony.settle()
     assert keys(two) == [20, 30, 40]
+
+
+def test_a_replica_that_does_not_get_what_was_inserted_does_not_begin(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = filled(colony)
+    one.table.allow(StoppableAction.FETCHES, False)
+    two.insert(1, [3])
+    with pytest.raises(UnavailableError, match=r"Replica r1 .* does not have part 1_2_2_0 yet"):
+        read(one)
+    assert len(read(two).parts) == 3
 
 
 def test_a_mutation_that_waits_counts(make_colony: MakeColony) -> None:
