@@ -1,4 +1,4 @@
-"""The rows that a client has read and that its commit replaces: whether they are still as they were read.
+"""Tells whether the rows that a client has read, and that its commit replaces, have changed since.
 
 An UPDATE of a client reads rows, and commits others in their place. What others changed in between would be lost. So
 its commit names the parts that it read, and is refused if the blocks below its numbers have other rows by then:

@@ -19,7 +19,7 @@ _VERSION = 3
 
 @dataclass(frozen=True)
 class RecordedPart:
-    """What all replicas must agree on, and the sizes by which the part is divided."""
+    """A part's content, on which all replicas must agree, and the sizes by which it is divided."""
 
     content_hash: str
     granularity: int

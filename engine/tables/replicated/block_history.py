@@ -86,7 +86,7 @@ class ReplicatedBlockHistory:
             state.sleep(_POLL_SECONDS)
 
     def settled_snapshot(self) -> tuple[Snapshot | FilteredSnapshot, bool]:
-        """Returns a snapshot of all rows that were inserted before, and whether all blocks before its own are decided.
+        """Returns all rows that were inserted before, and whether all blocks before theirs are decided.
 
         Waits for both for a while. Raises 242, 999, and 369 (ALL_REPLICAS_ARE_STALE) if this replica lacks some.
         """

@@ -307,10 +307,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class CommitTransaction:
-    """``COMMIT TRANSACTION``. ``overwrite`` is "" (nothing goes), ``table`` or ``partitions``.
-
-    ``partition_ids``: those of OVERWRITE PARTITIONS ID; ``scan``: that of UNCHANGED SINCE SCAN, "" for none.
-    """
+    """``COMMIT TRANSACTION``. ``overwrite`` is "" (nothing goes), ``table`` or ``partitions``."""
 
     transaction: str
     table: TableRef

@@ -4,9 +4,10 @@ Pando adds these statements; ClickHouse's transactions belong to a session. ::
 
     INSERT INTO t SETTINGS insert_transaction = 'id' …;    -- as often as needed, on any replica
 
-    COMMIT TRANSACTION 'id' ON [TABLE] t [OVERWRITE [TABLE] | OVERWRITE PARTITIONS [ID 'partition' [, …]]]
-        [UNCHANGED SINCE SCAN 'name' [IN TABLE]]
+    COMMIT TRANSACTION 'id' ON [TABLE] t [overwrite] [UNCHANGED SINCE SCAN 'name' [IN TABLE]]
         [ATTEMPTS 'a' [, …]] [ROWS n] [APPLICATION 'name' VERSION n];
+
+    overwrite: OVERWRITE [TABLE] | OVERWRITE PARTITIONS [ID 'partition' [, …]]
 
     ROLLBACK TRANSACTION 'id' ON [TABLE] t
 """

@@ -1,4 +1,7 @@
-"""Finds what has changed in a replicated table since a client read it (``coordination.transactions.read_state``)."""
+"""Finds what has changed in a replicated table since a client read it.
+
+See ``coordination.transactions.read_state``.
+"""
 
 from __future__ import annotations
 
