@@ -1,6 +1,6 @@
-"""The aggregates that slots and whole tables compute alike: counts, sums of numbers but decimals, and extremes.
+"""The aggregates that slots and whole tables compute alike.
 
-In Spark NaN is the greatest number.
+These are counts, sums of numbers but decimals, and extremes. In Spark NaN is the greatest number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Item:
 
 @dataclass(frozen=True)
 class SumRules:
-    """Which sums are pushed.
+    """The rules by which sums are pushed.
 
     ``averaged`` are columns whose sums become averages, which do not overflow. ``is_ansi`` says that sums which
     overflow are errors.

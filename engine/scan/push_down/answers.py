@@ -27,7 +27,7 @@ _MOST_CONDITIONS = 1000
 
 
 def answer_push(body: Mapping[str, Any], description: TableDescription, timezone: str) -> dict[str, Any]:
-    """Returns ``fields``, and ``conditions``, ``aggregation``, ``whole`` and ``top`` where the request has them.
+    """Returns ``fields``, and what of a query the server computes, for each part that the request has.
 
     ``aggregation`` is of a slot, ``whole`` of all rows for which its ``condition`` is true; ``top`` has queries of
     both kinds.

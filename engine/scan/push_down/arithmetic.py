@@ -1,4 +1,4 @@
-"""Translates sums, differences and products of Spark, where the server gets the same value for every row.
+"""Translates sums, differences and products of Spark, where the server gets the same values.
 
 Decimals have the digits that Spark gives a result (its page "ANSI Compliance"). With up to 38 digits nothing is rounded
 and nothing overflows. With more, both sides keep up to six digits behind the point, and values that need more than 38
