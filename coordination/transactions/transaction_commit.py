@@ -2,8 +2,7 @@
 
 1. read the transaction and its staged parts; select those of the attempts that count
 2. a block number for every partition that loses its rows: blocks below it are dropped (as in ``drop_partition``)
-3. block numbers for the parts, as many as each partition gets under one lock
-   if the client read what it replaces, that has not changed (``read_state``)
+3. block numbers for the parts, as many as each partition gets under one lock; what was read is unchanged (read_state)
 4. multi{log REPLACE_RANGE; with a quorum the status of the parts; the transaction := committed, and no INSERT into
    it since 1; delete the locks; the drop's operations; the application's version; check that the replicas that hold
    the parts are active}
