@@ -94,8 +94,12 @@ class Chaos:
         self.any_of(self.random.choice(CLUSTERS)).execute("OPTIMIZE TABLE t FINAL")
 
     def restart(self) -> None:
-        """A replica begins a new session."""
-        self.any_of(self.random.choice(CLUSTERS)).execute("SYSTEM RESTART REPLICA t")
+        """A replica begins a new session; it takes INSERTs again when it has started."""
+        client, deadline = self.any_of(self.random.choice(CLUSTERS)), time.monotonic() + _SECONDS
+        client.execute("SYSTEM RESTART REPLICA t")
+        while client.rows("SELECT is_readonly FROM system.replicas WHERE table = 't'") != [[0]]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def rows(self, client: HttpClient) -> list[list[object]]:
         return client.rows("SELECT k, v FROM t ORDER BY ALL")
