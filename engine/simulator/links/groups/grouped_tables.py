@@ -57,7 +57,7 @@ def read_group(server: SimulatedServer, tables: Sequence[str], *, is_by_sql: boo
 
 def _select(server: SimulatedServer, tables: Sequence[str]) -> tuple[str, Rows]:
     cuts = [f"lastCut('default.{table}')" for table in tables]
-    keys = [f"(SELECT groupArray(k) FROM {table})" for table in tables]
+    keys = [f"(SELECT arraySort(groupArray(k)) FROM {table})" for table in tables]
     (row,) = server.sql(f"SELECT {', '.join([*cuts, *keys])}")[1]
     (cut,) = {str(text) for text in row[: len(tables)]}
     return cut, {table: cast("list[int]", found) for table, found in zip(tables, row[len(tables) :], strict=True)}
