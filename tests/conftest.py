@@ -60,6 +60,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A portion of few tests may be empty: nothing failed then."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.getoption("portion") != "0/1":
+        session.exitstatus = pytest.ExitCode.OK
+
+
 def _name_together(item: pytest.Item) -> str:
     """Returns the same for tests that are in one portion: a test of servers may look at what the one before it made."""
     return item.path.stem if item.get_closest_marker("cluster") is not None else item.nodeid

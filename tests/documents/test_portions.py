@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import chain
 
 import pytest
@@ -22,3 +24,17 @@ def test_portions_are_all_tests_once_and_of_about_one_size() -> None:
 def test_a_portion_that_is_none(portion: str) -> None:
     with pytest.raises(ValueError, match="no portion"):
         is_in_portion("a", portion)
+
+
+def test_a_portion_without_tests_is_no_failure() -> None:
+    """Of 1,000 portions most have none of this file's tests."""
+    own = [f"tests/documents/test_portions.py::{name}" for name in globals() if name.startswith("test_")]
+    empty = next(
+        f"{number}/1000" for number in range(1000) if not any(is_in_portion(name, f"{number}/1000") for name in own)
+    )
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--portion", empty, __file__],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "deselected" in ran.stdout
