@@ -1,6 +1,6 @@
 package pando.spark
 
-import java.io.{BufferedInputStream, ByteArrayOutputStream, IOException, InputStream, OutputStream}
+import java.io.{ByteArrayOutputStream, IOException, InputStream, OutputStream, PushbackInputStream}
 import java.net.HttpURLConnection
 import java.nio.charset.StandardCharsets.UTF_8
 
@@ -11,7 +11,9 @@ import java.nio.charset.StandardCharsets.UTF_8
  * message of the stream would begin. So `check` is called there.
  */
 final class Answer(url: String, connection: HttpURLConnection, silence: Double) {
-  private val stream = new BufferedInputStream(connection.getInputStream, 1 << 16)
+  private val beginOfTrailer = 4
+  /** Not buffered: a buffer asks the connection what is there, which then reads all of that into new memory. */
+  private val stream = new PushbackInputStream(connection.getInputStream, beginOfTrailer)
   private val tag = connection.getHeaderField("X-ClickHouse-Exception-Tag")
   private lazy val mark = s"\r\n__exception__\r\n$tag\r\n".getBytes(UTF_8)
   private val longestTrailer = 1 << 20
@@ -37,10 +39,9 @@ final class Answer(url: String, connection: HttpURLConnection, silence: Double) 
   /** Raises the error that ends the answer, if it stands here. */
   def check(): Unit = guard {
     if (tag != null) {
-      stream.mark(mark.length)
-      val isTrailer = stream.readNBytes(4).sameElements(mark.take(4))
-      stream.reset()
-      if (isTrailer) {
+      val begin = stream.readNBytes(beginOfTrailer)
+      stream.unread(begin)
+      if (begin.sameElements(mark.take(beginOfTrailer))) {
         val rest = new ByteArrayOutputStream()
         drain(rest)
         throw trailing(rest.toByteArray, 0)

@@ -1,5 +1,9 @@
 package pando.spark
 
+import java.io.InputStream
+import java.nio.ByteBuffer
+import java.nio.channels.ReadableByteChannel
+
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.node.ObjectNode
@@ -169,11 +173,26 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
   }
 }
 
+/** A stream that is read in long pieces; the channel of Java's library asks for 8 KB at a time. */
+private final class BatchChannel(input: InputStream) extends ReadableByteChannel {
+  private val piece = new Array[Byte](256 << 10)
+  private var isOpened = true
+
+  override def read(target: ByteBuffer): Int = {
+    val count = input.read(piece, 0, math.min(target.remaining(), piece.length))
+    if (count > 0) target.put(piece, 0, count)
+    count
+  }
+
+  override def isOpen: Boolean = isOpened
+  override def close(): Unit = isOpened = false
+}
+
 /** The batches of one answer, in columns of these types. It is there as a whole before the first if `isComputed`. */
 private final class BatchStream(answer: Answer, allocator: RootAllocator, isComputed: Boolean, types: Seq[DataType]) {
   private val spool = if (isComputed) Some(readWhole()) else None
   private val input = spool.map(_.input()).getOrElse(answer.input)
-  private val reader = new ArrowStreamReader(input, allocator, Compression.factory)
+  private val reader = new ArrowStreamReader(new BatchChannel(input), allocator, Compression.factory)
   /** New for each batch: Spark closes the vectors of the one before. */
   private def columns: Array[ColumnVector] =
     reader.getVectorSchemaRoot.getFieldVectors.asScala.zip(types).map { case (vector, type_) =>
