@@ -2,8 +2,8 @@
 
 Types that a client without ``parts.types`` could not read are sent as text: Enum, UUID, IPv4, IPv6. LowCardinality
 stays a dictionary. Everything else is the storage value (DateTime: UTC instants without a zone). A client of Spark may
-ask for compact columns: decimals of at most 18 digits as their unscaled 64-bit integers, and repeated strings as
-dictionaries.
+ask for compact columns: decimals of at most 18 digits as their unscaled 64-bit integers, UInt64 (a decimal of 20 digits
+for Spark) as it is, and repeated strings as dictionaries.
 """
 
 from __future__ import annotations
@@ -140,6 +140,8 @@ def _to_compact_array(array: pa.Array, target: pa.DataType, truncates: bool) -> 
     if short != target:
         found = array if array.type == short else to_decimal64(to_spark_array(array, target, truncates))
         return found.view(pa.int64())
+    if pa.types.is_uint64(array.type) and pa.types.is_decimal(target):
+        return array
     if array.type == DICTIONARY_STRING and pa.types.is_string(target):
         return array
     return to_spark_array(array, target, truncates)

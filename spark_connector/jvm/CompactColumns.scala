@@ -1,5 +1,8 @@
 package pando.spark
 
+import java.math.{BigDecimal, BigInteger}
+import java.nio.ByteBuffer
+
 import org.apache.arrow.vector._
 import org.apache.arrow.vector.dictionary.DictionaryProvider
 import org.apache.spark.sql.types._
@@ -22,6 +25,8 @@ object CompactColumns {
         new RepeatedTexts(indices, dictionaries.lookup(encoding.getId).getVector.asInstanceOf[VarCharVector])
       case (texts: VarCharVector, StringType, _) => new PlainTexts(texts)
       case (longs: BigIntVector, decimal: DecimalType, _) => new FixedWidthValues(longs, decimal)
+      case (longs: UInt8Vector, decimal: DecimalType, _) => new UnsignedLongs(longs, decimal)
+      case (wide: DecimalVector, decimal: DecimalType, _) => new WideDecimals(wide, decimal)
       case (values: BaseFixedWidthVector, _, _) if isOfFixedWidth(type_) => new FixedWidthValues(values, type_)
       case _ => new ArrowColumnVector(vector)
     }
@@ -73,6 +78,41 @@ private final class FixedWidthValues(vector: BaseFixedWidthVector, type_ : DataT
   override def getDouble(row: Int): Double = Platform.getDouble(null, values + 8L * row)
   override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
     if (isNullAt(row)) null else Decimal.createUnsafe(getLong(row), precision, scale)
+}
+
+/** Decimals that may have more than 18 digits: most are small, and stay integers. */
+private abstract class LongDecimals(vector: BaseFixedWidthVector, type_ : DecimalType) extends FlatColumn(vector, type_) {
+  private val ofLongs = 1000000000000000000L
+
+  /** Returns a value whose 64 bits say all of it, if its sign is theirs. */
+  protected def ofLong(value: Long): Option[Decimal] =
+    if (value > -ofLongs && value < ofLongs) Some(new Decimal().set(value, type_.precision, type_.scale)) else None
+
+  /** Returns a value of many digits. */
+  protected def ofMany(unscaled: BigInteger): Decimal =
+    Decimal(new BigDecimal(unscaled, type_.scale), type_.precision, type_.scale)
+}
+
+/** UInt64. */
+private final class UnsignedLongs(vector: UInt8Vector, type_ : DecimalType) extends LongDecimals(vector, type_) {
+  private val values = vector.getDataBufferAddress
+
+  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = if (isNullAt(row)) null else {
+    val value = Platform.getLong(null, values + 8L * row)
+    val small = if (value < 0) None else ofLong(value)
+    small.getOrElse(ofMany(new BigInteger(java.lang.Long.toUnsignedString(value))))
+  }
+}
+
+/** Decimals of 16 bytes. */
+private final class WideDecimals(vector: DecimalVector, type_ : DecimalType) extends LongDecimals(vector, type_) {
+  private val values = vector.getDataBufferAddress
+
+  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = if (isNullAt(row)) null else {
+    val (low, high) = (Platform.getLong(null, values + 16L * row), Platform.getLong(null, values + 16L * row + 8))
+    val small = if (high == low >> 63) ofLong(low) else None
+    small.getOrElse(ofMany(new BigInteger(ByteBuffer.allocate(16).putLong(high).putLong(low).array())))
+  }
 }
 
 /** Texts one after another. */

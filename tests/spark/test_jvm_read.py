@@ -93,13 +93,18 @@ def test_repeated_texts_and_decimals_are_read_as_by_python(
     """Merged parts have dictionaries in some of their frames; new ones have none, and lack columns that came later."""
     table = pando.new_table(
         "k UInt32, few String, one String, some Nullable(String), many String, lc LowCardinality(Nullable(String)), "
-        "d Decimal(18, 3), dn Nullable(Decimal(9, 9)), wide Decimal(19, 2), a Array(Decimal(5, 1))",
+        "d Decimal(18, 3), dn Nullable(Decimal(9, 9)), wide Decimal(19, 2), a Array(Decimal(5, 1)), "
+        "u UInt64, un Nullable(UInt64), huge Nullable(Decimal(38, 3)), au Array(UInt64)",
         "k",
     )
     select = (
         "SELECT number AS k, ['', 'ä', 'zoë'][k % 3 + 1], 'same', if(k % 5 = 0, NULL, toString(k % 7)), "
         "toString(sipHash64(k)), if(k % 4 = 0, NULL, toString(k % 6)), toDecimal64(k, 3) - 500.125, "
-        "if(k % 6 = 0, NULL, toDecimal32((k % 100) / 1000, 9)), k * 1000000000000.5, [k % 9, 0.5]"
+        "if(k % 6 = 0, NULL, toDecimal32((k % 100) / 1000, 9)), k * 1000000000000.5, [k % 9, 0.5], "
+        "multiIf(k % 3 = 0, k, k % 3 = 1, toUInt64(18446744073709551615 - k), toUInt64(1000000000000000000 + k % 5 - 2)), "
+        "if(k % 7 = 0, NULL, toUInt64(bitShiftLeft(toUInt64(1), k % 64) - k % 2)), "
+        "if(k % 8 = 0, NULL, toDecimal128(concat(if(k % 2 = 0, '-', ''), repeat('9', k % 35), '.125'), 3)), "
+        "[toUInt64(k), 18446744073709551615]"
     )
     pando["r1"].execute(f"INSERT INTO {table} {select} FROM numbers(50000)")
     pando["r1"].execute(f"OPTIMIZE TABLE {table} FINAL")
@@ -107,7 +112,7 @@ def test_repeated_texts_and_decimals_are_read_as_by_python(
     pando["r1"].execute(f"ALTER TABLE {table} ADD COLUMN later Decimal(4, 1) DEFAULT k % 10")
     pando["r1"].execute(f"DELETE FROM {table} WHERE k % 11 = 0")
     pando.sync(table)
-    for columns in ("", "few,one,some,d", "later,few,dn"):
+    for columns in ("", "few,one,some,d", "later,few,dn", "u,huge"):
         for more in ({"partitions": "1"}, {"partitions": "3", "filter": "few != 'ä' AND d > 0"}):
             options = pando.options(table, compression=compression, **more)
             options |= {"columns": columns} if columns else {}
