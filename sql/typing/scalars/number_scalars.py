@@ -213,7 +213,11 @@ def _float_to_decimal(sql: Fragment, source: FloatType, goal: DecimalType) -> Fr
     if scale > 15:
         return cast(fragment("CAST({} AS DECIMAL(38, 0)) / {}", units, 10**scale), goal)
     unit = fragment("CAST({} AS DECIMAL(16, {}))", f"{10.0**-scale:.{scale}f}", scale)
-    return cast(fragment("(CAST({} AS DECIMAL(22, 0)) * {})", units, unit), goal)
+    short = cast(fragment("(CAST({} AS DECIMAL(22, 0)) * {})", units, unit), goal)
+    if goal.precision <= 22:
+        return short
+    # So many units are a whole number of them: a float has 53 bits.
+    return fragment("CASE WHEN abs({}) < 1e21 THEN {} ELSE {} END", units, short, cast(sql, goal))
 
 
 register(IntegerScalar(), IntegerType)
