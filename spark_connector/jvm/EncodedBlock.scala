@@ -10,7 +10,7 @@ import org.apache.arrow.vector.ipc.{ArrowStreamReader, ArrowStreamWriter}
 import org.apache.arrow.vector.ipc.message.IpcOption
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
-import org.apache.spark.sql.execution.arrow.ArrowWriter
+import org.apache.spark.sql.execution.arrow.BlockWriters
 import org.apache.spark.sql.types.StructType
 
 /** The rows of one INSERT as an Arrow stream: the first `length` of the bytes. */
@@ -28,7 +28,7 @@ private final class GrowingBytes extends ByteArrayOutputStream(1 << 16) {
  */
 final class BlockBuilder(fields: StructType, compression: String, maxRows: Int, maxBytes: Long) {
   private val (batchRows, batchBytes, unknownRowBytes) = (8192, 4L << 20, 1024)
-  private val batch = ArrowWriter.create(fields, "UTC", true, false)
+  private val batch = BlockWriters.create(fields)
   private val root = batch.root
   private var bytes = new GrowingBytes
   private var stream = BlockBuilder.open(root, bytes, compression)
