@@ -69,6 +69,33 @@ def alternate(
     return Figure(name, peer, statistics.median(ours), statistics.median(theirs), is_detail)
 
 
+def alternate_with_cpu(
+    name: str,
+    peer: str,
+    pando: Callable[[], object],
+    other: Callable[[], object],
+    cpu_seconds: Callable[[], float],
+    *,
+    runs: int = 5,
+    is_detail: bool = False,
+) -> tuple[Figure, Figure]:
+    """Like :func:`alternate`, with a second figure: what ``cpu_seconds`` counted meanwhile, as medians."""
+    spent: dict[bool, list[float]] = {True: [], False: []}
+
+    def counted(action: Callable[[], object], is_pando: bool) -> Callable[[], None]:
+        def run() -> None:
+            before = cpu_seconds()
+            action()
+            spent[is_pando].append(cpu_seconds() - before)
+
+        return run
+
+    wall = alternate(name, peer, counted(pando, True), counted(other, False), runs=runs, is_detail=is_detail)
+    ours, theirs = (statistics.median(spent[is_pando][-runs:]) for is_pando in (True, False))
+    least = 1 / os.sysconf("SC_CLK_TCK")
+    return wall, Figure(f"{name}, CPU", peer, max(ours, least), max(theirs, least), is_detail)
+
+
 def _cell(value: float, unit: str) -> str:
     return f"{value * 1000:,.1f}" if unit == "s" else f"{value:,.1f} {unit}"
 

@@ -2,7 +2,9 @@
 Where the package is installed, also beside Delta.
 
 The session has two tasks at a time, and is as ``spark_connector.configure`` makes it. The files are what Spark makes of
-the tables, which are sorted by their keys, so that their statistics tell as much of the keys as they can.
+the tables, which are sorted by their keys, so that their statistics tell as much of the keys as they can. Two tables
+are read: TPC-H's lineitem, and five million events of eight columns. CPU time is that of all processes: Spark's, the
+server's and ZooKeeper's.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +20,9 @@ from typing import TYPE_CHECKING
 from benchmarks import delta
 from benchmarks import tpch as tpch_queries
 from benchmarks.data import LINEITEM, TPCH_KEYS, tpch
-from benchmarks.measure import Figure, alternate
+from benchmarks.measure import Figure, alternate_with_cpu, process_cpu_seconds
 from engine.cluster.cluster import Cluster
+from engine.cluster.os_processes import list_process_tree
 from engine.http_client.http_client import HttpClient
 from spark_connector import configure
 
@@ -44,7 +47,23 @@ _QUERIES = {
     "a group of strings": "SELECT l_shipmode, count(*), sum(l_orderkey), max(l_shipdate) FROM {} GROUP BY ALL",
     "the top 100": f"SELECT {_COLUMN_LIST} FROM {{}} ORDER BY l_extendedprice DESC, l_orderkey, l_linenumber LIMIT 100",
 }
-_SCANS = ("full scan", "five columns")
+EVENTS = "events"
+_EVENT_ROWS = 5_000_000
+_EVENT_COLUMNS = """
+    id UInt64, at DateTime, user Int32, kind String, url String, price Float64, weight Float64, size Int64"""
+_EVENT_VALUES = """
+    number, toDateTime('2024-01-01 00:00:00', 'UTC') + intDiv(number, 5), sipHash64(number, 1) % 100000,
+    'kind ' || toString(sipHash64(number, 2) % 50), 'https://example.org/' || toString(sipHash64(number, 3) % 1000000),
+    sipHash64(number, 4) % 1000000 / 100, sipHash64(number, 5) % 1000000 / 997, sipHash64(number, 6) % 1000000000"""
+_EVENT_QUERIES = {
+    "events: full scan": "SELECT * FROM {}",
+    "events: a sum": "SELECT sum(size) FROM {}",
+    "events: count(*)": "SELECT count(*) FROM {}",
+    "events: 0.1 % by the key": ("SELECT * FROM {} WHERE at >= '2024-01-05 00:00:00' AND at < '2024-01-05 00:16:40'"),
+    "events: a group of strings": "SELECT kind, sum(size), count(*), max(price) FROM {} GROUP BY kind",
+    "events: the top 100": "SELECT * FROM {} ORDER BY price DESC, id LIMIT 100",
+}
+_SCANS = ("full scan", "five columns", "events: full scan")
 """Queries whose rows Spark makes and throws away."""
 
 
@@ -55,42 +74,57 @@ def compare(directory: Path, scale: float) -> Iterator[Figure]:
     with ExitStack() as stack:
         cluster = Cluster(directory / "cluster")
         stack.callback(cluster.stop)
-        port = next(status.http_port for status in cluster.start(1) if status.http_port)
+        statuses = cluster.start(1)
+        port = next(status.http_port for status in statuses if status.http_port)
         client = stack.enter_context(HttpClient(port=port, timeout_seconds=600))
         _fill(client, data, scale)
         url = f"http://127.0.0.1:{port}"
         spark = _session(directory, url)
         stack.callback(spark.stop)
-        yield from Pair(spark, client, url, directory).figures()
+        pids = [os.getpid(), *(status.pid for status in statuses if status.pid)]
+        yield from Pair(spark, client, url, directory, pids).figures()
 
 
 class Pair:
-    """The table, and the files."""
+    """The tables, and the files. ``pids`` are processes whose CPU time counts, with that of their children."""
 
-    def __init__(self, spark: SparkSession, client: HttpClient, url: str, directory: Path) -> None:
+    def __init__(self, spark: SparkSession, client: HttpClient, url: str, directory: Path, pids: Sequence[int]) -> None:
         self._spark = spark
         self._client = client
         self._url = url
         self._directory = directory
+        self._pids = pids
         self._numbers = itertools.count()
-        for name in TPCH_KEYS:
+        for name in (*TPCH_KEYS, EVENTS):
             path = str(directory / name)
             spark.table(f"pando.default.{name}").write.parquet(path)
             spark.sql(f"CREATE TABLE spark_catalog.default.{name} USING parquet LOCATION '{path}'")
         self._files = str(directory / LINEITEM)
 
     def figures(self) -> Iterator[Figure]:
-        for name in _QUERIES:
-            ours, theirs = (self._read(name, f"{catalog}.default.{LINEITEM}") for catalog in ("pando", "spark_catalog"))
-            yield alternate(f"Spark: {name}", PEER, ours, theirs, runs=_RUNS)
+        for table, queries in ((LINEITEM, _QUERIES), (EVENTS, _EVENT_QUERIES)):
+            for name in queries:
+                ours, theirs = (
+                    self._read(name, f"{catalog}.default.{table}") for catalog in ("pando", "spark_catalog")
+                )
+                yield from self._measure(name, ours, theirs)
         yield from self._written()
         if delta.is_there():
             yield from self._beside_delta()
         yield from tpch_queries.compare(PEER, self._in_catalog("pando"), self._in_catalog("spark_catalog"))
 
+    def _measure(
+        self, name: str, ours: Callable[[], object], theirs: Callable[[], object], peer: str = PEER
+    ) -> tuple[Figure, Figure]:
+        return alternate_with_cpu(f"Spark: {name}", peer, ours, theirs, self._cpu_seconds, runs=_RUNS)
+
+    def _cpu_seconds(self) -> float:
+        processes = {pid for root in self._pids for pid in list_process_tree(root)}
+        return sum(map(process_cpu_seconds, processes))
+
     def _read(self, name: str, table: str) -> Callable[[], object]:
         """Returns a query, made anew each time: Spark keeps what it shuffled for a frame."""
-        sql = _QUERIES[name].format(table)
+        sql = (_QUERIES | _EVENT_QUERIES)[name].format(table)
         if name in _SCANS:
             return lambda: self._spark.sql(sql).write.format("noop").mode("overwrite").save()
         return lambda: self._spark.sql(sql).collect()
@@ -114,7 +148,7 @@ class Pair:
 
         for name in ("full scan", "totals", "a month of the key", "a group of strings", "the top 100"):
             ours = self._read(name, f"pando.default.{LINEITEM}")
-            yield alternate(f"Spark: {name}", delta.PEER, ours, read(name), runs=_RUNS)
+            yield from self._measure(name, ours, read(name), delta.PEER)
 
     def _written(self) -> Iterator[Figure]:
         source = self._directory / "source"
@@ -133,13 +167,13 @@ class Pair:
             frame.write.parquet(str(self._directory / f"written{next(self._numbers)}"))
 
         name = f"write of {WRITTEN_ROWS // 1_000_000} M × {len(_WRITTEN)}"
-        yield alternate(f"Spark: {name}", PEER, to_pando, to_files, runs=_RUNS)
+        yield from self._measure(name, to_pando, to_files)
         if delta.is_there():
 
             def to_delta() -> None:
                 delta.write(frame, str(self._directory / f"written{next(self._numbers)}"))
 
-            yield alternate(f"Spark: {name}", delta.PEER, to_pando, to_delta, runs=_RUNS)
+            yield from self._measure(name, to_pando, to_delta, delta.PEER)
 
 
 def _fill(client: HttpClient, data: Path, scale: float) -> None:
@@ -148,6 +182,9 @@ def _fill(client: HttpClient, data: Path, scale: float) -> None:
         for block in dataset.blocks:
             client.insert(dataset.name, block.read_bytes(), "ArrowStream")
         client.execute(f"OPTIMIZE TABLE {dataset.name} FINAL")
+    client.execute(f"CREATE TABLE {EVENTS} ({_EVENT_COLUMNS}) ENGINE = MergeTree ORDER BY (at, id)")
+    client.execute(f"INSERT INTO {EVENTS} SELECT {_EVENT_VALUES} FROM numbers({_EVENT_ROWS})")
+    client.execute(f"OPTIMIZE TABLE {EVENTS} FINAL")
 
 
 def _session(directory: Path, url: str) -> SparkSession:
