@@ -340,7 +340,7 @@ class LinkRunner:
             source_position=str(Position(origin, answer.frontier)),
             rows_behind=answer.rows_behind,
             bytes_behind=answer.bytes_behind,
-            siblings=name_siblings(answer.source, self.definition.uuid),
+            siblings=name_siblings(answer.source.siblings, self.definition.uuid),
         )
 
     def _pause_disabled(self) -> None:

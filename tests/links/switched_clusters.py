@@ -150,7 +150,5 @@ class Clusters:
         return keys
 
     def explain(self) -> object:
-        return {
-            name: self.sql(name, "SELECT name, direction, upstream_status, message FROM system.replication_links")
-            for name in self.servers
-        }
+        columns = "name, direction, upstream_status, mode, state, message"
+        return {name: self.sql(name, f"SELECT {columns} FROM system.replication_links") for name in self.servers}

@@ -34,6 +34,7 @@ from engine.links.exchange.fields import Document, get_object, get_objects, get_
 from engine.links.exchange.protocol import decode_vector
 from engine.links.switching.local_tables import LocalTable, SwitchingServer
 from engine.links.switching.requests import encode_vector
+from engine.links.sync.link_registration import make_registration
 from engine.remote.linked_cluster import LinkedCluster
 from engine.tables.capabilities.table_links import OutgoingLink
 from parts.common.errors import ConflictError, PandoError, UnavailableError, UserError
@@ -78,7 +79,7 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
             _refuse(local, name, fork, surplus, present)
     if later is not None:  # the new source is none any more, either
         return _follow_once(server, name, uuid, local, later)
-    outgoing = OutgoingLink(definition.at_source(own.name), uuid, own.uuid, own.name)
+    outgoing = make_registration(definition, own.name, own.uuid)
     _register(source, fork, outgoing)
     place, _, forks, _ = ask_place(server, fork, now)  # from now on nothing is trimmed
     server.services.failpoint("follow.before_commit")
