@@ -324,48 +324,6 @@ def test_two_forks_of_one_epoch_refuse_each_other(three: Clusters) -> None:
     wait(lambda: three.keys("west", "l") == [1, 2, 4], f"west rejoins {three.explain()}")
 
 
-def _make_sync(three: Clusters, table: str, *targets: str) -> None:
-    for target in targets:
-        three.do(target, f"ALTER REPLICATION LINK {table}_{target} MODE sync")
-    _wait_until_sync(three, "west", [f"{target}/{table}_{target}" for target in targets])
-
-
-def _wait_until_sync(three: Clusters, source: str, links: list[str]) -> None:
-    """Waits until these outgoing links of a cluster are enabled, and no others are synchronous."""
-    names = ", ".join(f"'{name}'" for name in links)
-    enabled = (
-        f"SELECT name FROM system.replication_links WHERE state = 'enabled' AND mode = 'sync' AND name IN ({names})"
-    )
-    wait(lambda: len(three.sql(source, enabled)) == len(links), f"synchronous links: {three.explain()}")
-
-
-def test_synchronous_links_stay_so_when_the_source_is_switched(three: Clusters) -> None:
-    _linked(three, "q", "east", "north")
-    _make_sync(three, "q", "east", "north")
-    refused: list[str] = []
-
-    def insert() -> None:
-        refused.append(three.refused("east", "INSERT INTO q VALUES (9, 'shown by no target')"))
-
-    with three.doing_at("east", "promote.after_fork", insert):
-        three.do("east", "SYSTEM SWITCH REPLICATION LINK q_east")
-    assert refused[0].startswith("285"), "no row is acknowledged before a target shows it"
-    _wait_until_sync(three, "east", ["west/q_east", "north/q_north"])
-    three.do("east", "INSERT INTO q VALUES (3, 'e')")
-    assert three.keys("west", "q") == three.keys("north", "q") == [1, 2, 3]
-
-
-def test_the_synchronous_link_of_a_sibling_stays_so_when_another_is_promoted(three: Clusters) -> None:
-    _linked(three, "r", "east", "north")
-    _make_sync(three, "r", "east", "north")
-    three.part("west")
-    three.do("east", "SYSTEM PROMOTE REPLICATION LINK r_east")
-    _wait_until_sync(three, "east", ["north/r_north"])
-    three.do("east", "INSERT INTO r VALUES (3, 'e')")  # nobody waits for the source that is gone
-    assert three.keys("north", "r") == [1, 2, 3]
-    three.join()
-
-
 def test_a_bar_of_a_synchronous_link_goes_with_it(three: Clusters) -> None:
     """Its source was lost while the link became asynchronous."""
     _linked(three, "n", "east")
