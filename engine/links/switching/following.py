@@ -90,13 +90,13 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         source_database=fork.database,
         source_table=fork.table,
         source_origin=str(place.origin if place is not None else fork.by),
-        is_begun=place is not None,
-        wants_copy=place is None and LinkSettings.parse(definition.settings).auto_bootstrap,
+        is_begun=place is not None and not definition.wants_copy,
+        wants_copy=definition.wants_copy or (place is None and LinkSettings.parse(definition.settings).auto_bootstrap),
         beginning="",
         settings={key: value for key, value in definition.settings.items() if key != "start_position"},
     )
     vector = now.vector.lower_to(fork.vector.join(present), [position.origin for position in surplus])
-    if place is not None:
+    if definition.is_begun and place is not None:
         vector = vector.go_on_at(place)
     seen = now.gate_version
 
