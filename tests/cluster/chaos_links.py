@@ -47,7 +47,7 @@ def run(sites: LinkedSites, works: Sequence[Work], seconds: float) -> list[str]:
         *(
             ClusterFaults(
                 cluster, sites.clients[name], sites.statements[name], tables, sites.another_random(), sites.wait,
-                sites.count_fault,
+                sites.count_fault, min(work.wipeable for work in works),
             )
             for name, cluster in sites.clusters.items()
         ),

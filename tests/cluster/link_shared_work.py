@@ -36,6 +36,8 @@ class SharedWork:
         "copied": "ReplicatedMergeTree('/copied', '{replica}') PARTITION BY p ORDER BY k",
     }
 
+    wipeable = REPLICAS
+
     def __init__(self, sites: LinkedSites) -> None:
         self._sites = sites
         rng, wait = sites.another_random, sites.wait

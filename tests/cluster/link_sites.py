@@ -34,6 +34,8 @@ class Work(Protocol):
 
     tables: Mapping[str, str]
     """Engines by name."""
+    wipeable: int
+    """So many replicas of a cluster may be wiped, one after the other."""
 
     def create(self) -> None:
         """Makes the tables and their links."""

@@ -32,6 +32,9 @@ _RETRY_SECONDS = 0.2
 class SwitchedWork:
     """All tables whose source moves, with those who write, read and move them."""
 
+    wipeable = 1
+    """One replica keeps all changes: it alone can tell what lies behind a fork of long ago."""
+
     def __init__(self, sites: LinkedSites, *, with_spark: bool) -> None:
         source = NAMES[0]
         self._sites = sites
