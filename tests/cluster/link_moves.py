@@ -159,7 +159,7 @@ class Follower:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self._name} does not follow {self._source} in {self._moved.title}")
             if is_former:
-                self._rejoin(former)
+                is_former = not self._rejoin(former)
             elif time.monotonic() - since > 10:
                 self._help()
             time.sleep(_RETRY_SECONDS)
@@ -192,20 +192,23 @@ class Follower:
                     self._name, number, f"SYSTEM BOOTSTRAP REPLICATION LINK {link}", "BOOTSTRAP of a follower"
                 )
 
-    def _rejoin(self, former: Reign) -> None:
-        """Rejoins the former source, and compares the tail that it tells with the rows that it has in addition."""
+    def _rejoin(self, former: Reign) -> bool:
+        """Rejoins the former source, and compares the tail that it tells with the rows that it has in addition.
+
+        Returns whether that was done.
+        """
         sites, number = self._sites, self._random.randrange(REPLICAS)
         statement = f"SYSTEM REJOIN {self._moved.title} FROM CLUSTER {self._source}"
         if sites.ask(self._name, number, statement, "REJOIN") is None:  # from now on nothing is inserted
-            return
+            return False
         try:
             here = list_items(read_state(sites.clients[self._name][number], self._moved.tables))
         except PandoError as error:
             sites.count(f"read the former source: {error.name}")
-            return
+            return False
         told = sites.ask(self._name, number, statement, "REJOIN")
         if told is None:
-            return
+            return False
         if not self._is_unknown:
             self._compare(former, here, told)
         detached = sites.ask(self._name, number, f"{statement} DETACH TAIL", "REJOIN DETACH TAIL")
@@ -213,6 +216,7 @@ class Follower:
             self._is_unknown = True
         elif not self._is_unknown:
             self._compare_detached(told, detached)
+        return detached is not None
 
     def _compare(self, former: Reign, here: set[Item], told: Sequence[Sequence[object]]) -> None:
         """Compares what REJOIN shows with what the former source has behind the fork."""
