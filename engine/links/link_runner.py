@@ -188,6 +188,7 @@ class LinkRunner:
             self._disconnect()
             self._offer_blocks(definition)
             return delay
+        self._report.take_over(keeper, self._services.clock())
         if not definition.is_begun or definition.wants_copy:  # a server that died may have left the table closed
             self._bootstrap.taker.clean_up(definition.uuid)
         if not definition.is_enabled:
