@@ -28,7 +28,7 @@ CHAOS_SECONDS ?= 300
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-links test test-all test-quick test-clients test-docker test-sparks test-long sweep proofs damage mutants fuzz wheel lint format bench bench-functions bench-growth hogs soak chaos chaos-links clean check-tools
+.PHONY: help demo demo-links test test-all test-quick test-clients test-docker test-sparks test-long sweep proofs damage mutants fuzz wheel lint format bench bench-functions bench-growth hogs soak chaos chaos-links chaos-switches clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -146,6 +146,9 @@ chaos: check-tools $(VENV)/.dev ## Three replicas and their ZooKeeper, killed an
 
 chaos-links: check-tools $(VENV)/.dev ## Three linked clusters of two replicas, killed and paused; CHAOS_SECONDS=900 for a quarter of an hour
 	$(BIN)/python -m tests.cluster.chaos_links --seconds $(CHAOS_SECONDS)
+
+chaos-switches: check-tools $(VENV)/.dev $(VENV)/.jar ## The same, while the sources of a group, of synchronous and other links move; read by Spark too
+	$(BIN)/python -m tests.cluster.chaos_links --work switches --seconds $(CHAOS_SECONDS)
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out

@@ -8,6 +8,7 @@ options are read here, in the driver, and go with the class that is registered.
 from __future__ import annotations
 
 import sys
+import uuid
 from typing import TYPE_CHECKING
 
 from parts.common.errors import UserError
@@ -65,8 +66,10 @@ def configure(spark: SparkSession, *, use_jvm: bool = True) -> dict[str, str]:
 def _register(spark: SparkSession, options: dict[str, str]) -> None:
     from pyspark.errors import AnalysisException
 
+    # As with the jar, all frames of a query read one state of a table.
+    defaults = {"scan_name": uuid.uuid4().hex, **options}
     try:
-        spark.dataSource.register(type("ConfiguredDataSource", (PandoDataSource,), {"defaults": options}))
+        spark.dataSource.register(type("ConfiguredDataSource", (PandoDataSource,), {"defaults": defaults}))
     except AnalysisException as error:  # Spark 4.0 keeps the source that it found by itself
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise

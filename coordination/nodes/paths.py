@@ -180,7 +180,7 @@ class TablePaths:
         return f"{self.root}/scans"
 
     def scan(self, name: str) -> str:
-        """The parts of one execution."""
+        """The parts of one execution; behind `<name>-cut` those at the cut that it reads (``cut_records``)."""
         return f"{self.root}/scans/{name}"
 
     @property

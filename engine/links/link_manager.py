@@ -199,6 +199,8 @@ class LinkManager:
         if not self._is_telling and has_to_tell(self._server):
             self._is_telling = True
             self._require_pool().add(self._telling)
+        groups = set[str]()
+        """Those of which a link changed: the others of the group may rest."""
         for key in [key for key in self._runners if key not in links]:
             self._end(key)
         for key, definition in links.items():
@@ -210,10 +212,14 @@ class LinkManager:
                 if found is None:
                     self._begin(key, definition)
                 elif found[0].definition != definition:
+                    groups |= {found[0].definition.group, definition.group} - {""}
                     found[0].redefine(definition)
                     found[1].wake()
             except PandoError as error:
                 logger.warning("link %s does not run yet: %s", definition.name, error.message)
+        for runner, task in self._runners.values():
+            if runner.definition.group in groups:
+                task.wake()
         self._look_for_modes()
         return _LOOK_SECONDS
 

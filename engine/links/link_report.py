@@ -15,12 +15,14 @@ from dataclasses import replace
 from coordination.keeper.interface import Create, Keeper, KeeperConnectionLoss, KeeperError, MultiFailed, NoNode
 from coordination.links.link_lag import LinkLag
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
-from parts.common.errors import PandoError
+from parts.common.errors import CorruptionError, PandoError
 
 logger = logging.getLogger(__name__)
 
 _WRITE_SECONDS = 2.0
 _REPEAT_SECONDS = 30.0
+_OF_THE_SOURCE = ("siblings", "source_position", "rows_behind", "bytes_behind", "sync_state")
+"""What a leader that hears nothing of the source must still know."""
 
 
 class LinkReport:
@@ -37,6 +39,7 @@ class LinkReport:
         self._lag = LinkLag(monotonic())
         self._written: LinkProgress | None = None
         self._written_at = 0.0
+        self._is_taken_over = False
 
     @property
     def progress(self) -> LinkProgress:
@@ -48,6 +51,26 @@ class LinkReport:
             idle=round(max(0.0, now - lag.answered_at), 3),
             lag=round(lag.measure(now, is_connected=is_connected), 3),
         )
+
+    def take_over(self, keeper: Keeper, clock: float) -> None:
+        """Takes over what the source told the server that ran the link before, once after each election.
+
+        ``clock``: the time, in seconds since 1970.
+        """
+        if self._is_taken_over:
+            return
+        (found,) = keeper.get_many([self._path])
+        self._is_taken_over = True
+        if found is None:
+            return
+        try:
+            told, stat = LinkProgress.parse(found[0]), found[1]
+        except CorruptionError as error:
+            logger.warning("the last state of a link is lost: %s", error)
+            return
+        self.change(**{name: getattr(told, name) for name in _OF_THE_SOURCE})
+        since = told.idle + max(0.0, clock - stat.modified_ms / 1000)
+        self._lag = LinkLag(self._monotonic() - since, max(0.0, told.lag - told.idle))
 
     def change(self, **values: object) -> None:
         """Changes some of the figures."""
@@ -92,8 +115,11 @@ class LinkReport:
         return math.inf
 
     def forget_written(self) -> None:
-        """Forgets what the node holds, so that it is written at the next occasion."""
-        self._written = None
+        """Forgets what the node holds, which another server writes now.
+
+        When this one leads again it reads and writes the node.
+        """
+        self._written, self._is_taken_over = None, False
 
 
 def _set_or_create(keeper: Keeper, path: str, data: bytes) -> None:

@@ -188,6 +188,7 @@ class LinkRunner:
             self._disconnect()
             self._offer_blocks(definition)
             return delay
+        self._report.take_over(keeper, self._services.clock())
         if not definition.is_begun or definition.wants_copy:  # a server that died may have left the table closed
             self._bootstrap.taker.clean_up(definition.uuid)
         if not definition.is_enabled:
@@ -340,7 +341,7 @@ class LinkRunner:
             source_position=str(Position(origin, answer.frontier)),
             rows_behind=answer.rows_behind,
             bytes_behind=answer.bytes_behind,
-            siblings=name_siblings(answer.source, self.definition.uuid),
+            siblings=name_siblings(answer.source.siblings, self.definition.uuid),
         )
 
     def _pause_disabled(self) -> None:

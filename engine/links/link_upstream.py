@@ -70,9 +70,8 @@ class LinkUpstream:
         self._is_cancelled = is_cancelled
         self.settings = self._settings = LinkSettings.parse(definition.settings)
         self.name = definition.at_source(self._own_name)
-        is_known = definition.is_begun and bool(definition.source_origin)
-        self.known: Origin | None = Origin.parse(definition.source_origin) if is_known else None
-        """What the source was when the link began; a link that begins, or copies its source anew, takes any."""
+        self.known = Origin.parse(definition.source_origin) if definition.source_origin else None
+        """What the source was when the link began, or is to be when it has copied it."""
 
     def describe(self) -> SourceTable:
         """Returns what the source is. Raises ``LinkStopped`` if it is another than before."""
@@ -174,6 +173,7 @@ class LinkUpstream:
             fork = find_own_fork(self.known, source.origin, source.lineage)
             if fork is not None:
                 raise SourceForked(fork)
+        if self.known is not None and self._definition.is_begun:  # one that copies its source anew takes any
             try:
                 require_same_source(
                     self._definition.source_cluster,

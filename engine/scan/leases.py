@@ -7,6 +7,7 @@ lease has ended.
 
 Invariants:
 
+- The tables of a transactional group that an execution reads are all at one cut (``OwnedTable.snapshot_of_cut``).
 - All reads of an execution read the same parts, or fail with 232. They read under the definition that the table had
   when the execution began, or fail with 517.
 - A repeated read makes no new record. If the record of its execution is gone, it fails with 232.
@@ -275,6 +276,8 @@ class LeaseBook:
                 "too long ago. Run the query again",
             )
         self._require_current(table, opening.max_delay_seconds)
+        if table.link_group and opening.blocks is None and not opening.sequential_consistency:
+            return table.snapshot_of_cut(opening.digest), False
         if opening.is_settled:
             return table.settled_snapshot()
         if opening.blocks is None:

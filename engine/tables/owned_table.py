@@ -202,6 +202,14 @@ class OwnedTable(Table):
         """
         return self._scan_records
 
+    def snapshot_of_cut(self, scan: str) -> PartsSnapshot:
+        """Returns the parts of a table of a transactional group at the cut of a scan's execution.
+
+        All tables of the group that the execution reads, on any replica, are at this cut. ``scan`` is its name, valid
+        as the name of a znode.
+        """
+        raise NotImplementedError
+
     def settled_snapshot(self) -> tuple[PartsSnapshot, bool]:
         """Returns all rows that were inserted before, and whether all blocks before theirs are decided.
 

@@ -63,7 +63,8 @@ class Statements:
 class ClusterFaults(Faults):
     """The faults of one cluster's servers.
 
-    ``tables`` are those that a wiped replica must not be the only one to have rows of.
+    ``tables`` are those that a wiped replica must not be the only one to have rows of. The first ``wipeable`` replicas
+    are wiped.
     """
 
     def __init__(
@@ -75,8 +76,10 @@ class ClusterFaults(Faults):
         rng: random.Random,
         wait: Callable[[float], object],
         count: Callable[[str], None],
+        wipeable: int,
     ) -> None:
         super().__init__(cluster, rng, wait, count)
+        self._wipeable = wipeable
         self._clients = clients
         self._statements = statements
         self._tables = tables
@@ -112,7 +115,7 @@ class ClusterFaults(Faults):
 
         The other one has every acknowledged row, and keeps what links still lack: another loss would be one too many.
         """
-        number = self._random.randrange(len(self._replicas))
+        number = self._random.randrange(self._wipeable)
         name, others = self._replicas[number], [c for at, c in enumerate(self._clients) if at != number]
         with self._statements.none():
             if not all(self._sync(other) and _keeps_enough(other) for other in others):

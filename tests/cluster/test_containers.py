@@ -30,9 +30,9 @@ from engine.commands.cluster import command
 from engine.http_client.http_client import HttpClient
 from engine.server.config import ConfigError
 from parts.common.errors import PandoError
-from tests.cluster.chaos_links import Difference
 from tests.cluster.container_network import find_missing_tools, parted, slowed, taken_off
 from tests.cluster.link_clients import Writer
+from tests.cluster.link_rows import Difference
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1500)]
 IMAGE = "pando-test"

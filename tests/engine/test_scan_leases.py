@@ -67,6 +67,8 @@ class FakeSnapshot:
 class FakeTable:
     """A table of one part, on a server of its own; ``records`` is shared by its replicas."""
 
+    link_group = ""
+
     def __init__(self, records: ScanRecords, part: str = "all_1_1_0", **differences: Any) -> None:
         self.records = records
         self.here = {PartName.parse(part): FakePart(PartName.parse(part), **differences)}

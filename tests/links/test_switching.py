@@ -213,6 +213,17 @@ def test_a_switch_that_dies_goes_on_from_its_ticket(three: Clusters, cluster: st
     three.must_be_equal(table, "west", "east")
 
 
+def test_a_switch_that_died_closed_goes_on_though_the_source_has_merged(three: Clusters) -> None:
+    """What it had taken all of was asked for again: the merge, which its closed table did not take."""
+    _linked(three, "sm", "east")
+    with three.dying_at("east", "promote.after_close"), pytest.raises(PandoError):
+        three.do("east", "SYSTEM SWITCH REPLICATION LINK sm_east")
+    three.do("west", "OPTIMIZE TABLE sm FINAL")
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK sm_east SETTINGS receive_timeout = 10")
+    three.do("east", "INSERT INTO sm VALUES (3, 'e')")
+    assert three.must_be_equal("sm", "west", "east") == [1, 2, 3]
+
+
 @pytest.mark.parametrize(("cluster", "step"), one_in(2, _SWITCH_STEPS[2:4]))
 def test_a_switch_is_cancelled(three: Clusters, cluster: str, step: str) -> None:
     table = f"i{_SWITCH_STEPS.index((cluster, step))}"

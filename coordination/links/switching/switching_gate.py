@@ -129,6 +129,12 @@ def close_for_fork(gate: Gate, link: str) -> Gate:
     return gate.with_bar(Bar(PROMOTION, KeptOut.ALL, reason=reason))
 
 
+def is_closed_by_switch(gate: Gate) -> bool:
+    """Tells whether a SWITCH that asked for its ticket here has taken everything, and closed the target."""
+    is_closed = any(bar.owner == PROMOTION for bar in gate.bars)
+    return is_closed and read_fact(gate, PROMOTION) is None and read_fact(gate, ASKED) is not None
+
+
 def end_promotion(gate: Gate) -> Gate:
     """Returns the gate of a target that is not being promoted."""
     return write_facts(gate, promotion=None).without_bar(PROMOTION)

@@ -115,7 +115,7 @@ class LinkService:
 
     def __init__(self, host: LinkHost) -> None:
         self._host = host
-        self._instance = f"{host.services.new_uuid()}"
+        self.instance = f"{host.services.new_uuid()}"
         """Tells the marks of this process from those of others."""
         self._waiting = threading.BoundedSemaphore(MAX_WAITING_REQUESTS)
         self._answers: dict[str, tuple[AnswerRequest, bool]] = {}
@@ -220,12 +220,12 @@ class LinkService:
             return encode_answer(replace(answer, mark=mark))
 
     def _make_mark(self, source: LinkSource) -> str:
-        return f"{self._instance}:{source.count_news()}"
+        return f"{self.instance}:{source.count_news()}"
 
     def _parse_mark(self, document: Document) -> int:
         """Returns what was noticed when the mark was given; -1 if another process gave it, or the table is gone."""
         instance, _, count = get_text(document, "mark").partition(":")
-        return int(count) if instance == self._instance and count.isdecimal() else -1
+        return int(count) if instance == self.instance and count.isdecimal() else -1
 
     def _news(self, document: Document, status: QueryStatus) -> dict[str, Any]:
         """Answers for many links with one thread, so that idle links cost little."""

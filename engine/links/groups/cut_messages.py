@@ -2,11 +2,13 @@
 
 ::
 
-    {"tables": [{as in "changes"}, …], "max_rows": …, "max_bytes": …, "wait_seconds": …, "joins": false}
-    → {"place": 4711, "frontier": 4720, "answers": [{as in "changes"}, …]}
+    {"tables": [{as in "changes"}, …], "max_rows": …, "max_bytes": …, "wait_seconds": …, "joins": false, "mark": "…"}
+    → {"place": 4711, "frontier": 4720, "answers": [{as in "changes"}, …], "mark": "…"}
 
 The answers are in the order of the tables, each with all changes up to ``place``; none if there is nothing new.
-``frontier`` is the largest zxid that all tables allow at once.
+``frontier`` is the largest zxid that all tables allow at once. ``mark`` is what the server had noticed of the tables
+when there was nothing new: a group that has the same since sends it along, and the server looks at no table before it
+has noticed more.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.links.exchange.fields import Document, get_flag, get_number, get_objects, get_seconds
+from engine.links.exchange.fields import Document, get_flag, get_number, get_objects, get_seconds, get_text
 from engine.links.exchange.protocol import (
     MAX_BATCH_BYTES,
     MAX_BATCH_ROWS,
@@ -40,6 +42,8 @@ class CutRequest:
     wait_seconds: float
     joins: bool = False
     """A table enters the group, or its source is being switched over: a cut is needed even if nothing changed."""
+    mark: str = ""
+    """That of the last answer, if nothing was new and nothing has changed here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class CutAnswer:
     answers: Sequence[ChangesAnswer]
     is_held: bool = False
     """Whether something undecided holds a table back. Not sent."""
+    mark: str = ""
 
 
 def encode_cut_request(request: CutRequest) -> dict[str, Any]:
@@ -61,6 +66,7 @@ def encode_cut_request(request: CutRequest) -> dict[str, Any]:
         "max_bytes": request.max_bytes,
         "wait_seconds": request.wait_seconds,
         "joins": request.joins,
+        "mark": request.mark,
     }
 
 
@@ -75,6 +81,7 @@ def decode_cut_request(document: Document) -> CutRequest:
         get_number(document, "max_bytes", most=MAX_BATCH_BYTES),
         get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS),
         get_flag(document, "joins"),
+        get_text(document, "mark", ""),
     )
 
 
@@ -84,10 +91,12 @@ def encode_cut_answer(answer: CutAnswer) -> dict[str, Any]:
         "place": answer.place,
         "frontier": answer.frontier,
         "answers": [encode_answer(each) for each in answer.answers],
+        "mark": answer.mark,
     }
 
 
 def decode_cut_answer(document: Document) -> CutAnswer:
     """Parses the answer. Raises 36 (BAD_ARGUMENTS)."""
     answers = [decode_answer(each) for each in get_objects(document, "answers")]
-    return CutAnswer(get_number(document, "place"), get_number(document, "frontier"), answers)
+    place, frontier = get_number(document, "place"), get_number(document, "frontier")
+    return CutAnswer(place, frontier, answers, mark=get_text(document, "mark", ""))

@@ -24,6 +24,7 @@ from engine.tables.services import TableServices
 from parts.common.query_status import QueryStatus
 
 _NEWS_SECONDS = 0.02
+"""How often a request that waits looks whether there is news of any table; that costs no look at each."""
 _HELD_BACK_SECONDS = 0.1
 """The pause between two readings while something undecided holds a table back: no watch tells of its end."""
 
@@ -36,7 +37,7 @@ def make_cut_answer(service: LinkService, catalog: Databases[OwnedTable], servic
         tables = [(require_linkable(catalog.table(*name)), each) for name, each in request.tables]
         asked = [(ends.cuts, each, each.vector.applied(ends.source.describe().origin)) for ends, each in tables]
         with service.limit_waiting(request.wait_seconds) as seconds:
-            return encode_cut_answer(wait_for_cut(asked, request, services, status, seconds))
+            return encode_cut_answer(wait_for_cut(asked, request, services, status, seconds, service.instance))
 
     return answer
 
@@ -47,17 +48,30 @@ def wait_for_cut(
     services: TableServices,
     status: QueryStatus,
     wait_seconds: float,
+    instance: str = "",
 ) -> CutAnswer:
     """Returns the next cut; waits for it at most ``wait_seconds``.
 
-    A table comes with the zxid up to which the request's vector has its changes.
+    A table comes with the zxid up to which the request's vector has its changes. ``instance`` tells the marks of this
+    process from those of others.
     """
     deadline, never = services.monotonic() + wait_seconds, threading.Event()
     while True:
         seen = [source.count_news() for source, _, _ in tables]
-        answer = find_cut(tables, request.max_rows, request.max_bytes, joins=request.joins)
+        mark = f"{instance}:{','.join(map(str, seen))}"
+        if mark == request.mark and not request.joins:
+            begin = max(after for _, _, after in tables)
+            answer = CutAnswer(begin, begin, (), mark=mark)
+        else:
+            answer = find_cut(tables, request.max_rows, request.max_bytes, joins=request.joins)
+            answer = answer if answer.answers or answer.is_held else replace(answer, mark=mark)
         again = services.monotonic() + (_HELD_BACK_SECONDS if answer.is_held else wait_seconds)
-        while not answer.answers and [source.count_news() for source, _, _ in tables] == seen:
+        counted = -1
+        while not answer.answers:
+            if (count := services.link_news.count) != counted:
+                counted = count
+                if [source.count_news() for source, _, _ in tables] != seen:
+                    break
             left = min(deadline, again) - services.monotonic()
             if left <= 0:
                 break

@@ -44,6 +44,8 @@ class GroupedRunner(LinkRunner):
     """One link on one server, in a group or not."""
 
     _told_at = -math.inf
+    _cut_mark = (-1, "")
+    """The version of the group's node at which there was no cut, and the mark of that answer."""
 
     def _follow(self, upstream: LinkUpstream, state: TargetState, source: SourceTable) -> float:
         name = upstream.definition.group
@@ -55,12 +57,15 @@ class GroupedRunner(LinkRunner):
             return _TELL_SECONDS  # the link is about to be told that it left the group
         group, version = found
         now = self._services.monotonic()
+        answer = None
         if now - self._told_at >= _TELL_SECONDS:
-            self._tell_source(upstream, state, source)
+            answer = self._tell_source(upstream, state, source)
             self._told_at = now
         if group.leader != upstream.definition.name:
             self._require_leader(group)
             self._failure = None
+            if answer is not None and state.vector.applied(answer.source.origin) >= answer.frontier:
+                return max(_TELL_SECONDS, self._rest(answer, upstream.settings))
             return _TELL_SECONDS
         return self._make_cut(group, version)
 
@@ -73,12 +78,13 @@ class GroupedRunner(LinkRunner):
     def _list_grouped(self) -> list[GroupedRunner]:
         return [each for each in self._world.list_runners() if isinstance(each, GroupedRunner)]
 
-    def _tell_source(self, upstream: LinkUpstream, state: TargetState, source: SourceTable) -> None:
+    def _tell_source(self, upstream: LinkUpstream, state: TargetState, source: SourceTable) -> ChangesAnswer:
         """Tells the source how far the table is, and notes how far it is behind."""
         self._find_trim(source, state, upstream.settings)
         answer = upstream.read_changes(state.vector, self._trim, 0.0)
         self._source = answer.source
         self._note_answer(answer, state, Selection(vector=state.vector))
+        return answer
 
     # -- cuts, on the server that leads the group ---------------------------------------------------------------------
 
@@ -87,7 +93,9 @@ class GroupedRunner(LinkRunner):
         settings = members[0].upstream.settings
         wait = min(settings.replication_timeout, self._world.max_wait_seconds())
         asked_at = self._services.monotonic()
-        answer = self._ask(group, members, wait)
+        mark = self._cut_mark[1] if self._cut_mark[0] == version else ""
+        answer = self._ask(group, members, wait, mark)
+        self._cut_mark = version, answer.mark
         if not answer.answers or answer.place <= group.place:
             self._failure = None
             if answer.answers or not wait:
@@ -131,7 +139,7 @@ class GroupedRunner(LinkRunner):
             members.append(_MemberLink(runner, runner._make_upstream(definition), runner._target.read_target()))
         return members
 
-    def _ask(self, group: LinkGroup, members: list[_MemberLink], wait: float) -> CutAnswer:
+    def _ask(self, group: LinkGroup, members: list[_MemberLink], wait: float, mark: str) -> CutAnswer:
         settings = members[0].upstream.settings
         request = CutRequest(
             [member.upstream.make_cut_request(member.state.vector) for member in members],
@@ -139,6 +147,7 @@ class GroupedRunner(LinkRunner):
             settings.link_max_batch_bytes,
             wait,
             any(not member.joined for member in group.members) or self._is_switched(),
+            mark,
         )
         silence = max(SILENT_HEARTBEATS * settings.replication_timeout, wait + 1.0)
         try:

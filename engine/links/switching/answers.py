@@ -12,6 +12,7 @@ from coordination.keeper.interface import Op, SetData
 from coordination.links.groups.link_group import find_group
 from coordination.links.link_names import find_link_name
 from coordination.links.link_nodes import is_left_over, make_taken_error
+from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Origin, Position
 from coordination.links.switching.lineage import EpochFork, Lineage, find_own_fork
 from coordination.links.switching.switching_gate import (
@@ -37,7 +38,9 @@ from engine.links.switching.local_tables import (
     move_all_gates,
 )
 from engine.links.switching.requests import encode_vector
+from engine.links.switching.siblings import name_siblings
 from engine.links.switching.turning import Turn, turn_tables
+from engine.tables.replicated.links.source.outgoing_nodes import make_outgoing
 from parts.common.errors import UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 
@@ -146,6 +149,8 @@ class SwitchingAnswers:
             "table": definition.name,
             "own": str(now.own),
             "vector": encode_vector(now.vector),
+            "mode": LinkSettings.parse(link.definition.settings).mode,
+            "is_paused": not link.definition.is_enabled,
         }
 
     def _release(self, document: Document, _: QueryStatus) -> dict[str, Any]:
@@ -198,7 +203,19 @@ class SwitchingAnswers:
         closing = partial(close_for_switch, ticket=ticket, cluster=cluster, group=group)
         move_all_gates([(local, partial(closing, link=name)) for local, name in tables])
         self._server.services.failpoint("switch.source_closed")
-        return {"positions": [str(Position(local.read_now().own, self._newest(local))) for local, _ in tables]}
+        return {"tables": [self._describe_closed(local, name) for local, name in tables]}
+
+    def _describe_closed(self, local: LocalTable, name: str) -> dict[str, str]:
+        """Tells the last position of a closed table, the mode of a link, and its siblings."""
+        now = local.read_now()
+        link = now.gate.find_link(name)
+        if link is None:
+            raise UserError(
+                "BAD_ARGUMENTS", f"Link {name} was dropped at table {local.name} since the source was closed"
+            )
+        others = name_siblings(map(make_outgoing, now.gate.links_of(LinkDirection.OUT)), link.uuid)
+        position = Position(now.own, self._newest(local))
+        return {"position": str(position), "mode": link.mode.value, "siblings": others}
 
     def _require_no_group(self, name: str) -> None:
         """The group of the links back gets this name."""

@@ -34,6 +34,7 @@ from engine.links.exchange.fields import Document, get_object, get_objects, get_
 from engine.links.exchange.protocol import decode_vector
 from engine.links.switching.local_tables import LocalTable, SwitchingServer
 from engine.links.switching.requests import encode_vector
+from engine.links.sync.link_registration import make_registration
 from engine.remote.linked_cluster import LinkedCluster
 from engine.tables.capabilities.table_links import OutgoingLink
 from parts.common.errors import ConflictError, PandoError, UnavailableError, UserError
@@ -78,7 +79,7 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
             _refuse(local, name, fork, surplus, present)
     if later is not None:  # the new source is none any more, either
         return _follow_once(server, name, uuid, local, later)
-    outgoing = OutgoingLink(definition.at_source(own.name), uuid, own.uuid, own.name)
+    outgoing = make_registration(definition, own.name, own.uuid)
     _register(source, fork, outgoing)
     place, _, forks, _ = ask_place(server, fork, now)  # from now on nothing is trimmed
     server.services.failpoint("follow.before_commit")
@@ -89,13 +90,13 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         source_database=fork.database,
         source_table=fork.table,
         source_origin=str(place.origin if place is not None else fork.by),
-        is_begun=place is not None,
-        wants_copy=place is None and LinkSettings.parse(definition.settings).auto_bootstrap,
+        is_begun=place is not None and not definition.wants_copy,
+        wants_copy=definition.wants_copy or (place is None and LinkSettings.parse(definition.settings).auto_bootstrap),
         beginning="",
         settings={key: value for key, value in definition.settings.items() if key != "start_position"},
     )
     vector = now.vector.lower_to(fork.vector.join(present), [position.origin for position in surplus])
-    if place is not None:
+    if definition.is_begun and place is not None:
         vector = vector.go_on_at(place)
     seen = now.gate_version
 

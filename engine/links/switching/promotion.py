@@ -258,10 +258,7 @@ class _Promotion:
                 **self.links.name_group(),
             }
         )
-        registered = [
-            OutgoingLink(f"{each.cluster}/{each.name}", each.uuid, each.uuid_of_cluster, each.cluster)
-            for each in siblings
-        ]
+        registered = [each.as_registered() for each in siblings]
         source = self.local.read_gate().find_link(definition.name)
         if source is not None:  # so that the table goes on keeping its changes, for the old source too
             name, uuid = source.peer_name, str(self.server.services.new_uuid())

@@ -25,6 +25,7 @@ from coordination.links.switching.fork_commit import TableNow
 from coordination.links.switching.lineage import EpochFork, Lineage
 from coordination.links.switching.switching_gate import FORK_OWNER, meet_fork
 from coordination.links.version_vector import VersionVector
+from coordination.nodes.gate_link import LinkMode
 from engine.links.exchange.fields import Document, get_object, get_objects, get_text, get_texts
 from engine.links.exchange.protocol import decode_vector
 from engine.links.switching.local_tables import LocalTable, SwitchingServer, find_target_table, list_local_tables
@@ -206,7 +207,10 @@ class _Rejoining:
         settings = {key: value for key, value in settings.items() if key != "start_position"}
         own = server.cluster_membership.get_identity(self.local.keeper)
         client = server.links.connect(self._cluster)
-        outgoing = OutgoingLink(f"{own.name}/{name}", uuid, own.uuid, own.name, LinkSettings.parse(settings).two_way)
+        known = LinkSettings.parse(settings)
+        outgoing = OutgoingLink(
+            f"{own.name}/{name}", uuid, own.uuid, own.name, known.two_way, mode=LinkMode(known.mode)
+        )
         client.unregister(source.database, source.table, outgoing.name, "")
         client.register(source.database, source.table, outgoing)
         where = self._cluster, source.database, source.table

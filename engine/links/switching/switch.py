@@ -18,19 +18,30 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.groups.group_switching import read_same_group, require_entered
 from coordination.links.link_nodes import StoredLink
 from coordination.links.positions import Position
-from coordination.links.switching.switching_gate import ASKED, PROMISE, TELLING, read_fact, void_ticket, write_facts
+from coordination.links.switching.switching_gate import (
+    ASKED,
+    PROMISE,
+    TELLING,
+    is_closed_by_switch,
+    read_fact,
+    void_ticket,
+    write_facts,
+)
 from coordination.nodes.gate import Gate
-from engine.links.exchange.fields import get_texts
+from coordination.nodes.gate_link import LinkMode
+from engine.links.exchange.fields import get_objects, get_text
+from engine.links.exchange.protocol import decode_mode
 from engine.links.switching.forking import Promoted, fork_tables
 from engine.links.switching.local_tables import LocalTable, SwitchingServer, move_all_gates
 from engine.links.switching.promotion_report import Facts, list_fork_facts
-from engine.links.switching.siblings import find_siblings
+from engine.links.switching.siblings import parse_siblings
 from engine.links.switching.switched_links import SwitchedLinks, require_promotable
 from engine.links.switching.telling import tell_all
 from engine.tables.capabilities.table_links import OutgoingLink
@@ -147,6 +158,17 @@ def find_unfinished(
     return tell_all(server, found) if found else None
 
 
+@dataclass(frozen=True)
+class _Closed:
+    """What a closed source tells of one table."""
+
+    position: Position
+    """That of its last commit."""
+    siblings: str
+    mode: LinkMode
+    """That of the link that is switched over, which the link back has too."""
+
+
 class _Switch:
     """One switch, of one table or of all tables of a group."""
 
@@ -156,7 +178,7 @@ class _Switch:
         self.ticket = ""
         self._backs: list[str] = []
         """The UUIDs of the links back."""
-        self._positions: list[Position] = []
+        self._closed: list[_Closed] = []
 
     def ask(self) -> None:
         """Writes that these targets ask for a ticket, unless they have."""
@@ -218,7 +240,10 @@ class _Switch:
                 f"The source of {links.title} could not be closed: {error.message}. SYSTEM SWITCH "
                 f"{links.statement} goes on, and with CANCEL ends it",
             ) from error
-        self._positions = [Position.parse(text) for text in get_texts(answer, "positions")]
+        self._closed = [
+            _Closed(Position.parse(get_text(each, "position")), get_text(each, "siblings"), decode_mode(each))
+            for each in get_objects(answer, "tables")
+        ]
         self._server.services.failpoint("switch.after_closing")
 
     def _take_back(self) -> None:
@@ -228,10 +253,15 @@ class _Switch:
             finish_cancelling(self._server, self._links, self.ticket)
 
     def take_all(self, deadline: float, seconds: float, status: QueryStatus) -> None:
-        """Waits until these targets have everything of their sources, which are closed."""
+        """Waits until these targets have everything of their sources, which are closed.
+
+        An earlier attempt that closed the targets had all of it: merges that the sources commit since are no changes.
+        """
+        if all(is_closed_by_switch(local.read_gate()) for local in self._links.locals):
+            return
         self._server.links.wake()
-        for (link, local), position in zip(self._links.tables, self._positions, strict=True):
-            self._take(link.definition.name, local, position, deadline, seconds, status)
+        for (link, local), closed in zip(self._links.tables, self._closed, strict=True):
+            self._take(link.definition.name, local, closed.position, deadline, seconds, status)
 
     def _take(
         self, name: str, local: LocalTable, position: Position, deadline: float, seconds: float, status: QueryStatus
@@ -263,17 +293,17 @@ class _Switch:
     def list_promoted(self) -> list[Promoted]:
         """Returns the tables as ones that become sources, with the former source among their targets."""
         peer = self._server.links.connect(self._links.first.source_cluster).get_identity()
-        pairs = zip(self._links.tables, self._backs, strict=True)
-        return [self._as_promoted(link, local, back, peer) for (link, local), back in pairs]
+        told = zip(self._links.tables, self._backs, self._closed, strict=True)
+        return [self._as_promoted(link, local, back, peer, closed) for (link, local), back, closed in told]
 
-    def _as_promoted(self, link: StoredLink, local: LocalTable, back: str, peer: ClusterIdentity) -> Promoted:
+    def _as_promoted(
+        self, link: StoredLink, local: LocalTable, back: str, peer: ClusterIdentity, closed: _Closed
+    ) -> Promoted:
         definition = link.definition
-        siblings = find_siblings(self._server, local, link)
-        registered = [
-            OutgoingLink(f"{each.cluster}/{each.name}", each.uuid, each.uuid_of_cluster, each.cluster)
-            for each in siblings
-        ]
-        registered.append(OutgoingLink(f"{peer.name}/{definition.name}", back, peer.uuid, peer.name))
+        siblings = parse_siblings(self._server, closed.siblings)
+        registered = [each.as_registered() for each in siblings]
+        name = f"{peer.name}/{definition.name}"
+        registered.append(OutgoingLink(name, back, peer.uuid, peer.name, mode=closed.mode))
         telling = [
             {
                 "cluster": definition.source_cluster,

@@ -131,7 +131,7 @@ def _turn_ops(local: LocalTable, turn: Turn, now: TableNow) -> list[Op]:
         definition.database,
         definition.name,
         turn.settings,
-        source_origin=str(turn.fork.by) if turn.place is not None else "",
+        source_origin=str(turn.fork.by),
         is_begun=turn.place is not None,
         wants_copy=turn.place is None,
         group=turn.group,

@@ -33,6 +33,7 @@ from engine.tables.replicated.life.log_cleanup import LogCleanup
 from engine.tables.replicated.life.replica_session import ReplicaSession
 from engine.tables.replicated.links.groups.group_member import GroupMember
 from engine.tables.replicated.links.groups.held_view import HeldView
+from engine.tables.replicated.links.groups.scan_cut import take_cut_of_scan
 from engine.tables.replicated.links.replica_links import ReplicaLinks
 from engine.tables.replicated.repair.failed_quorums import FailedQuorums
 from engine.tables.replicated.repair.lost_parts import LostParts
@@ -269,6 +270,11 @@ class ReplicatedTable(PartsTable):
         if self.group.group is not None:
             return self._take_cut(self.group.group, sequential_consistency=sequential_consistency)
         return take_sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
+
+    def snapshot_of_cut(self, scan: str) -> PartsSnapshot:
+        if self.group.group is None:  # it has just left
+            return self.snapshot()
+        return take_cut_of_scan(self, self.group.group, self.replication.require_keeper(), scan)
 
     def settled_snapshot(self) -> tuple[PartsSnapshot, bool]:
         return super().settled_snapshot() if self.group.group is not None else self.blocks.settled_snapshot()

@@ -269,6 +269,7 @@ class BootstrapCommit:
             came = dict(ready.held.block_ids) if ready.moves_ids else {}
             ids = {block_id: part for block_id, part in ids.items() if block_id in came}
         reads = TargetReads(closed.vector_version, tuple(chain.from_iterable(locks.values())), committing, guards, ids)
+        _require_expected(definition, ready.held.origin)
         extra = tuple((key, value) for key, value in definition.extra if key != REJOIN_KEY)
         begun = replace(definition, is_begun=True, wants_copy=False, source_origin=str(ready.held.origin), extra=extra)
         along = [
@@ -388,3 +389,11 @@ def _fit(plan: BatchPlan, table: TablePaths, reads: TargetReads, along: Sequence
     fitted = replace(plan, block_ids=fitting)
     commit = make_batch_commit(fitted, table, reads, along=along, limit_bytes=_LIMIT_BYTES)
     return commit, len(plan.block_ids) - len(fitting)
+
+
+def _require_expected(definition: LinkDefinition, origin: Origin) -> None:
+    """Raises if a table that rejoins has copied a cluster that is not the source any more."""
+    if REJOIN_KEY in dict(definition.extra) and definition.source_origin not in ("", str(origin)):
+        raise UnavailableError(
+            "ABORTED", f"The source of link {definition.name} changed while it was copied: the copy begins anew"
+        )

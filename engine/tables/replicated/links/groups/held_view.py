@@ -38,6 +38,12 @@ class HeldView:
         assert self._view is not None, "the view is held"
         return self._view.snapshots
 
+    def hold_again(self) -> HeldView:
+        """Returns another hold of the view, which goes on when this one is given up."""
+        assert self._view is not None, "the view is held"
+        self._view.hold()
+        return HeldView(self._group, self._view)
+
     def release(self) -> None:
         """Gives the view up. Releasing twice is fine."""
         view, self._view = self._view, None

@@ -84,6 +84,13 @@ def make_gate_link(link: OutgoingLink) -> GateLink:
     )
 
 
+def make_outgoing(link: GateLink) -> OutgoingLink:
+    """Returns a link of the gate as it is told to other targets of its source."""
+    return OutgoingLink(
+        link.name, link.uuid, link.peer, link.peer_name, link.is_two_way, mode=link.mode, is_paused=link.is_paused
+    )
+
+
 def register_ops(keeper: Keeper, table: TablePaths, link: OutgoingLink) -> list[Op]:
     """Returns the operation that makes the link's node, or says anew what the target said of the link."""
     path = find_outgoing_path(table, link.name)

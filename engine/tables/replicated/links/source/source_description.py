@@ -11,7 +11,8 @@ from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.table_lists import missing_metadata_error
-from engine.tables.capabilities.table_links import OutgoingLink, SourceTable
+from engine.tables.capabilities.table_links import SourceTable
+from engine.tables.replicated.links.source.outgoing_nodes import make_outgoing
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UserError
 from sql.definitions.definition_text import render_create
@@ -55,10 +56,7 @@ class SourceDescription:
             columns_text,
             vector or VersionVector(),
             lineage=lineage,
-            siblings=tuple(
-                OutgoingLink(link.name, link.uuid, link.peer, link.peer_name, link.is_two_way)
-                for link in found.links_of(LinkDirection.OUT)
-            ),
+            siblings=tuple(map(make_outgoing, found.links_of(LinkDirection.OUT))),
             is_target=bool(found.links_of(LinkDirection.IN)),
         )
 

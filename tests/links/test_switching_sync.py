@@ -1,0 +1,58 @@
+"""The synchronous links of a source that is switched over or promoted stay synchronous."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.links.linked_servers import linked_servers
+from tests.links.switched_clusters import Clusters
+from tests.links.test_links_in_one_process import wait
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Clusters]:
+    with linked_servers(tmp_path, {"max_poll_seconds": 0.2}, west=1, east=1, north=1) as servers:
+        found = Clusters(servers)
+        found.make("t")
+        for target in ("east", "north"):
+            found.link(target, f"t_{target}", "t", "west")
+        found.do("west", "INSERT INTO t VALUES (1, 'w')")
+        for target in ("east", "north"):
+            found.do(target, f"SYSTEM WAIT REPLICATION LINK t_{target} TIMEOUT 30")
+            found.do(target, f"ALTER REPLICATION LINK t_{target} MODE sync")
+        _wait_until_sync(found, "west", ["east/t_east", "north/t_north"])
+        yield found
+
+
+def _wait_until_sync(three: Clusters, source: str, links: list[str]) -> None:
+    """Waits until these outgoing links of a cluster are synchronous."""
+    names = ", ".join(f"'{name}'" for name in links)
+    enabled = (
+        f"SELECT name FROM system.replication_links WHERE state = 'enabled' AND mode = 'sync' AND name IN ({names})"
+    )
+    wait(lambda: len(three.sql(source, enabled)) == len(links), "synchronous links")
+
+
+def test_they_stay_so_when_the_source_is_switched(three: Clusters) -> None:
+    refused: list[str] = []
+
+    def insert() -> None:
+        refused.append(three.refused("east", "INSERT INTO t VALUES (9, 'shown by no target')"))
+
+    with three.doing_at("east", "promote.after_fork", insert):
+        three.do("east", "SYSTEM SWITCH REPLICATION LINK t_east")
+    assert refused[0].startswith("285"), "no row is acknowledged before a target shows it"
+    _wait_until_sync(three, "east", ["west/t_east", "north/t_north"])
+    three.do("east", "INSERT INTO t VALUES (3, 'e')")
+    assert three.keys("west") == three.keys("north") == [1, 3]
+
+
+def test_those_of_siblings_stay_so_when_a_target_is_promoted(three: Clusters) -> None:
+    three.part("west")
+    three.do("east", "SYSTEM PROMOTE REPLICATION LINK t_east")
+    _wait_until_sync(three, "east", ["north/t_north"])
+    three.do("east", "INSERT INTO t VALUES (3, 'e')")  # nobody waits for the source that is gone
+    assert three.keys("north") == [1, 3]
