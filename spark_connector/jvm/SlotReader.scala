@@ -12,8 +12,8 @@ import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, Par
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
-/** Makes the readers of a scan's slots; `scanName` names the driver, or the scans that share a state. */
-final case class SlotReaderFactory(scan: PandoScan, scanName: String) extends PartitionReaderFactory {
+/** Makes the readers of a scan's slots; `owner` names the driver, or the scans that share a state. */
+final case class SlotReaderFactory(scan: PandoScan, owner: String) extends PartitionReaderFactory {
 
   override def supportColumnarReads(partition: InputPartition): Boolean = true
 
@@ -21,13 +21,15 @@ final case class SlotReaderFactory(scan: PandoScan, scanName: String) extends Pa
     throw new UnsupportedOperationException("slots are read in columns")
 
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] =
-    new SlotReader(scan, partition.asInstanceOf[SlotPartition], executionName)
+    partition match {
+      case keyed: KeyedSlot => new SlotReader(scan, keyed.slot, stateName)
+      case slot: SlotPartition => new SlotReader(scan, slot, stateName)
+    }
 
-  /** The name of the execution. Jobs of RDDs have no number; there each stage reads for itself. */
-  private def executionName: String = {
-    val context = TaskContext.get()
-    val number = Option(context.getLocalProperty("spark.sql.execution.id")).getOrElse(s"stage ${context.stageId()}")
-    s"$scanName $number"
+  /** The name of the plan's state, or the execution's. Jobs of RDDs have no number; there each stage reads for itself. */
+  private def stateName: String = {
+    val own = ReadState.running.getOrElse(s"stage ${TaskContext.get().stageId()}")
+    s"$owner ${scan.state.map(_.name).getOrElse(own)}"
   }
 }
 
@@ -115,6 +117,8 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
       "scan" -> execution,
       "slot" -> slot.number,
       "slots" -> slot.slots,
+      "partition" -> slot.partition,
+      "is_repeated" -> scan.state.flatMap(_.execution).exists(begun => !ReadState.running.contains(begun)),
       "behind" -> handedOut,
       "is_alone" -> (options.urls.size == 1),
       "lease_seconds" -> options.leaseSeconds,

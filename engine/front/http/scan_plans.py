@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from engine.front.http.scan_parameters import (
@@ -14,9 +15,11 @@ from engine.front.http.scan_parameters import (
     parse_wanted_blocks,
 )
 from engine.scan.block_filter import estimate_rows
+from engine.scan.division_keys import list_partition_keys, show_keys
+from engine.scan.leases import LeaseView
 from engine.scan.scan_filter import select_granules
 from engine.scan.shard_scans import require_own_rows
-from engine.scan.slot_planning import WeighedGranules, measure_steps, select_columns
+from engine.scan.slot_planning import WeighedGranules, measure_steps, select_columns, sort_parts
 from engine.tables.table import Table
 from parts.table.table_description import Column, TableDescription
 
@@ -33,7 +36,7 @@ def list_columns(description: TableDescription, body: Body) -> list[Column]:
 
 
 def plan_slots(table: Table, columns: Sequence[Column], body: Body, timezone: str) -> dict[str, Any]:
-    """Returns ``slots``, ``rows``, ``bytes`` (uncompressed), ``granules`` and ``pruned_granules``.
+    """Returns ``slots``, ``rows``, ``bytes`` (uncompressed), ``granules``, ``pruned_granules``, and maybe ``keys``.
 
     Raises 48 for a table without rows of its own, and the errors of the condition.
     """
@@ -53,7 +56,26 @@ def plan_slots(table: Table, columns: Sequence[Column], body: Body, timezone: st
         snapshot.release()
     read, every = len(scan.weights), sum(part.marks for part in parts)
     granules = {"granules": read, "pruned_granules": every - read}
-    return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes, **granules}
+    keys = show_keys(list_partition_keys(table.description))
+    return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes, **granules, **keys}
+
+
+def plan_partitions(lease: LeaseView, description: TableDescription, body: Body, timezone: str) -> dict[str, Any]:
+    """Returns ``keys``, and ``partitions`` that have rows to read: ``{id, values, slots, bytes}``.
+
+    ``values`` are those of the keys. The slots are those of the partition alone, as large as tasks may be.
+    """
+    keys, size = list_partition_keys(description), parse_task_size(body)
+    parts = sort_parts(lease.parts, description)
+    chosen = select_granules(parts, description, get_text(body, "filter", ""), timezone)
+    partitions = []
+    for partition_id, pieces in groupby(chosen, lambda piece: piece[0].name.partition_id):
+        mine = list(pieces)
+        scan = WeighedGranules.of(mine, lease.steps, size)
+        values = [key.find_value(mine[0][0]) for key in keys]
+        slots = scan.tasks(size, None, is_computed=True)
+        partitions.append({"id": partition_id, "values": values, "slots": slots, "bytes": scan.bytes})
+    return {**show_keys(keys), "partitions": partitions}
 
 
 def plan_whole(table: Table, made: Mapping[str, Any], condition: str, timezone: str) -> dict[str, Any] | None:
