@@ -29,7 +29,10 @@ def plan_shards(table: Table, config: Config) -> dict[str, Any]:
         }
         for shard in cluster.shards
     ]
-    return {"shards": shards, **show_keys(list_sharding_keys(arguments.sharding_key, table.description.schema, cluster))}
+    return {
+        "shards": shards,
+        **show_keys(list_sharding_keys(arguments.sharding_key, table.description.schema, cluster)),
+    }
 
 
 def require_own_rows(definition: TableDefinition) -> None:

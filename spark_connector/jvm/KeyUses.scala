@@ -41,18 +41,22 @@ final class KeyUses(mayUse: DataSourceV2ScanRelation => Boolean) {
 
   def collect(plan: LogicalPlan): Unit = plan.foreachUp {
     case join @ ExtractEquiJoinKeys(_, leftKeys, rightKeys, _, _, left, right, _) if !isBroadcast(join, left, right) =>
-      addJoin(for {
+      val pairs = for {
         (leftKey, rightKey) <- leftKeys.zip(rightKeys)
         ofLeft <- trace(left, leftKey)
         ofRight <- trace(right, rightKey)
         if leftKey.dataType == rightKey.dataType
-      } yield (ofLeft, ofRight))
+      } yield (ofLeft, ofRight)
+      addJoin(pairs, if (requiresAll) leftKeys.size else 0)
     case grouped: Aggregate => addGrouping(grouped.groupingExpressions.flatMap(trace(grouped.child, _)))
     case window: Window => addGrouping(window.partitionSpec.flatMap(trace(window.child, _)))
     case _ =>
   }
 
-  private def addJoin(pairs: Seq[(Column, Column)]): Unit =
+  /** Spark shuffles a side that is not divided by all keys of the join. */
+  private def requiresAll: Boolean = SQLConf.get.getConf(SQLConf.REQUIRE_ALL_CLUSTER_KEYS_FOR_CO_PARTITION)
+
+  private def addJoin(pairs: Seq[(Column, Column)], fewest: Int): Unit =
     pairs.groupBy { case (left, right) => (left.id, right.id) }.values.find { alike =>
       val (left, right) = alike.head
       val matched = for {
@@ -63,7 +67,7 @@ final class KeyUses(mayUse: DataSourceV2ScanRelation => Boolean) {
       } yield (ours, theirs)
       val chosen = matched.distinctBy(_._1).distinctBy(_._2)
       val (ours, theirs) = agree(uses.get(left.id), uses.get(right.id), chosen).unzip
-      val isUsed = ours.nonEmpty && Seq(left, right).exists(_.scan.plan.partitions.size > 1)
+      val isUsed = ours.nonEmpty && ours.size >= fewest && Seq(left, right).exists(_.scan.plan.partitions.size > 1)
       if (isUsed) {
         uses.getOrElseUpdate(left.id, left.usedBy(ours))
         uses.getOrElseUpdate(right.id, right.usedBy(theirs))
@@ -116,7 +120,8 @@ final class KeyUses(mayUse: DataSourceV2ScanRelation => Boolean) {
         .filter(_ => scan.mayBeDivided && mayUse(relation)).map(found => Column(relation, scan, found.name))
     case (Project(items, child), column: Attribute) => traceItem(items, child, column)
     case (grouped: Aggregate, column: Attribute) => traceItem(grouped.aggregateExpressions, grouped.child, column)
-    case (_: Filter | _: Join | _: Window, column: Attribute) =>
+    case (_: RepartitionOperation | _: Sort | _: GlobalLimit, _) => None
+    case (_: UnaryNode | _: Join, column: Attribute) =>
       plan.children.find(_.outputSet.contains(column)).flatMap(trace(_, column))
     case _ => None
   }

@@ -55,7 +55,8 @@ object KeyedScans extends Rule[LogicalPlan] {
       else None
     } else {
       val partitions = Try(KeyedPartition.begin(scan, s"${scan.stateOwner} $execution", plan.keys)).getOrElse(Seq())
-      if (!isWorth(partitions.map(_.bytes), plan.partitions.size)) None
+      val weights = partitions.groupBy(_.values(use.keys)).values.map(_.map(_.bytes).sum).toSeq
+      if (!isWorth(weights, plan.partitions.size)) None
       else Some(scan.divided(
         for (partition <- partitions; number <- 0 until partition.slots) yield KeyedSlot(
           SlotPartition(number, partition.slots, None, scan.options.filter, Some(partition.id)),

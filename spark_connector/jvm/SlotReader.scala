@@ -44,7 +44,7 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
   private val scan = planned.withFilter(slot.filter)
   private val options = scan.options.copy(urls = slot.shard.map(_.urls).getOrElse(scan.options.urls))
   private val servers = new Servers(options)
-  private val urls = rotate(options.urls, execution.getBytes("UTF-8").map(_ & 0xff).sum + slot.number)
+  private val urls = rotate(options.urls, place(execution + slot.partition.mkString) + slot.number)
   private val isComputed = scan.query.nonEmpty
   private val allocator = new RootAllocator(Long.MaxValue)
   private var turn = 0
@@ -165,6 +165,8 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
       new SparkException(text)
     }
   }
+
+  private def place(name: String): Int = name.getBytes("UTF-8").map(_ & 0xff).sum
 
   /** Rotates the servers, so that tasks spread over the replicas. */
   private def rotate(servers: Seq[String], start: Int): Seq[String] = {
