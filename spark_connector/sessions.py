@@ -30,7 +30,7 @@ def session(url: str = "", *, master: str = "", **options: str) -> SparkSession:
     """Returns a Spark session that is ready, as :func:`configure` makes it; there may be one already.
 
     ``url`` and ``options`` are those that all uses of the format ``pando`` in it share, and of the catalog ``pando``.
-    ``master`` is Spark's. Joins by a partition key and other columns need no shuffle in it, unless its configuration has
+    ``master`` is Spark's. Joins by a partition key and other columns need no shuffle, unless its configuration has
     ``spark.sql.requireAllClusterKeysForCoPartition``. Raises ``UserError`` 36 for wrong options.
     """
     from pyspark.sql import SparkSession

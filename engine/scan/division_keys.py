@@ -1,8 +1,9 @@
-"""What the rows of a partition, or of a shard, have in common: Spark joins and groups by it without a shuffle.
+"""What the rows of a partition, or of a shard, have in common, for Spark.
 
-An item of a key reads one column: it is the column itself, or a function of it. Spark never computes such a function: it
-takes two for the same if their texts are equal. So a text holds all that a value depends on: the expression, and the
-type of its column. A time has a zone of its own there, or it is left out, because servers may be in several zones.
+By it Spark joins and groups without a shuffle. An item of a key reads one column: it is the column itself, or a
+function of it. Spark never computes such a function: it takes two for the same if their texts are equal. So a text
+holds all that a value depends on: the expression, and the type of its column. A time has a zone of its own there, or
+it is left out, because servers may be in several zones.
 """
 
 from __future__ import annotations

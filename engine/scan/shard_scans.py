@@ -14,7 +14,7 @@ from sql.definitions.engines.proxy_engines import DistributedArguments
 
 
 def plan_shards(table: Table, config: Config) -> dict[str, Any]:
-    """Returns ``shards``, with ``{urls, database, table}`` for each, and ``keys``: how they divide the rows.
+    """Returns ``shards``, with ``{urls, database, table}`` for each, and ``keys`` that divide rows.
 
     ``urls`` are the shard's replicas by HTTP. The client authenticates at those servers with its own name and password.
     Raises 701 for an unknown cluster.

@@ -93,7 +93,7 @@ def _list_hidden_columns(schema: TableSchema) -> list[Column]:
 
 
 def sort_parts(parts: Sequence[Part], description: TableDescription, partition: str | None = None) -> list[Part]:
-    """Returns the parts that are read, as the definition has them, of one partition or all, in the order of slots."""
+    """Returns the parts in the order of slots, as the definition has them, of one partition or all."""
     mine = (part for part in parts if partition is None or part.name.partition_id == partition)
     return sorted((part.adapt_to_schema(description.schema) for part in mine), key=lambda part: part.name)
 

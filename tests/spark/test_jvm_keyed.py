@@ -1,4 +1,4 @@
-"""Joins and groupings by the keys of partitions and shards: without a shuffle where that is true, with the same answer."""
+"""Joins and groupings by the keys of partitions and shards: without a shuffle where that is true."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("s
 LONG = partial(pytest.param, marks=pytest.mark.long)
 ALL_KEYS = "spark.sql.requireAllClusterKeysForCoPartition"
 COLUMNS = "p UInt8, s LowCardinality(String), n Nullable(Int32), day Date, t DateTime, k UInt32"
-ROWS = "number % 5, concat('s', toString(number % 3)), if(number % 4 = 0, NULL, number % 4), toDate('2020-01-20') + number % 20, toDateTime(number % 4), number"
+ROWS = (
+    "number % 5, concat('s', toString(number % 3)), if(number % 4 = 0, NULL, number % 4), "
+    "toDate('2020-01-20') + number % 20, toDateTime(number % 4), number"
+)
 
 
 @pytest.fixture

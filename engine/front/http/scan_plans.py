@@ -36,9 +36,10 @@ def list_columns(description: TableDescription, body: Body) -> list[Column]:
 
 
 def plan_slots(table: Table, columns: Sequence[Column], body: Body, timezone: str) -> dict[str, Any]:
-    """Returns ``slots``, ``rows``, ``bytes`` (uncompressed), ``granules``, ``pruned_granules``, and maybe ``keys``.
+    """Returns ``slots``, ``rows``, ``bytes`` (uncompressed), ``granules`` and ``pruned_granules``.
 
-    Raises 48 for a table without rows of its own, and the errors of the condition.
+    ``keys`` are there if Spark may use the partition key. Raises 48 for a table without rows of its own, and the errors
+    of the condition.
     """
     require_own_rows(table.definition)
     size, blocks = parse_task_size(body), parse_wanted_blocks(body)
