@@ -1,6 +1,5 @@
 package pando.spark
 
-import java.util.OptionalLong
 import java.util.UUID
 
 import scala.jdk.CollectionConverters._
@@ -93,12 +92,7 @@ final case class PandoScan(
       .mkString(", ").replace("\n", "")
   }
 
-  /** What the servers read; what they compute of it, or a limit leaves of it, is not more. */
-  override def estimateStatistics(): Statistics = new Statistics {
-    override def sizeInBytes(): OptionalLong = OptionalLong.of(plan.bytes)
-    override def numRows(): OptionalLong =
-      if (query.isEmpty && limit.isEmpty) OptionalLong.of(plan.rows) else OptionalLong.empty()
-  }
+  override def estimateStatistics(): Statistics = new ScanStatistics(this)
 
   override def planInputPartitions(): Array[InputPartition] = planOfRun.partitions.toArray
 
@@ -160,14 +154,19 @@ object PandoScan {
   def driverName(): String = s"$name ${SparkSession.active.sparkContext.applicationId}"
 }
 
-/** The tasks of a scan, how much they read, and the keys by which the table's rows are divided. */
+/**
+ * The tasks of a scan, how much they read, and the keys by which the table's rows are divided. For the cost-based
+ * optimizer, `share` of the rows is what the condition leaves.
+ */
 final case class Plan(
     partitions: Seq[InputPartition],
     rows: Long,
     bytes: Long,
     granules: Long,
     prunedGranules: Long,
-    keys: Seq[ScanKey])
+    keys: Seq[ScanKey],
+    share: Double = 1,
+    columns: Map[String, ColumnFacts] = Map())
 
 object Plan {
 
@@ -189,13 +188,14 @@ object Plan {
       val longest = plans.map(_.partitions.size).maxOption.getOrElse(0)
       val slots = (0 until longest).flatMap(turn => plans.flatMap(_.partitions.lift(turn)))
       Plan(slots, plans.map(_.rows).sum, plans.map(_.bytes).sum, plans.map(_.granules).sum,
-        plans.map(_.prunedGranules).sum, if (scan.options.isShardingTrusted) ScanKey.listOf(answer) else Seq())
+        plans.map(_.prunedGranules).sum, keys = if (scan.options.isShardingTrusted) ScanKey.listOf(answer) else Seq())
     }
   }
 
   private def ask(scan: PandoScan, shard: Option[Shard], partitions: Option[Long]): JsonNode = {
     val body = scan.whatToRead(shard)
     partitions.foreach(count => body.put("partitions", count))
+    if (ColumnFacts.isWanted) body.put("with_statistics", true)
     new Servers(scan.options.copy(urls = shard.map(_.urls).getOrElse(scan.options.urls))).ask("/scan/plan", body)
   }
 
@@ -212,6 +212,8 @@ object Plan {
       answer.get("bytes").asLong(),
       answer.path("granules").asLong(),
       answer.path("pruned_granules").asLong(),
-      ScanKey.listOf(answer))
+      ScanKey.listOf(answer),
+      answer.path("share").asDouble(1),
+      ColumnFacts.mapOf(answer))
   }
 }
