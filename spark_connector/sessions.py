@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _PREFIX = "spark.pando."
 _CATALOG = "pando"
+_ALL_KEYS = "spark.sql.requireAllClusterKeysForCoPartition"
 _NOT_OF_CATALOGS = ("table", "database", "columns", "filter", "query", "task_query", "scan_name")
 """Options that name a table or a part of one."""
 
@@ -30,7 +31,8 @@ def session(url: str = "", *, master: str = "", **options: str) -> SparkSession:
     """Returns a Spark session that is ready, as :func:`configure` makes it; there may be one already.
 
     ``url`` and ``options`` are those that all uses of the format ``pando`` in it share, and of the catalog ``pando``.
-    ``master`` is Spark's. Raises ``UserError`` 36 for wrong options.
+    ``master`` is Spark's. Joins by a partition key and other columns need no shuffle, unless its configuration has
+    ``spark.sql.requireAllClusterKeysForCoPartition``. Raises ``UserError`` 36 for wrong options.
     """
     from pyspark.sql import SparkSession
 
@@ -40,6 +42,8 @@ def session(url: str = "", *, master: str = "", **options: str) -> SparkSession:
     spark = builder.getOrCreate()
     for name, value in given.items():
         spark.conf.set(f"{_PREFIX}{name}", value)
+    if _ALL_KEYS not in spark.conf.getAll:
+        spark.conf.set(_ALL_KEYS, "false")
     configure(spark)
     return spark
 

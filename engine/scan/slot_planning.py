@@ -22,7 +22,7 @@ from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part
 from parts.table.block_number_column import make_block_number_column
 from parts.table.part_name_columns import NAME_COLUMNS, make_name_column
-from parts.table.table_description import Column, TableSchema
+from parts.table.table_description import Column, TableDescription, TableSchema
 
 DEFAULT_BYTES_PER_TASK = 128 << 20
 _WORTH_A_TASK_ROWS = 65_536
@@ -90,6 +90,12 @@ def add_hidden_columns(schema: TableSchema) -> TableSchema:
 def _list_hidden_columns(schema: TableSchema) -> list[Column]:
     hidden = [*map(make_name_column, NAME_COLUMNS), make_block_number_column()]
     return [column for column in hidden if column.name not in schema]
+
+
+def sort_parts(parts: Sequence[Part], description: TableDescription, partition: str | None = None) -> list[Part]:
+    """Returns the parts in the order of slots, as the definition has them, of one partition or all."""
+    mine = (part for part in parts if partition is None or part.name.partition_id == partition)
+    return sorted((part.adapt_to_schema(description.schema) for part in mine), key=lambda part: part.name)
 
 
 def measure_steps(parts: Sequence[Part], columns: Sequence[str]) -> dict[PartName, list[int]]:

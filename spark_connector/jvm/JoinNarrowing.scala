@@ -1,6 +1,5 @@
 package pando.spark
 
-import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{DynamicPruningSubquery, EqualTo, Literal}
 import org.apache.spark.sql.catalyst.optimizer.{BooleanSimplification, PruneFilters, PushDownPredicates}
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
@@ -19,12 +18,6 @@ import org.apache.spark.sql.execution.dynamicpruning.{CleanupDynamicPruningFilte
 object JoinNarrowing extends Rule[LogicalPlan] {
   private val mark = EqualTo(Literal("pando"), Literal("pando"))
   private val isSeen = TreeNodeTag[Boolean]("pando.isSeen")
-
-  /** Adds the rule to a session, once. */
-  def addTo(session: SparkSession): Unit = synchronized {
-    val rules = session.experimental.extraOptimizations
-    if (!rules.contains(this)) session.experimental.extraOptimizations = rules :+ this
-  }
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
     val marked = plan.transformUp {

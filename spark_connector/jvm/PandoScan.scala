@@ -1,6 +1,5 @@
 package pando.spark
 
-import java.util.OptionalLong
 import java.util.UUID
 
 import scala.jdk.CollectionConverters._
@@ -18,12 +17,15 @@ import org.apache.spark.sql.types._
 /**
  * One task: slot `number` of `slots`, of the shard on these servers or of the table itself.
  *
- * The slots are those of the rows for which `filter` holds: with another one the same number has other rows.
+ * The slots are those of the rows for which `filter` holds, perhaps of one partition: with another one the same number
+ * has other rows.
  */
-final case class SlotPartition(number: Int, slots: Int, shard: Option[Shard], filter: String) extends InputPartition
+final case class SlotPartition(
+    number: Int, slots: Int, shard: Option[Shard], filter: String, partition: Option[String] = None)
+    extends InputPartition
 
-/** A table that has some of the rows, and its servers. */
-final case class Shard(urls: Seq[String], database: String, table: String)
+/** A table that has some of the rows, and its servers; `number` counts the shards from 0. */
+final case class Shard(number: Int, urls: Seq[String], database: String, table: String)
 
 /**
  * A scan of a table, planned when Spark first asks for its size or its tasks.
@@ -31,7 +33,8 @@ final case class Shard(urls: Seq[String], database: String, table: String)
  * Two scans are equal if they read the same; Spark then reads once where a query uses both. `output` are Spark's
  * columns, `sent` those that a server sends, `columns` those that it reads, and `query` what it computes of them.
  * `blocks` are those of a stream's batch, as JSON. A scan with a `whole` plan has one task, whose server computes the
- * query over the whole table. `isSelective` tells that Spark pushed a condition by which few rows may be left.
+ * query over the whole table. `isSelective` tells that Spark pushed a condition by which few rows may be left. `slots`
+ * are its tasks if they are divided by keys, and `state` is what it reads, if that is not the running execution's.
  */
 final case class PandoScan(
     options: ReadOptions,
@@ -42,15 +45,38 @@ final case class PandoScan(
     limit: Option[Int],
     blocks: Option[String] = None,
     whole: Option[Plan] = None,
-    isSelective: Boolean = false)
+    isSelective: Boolean = false,
+    slots: Seq[KeyedSlot] = Seq(),
+    state: Option[ReadState] = None)
     extends Scan
     with Batch
     with SupportsReportStatistics
     with SupportsRuntimeV2Filtering {
 
-  @transient private lazy val plan: Plan = whole.getOrElse(Plan.make(this))
-  /** The plan with what Spark learned of a join's other side before it ran this scan; it only saves rows. */
+  @transient private var planned: Option[Plan] = whole
+  /** What is read with what Spark learned of a join's other side before it ran this scan; it only saves rows. */
   @transient private var narrowed: Option[Plan] = None
+
+  /** What the servers plan, asked once. */
+  def plan: Plan = synchronized {
+    if (planned.isEmpty) planned = Some(Plan.make(this))
+    planned.get
+  }
+
+  /** Returns the scan in these slots, of this state. */
+  def divided(slots: Seq[KeyedSlot], state: Option[ReadState]): PandoScan = planAgain(copy(slots = slots, state = state))
+
+  /** Returns the scan that reads this state. */
+  def in(state: ReadState): PandoScan = planAgain(copy(state = Some(state)))
+
+  /** Tells whether its rows, as they are stored, may be divided by keys. */
+  def mayBeDivided: Boolean =
+    query.isEmpty && limit.isEmpty && blocks.isEmpty && slots.isEmpty && options.partitions.isEmpty
+
+  private def planAgain(scan: PandoScan): PandoScan = {
+    scan.planned = planned
+    scan
+  }
 
   override def readSchema(): StructType = output
 
@@ -66,16 +92,11 @@ final case class PandoScan(
       .mkString(", ").replace("\n", "")
   }
 
-  /** What the servers read; what they compute of it, or a limit leaves of it, is not more. */
-  override def estimateStatistics(): Statistics = new Statistics {
-    override def sizeInBytes(): OptionalLong = OptionalLong.of(plan.bytes)
-    override def numRows(): OptionalLong =
-      if (query.isEmpty && limit.isEmpty) OptionalLong.of(plan.rows) else OptionalLong.empty()
-  }
+  override def estimateStatistics(): Statistics = new ScanStatistics(this)
 
   override def planInputPartitions(): Array[InputPartition] = planOfRun.partitions.toArray
 
-  private def planOfRun: Plan = narrowed.getOrElse(plan)
+  private def planOfRun: Plan = narrowed.getOrElse(if (slots.isEmpty) plan else plan.copy(partitions = slots))
 
   /** Returns the scan with another condition in SQL. */
   def withFilter(condition: String): PandoScan = copy(options = options.copy(filter = condition))
@@ -89,11 +110,16 @@ final case class PandoScan(
   override def filter(predicates: Array[Predicate]): Unit = {
     val short = predicates.filter(_.children().length <= PandoScan.mostValues).toSeq
     val found = if (short.isEmpty) Seq() else Pushing.pushPredicates(options, output, short).flatten.map(_.sql)
-    narrowed = if (found.isEmpty) None else Some(Plan.make(withFilter(SqlText.and(options.filter +: found))))
+    narrowed =
+      if (found.isEmpty) None
+      else if (slots.isEmpty) Some(Plan.make(withFilter(SqlText.and(options.filter +: found))))
+      else Some(plan.copy(partitions = slots.map(_.where(SqlText.and(found)))))  // Spark demands the same keys
   }
 
-  override def createReaderFactory(): PartitionReaderFactory =
-    SlotReaderFactory(this, if (options.scanName.isEmpty) PandoScan.driverName() else options.scanName)
+  /** The name that the states of its executions begin with. */
+  def stateOwner: String = if (options.scanName.isEmpty) PandoScan.driverName() else options.scanName
+
+  override def createReaderFactory(): PartitionReaderFactory = SlotReaderFactory(copy(slots = Seq()), stateOwner)
 
   override def supportedCustomMetrics(): Array[CustomMetric] = ScanMetrics.all
 
@@ -128,9 +154,19 @@ object PandoScan {
   def driverName(): String = s"$name ${SparkSession.active.sparkContext.applicationId}"
 }
 
-/** The tasks of a scan, and how much they read. */
+/**
+ * The tasks of a scan, how much they read, and the keys by which the table's rows are divided. For the cost-based
+ * optimizer, `share` of the rows is what the condition leaves.
+ */
 final case class Plan(
-    partitions: Seq[InputPartition], rows: Long, bytes: Long, granules: Long, prunedGranules: Long)
+    partitions: Seq[InputPartition],
+    rows: Long,
+    bytes: Long,
+    granules: Long,
+    prunedGranules: Long,
+    keys: Seq[ScanKey],
+    share: Double = 1,
+    columns: Map[String, ColumnFacts] = Map())
 
 object Plan {
 
@@ -140,8 +176,9 @@ object Plan {
     val filter = scan.options.filter
     if (!answer.has("shards")) whole(answer, None, filter)
     else {
-      val found = answer.get("shards").elements().asScala.toSeq.map { shard =>
+      val found = answer.get("shards").elements().asScala.toSeq.zipWithIndex.map { case (shard, number) =>
         Shard(
+          number,
           shard.get("urls").elements().asScala.map(_.asText()).toSeq,
           shard.get("database").asText(),
           shard.get("table").asText())
@@ -151,13 +188,14 @@ object Plan {
       val longest = plans.map(_.partitions.size).maxOption.getOrElse(0)
       val slots = (0 until longest).flatMap(turn => plans.flatMap(_.partitions.lift(turn)))
       Plan(slots, plans.map(_.rows).sum, plans.map(_.bytes).sum, plans.map(_.granules).sum,
-        plans.map(_.prunedGranules).sum)
+        plans.map(_.prunedGranules).sum, keys = if (scan.options.isShardingTrusted) ScanKey.listOf(answer) else Seq())
     }
   }
 
   private def ask(scan: PandoScan, shard: Option[Shard], partitions: Option[Long]): JsonNode = {
     val body = scan.whatToRead(shard)
     partitions.foreach(count => body.put("partitions", count))
+    if (ColumnFacts.isWanted) body.put("with_statistics", true)
     new Servers(scan.options.copy(urls = shard.map(_.urls).getOrElse(scan.options.urls))).ask("/scan/plan", body)
   }
 
@@ -173,6 +211,9 @@ object Plan {
       answer.get("rows").asLong(),
       answer.get("bytes").asLong(),
       answer.path("granules").asLong(),
-      answer.path("pruned_granules").asLong())
+      answer.path("pruned_granules").asLong(),
+      ScanKey.listOf(answer),
+      answer.path("share").asDouble(1),
+      ColumnFacts.mapOf(answer))
   }
 }

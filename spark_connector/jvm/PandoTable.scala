@@ -14,7 +14,7 @@ abstract class PandoTable(given: Map[String, String], options: ReadOptions, fiel
     with SupportsRead
     with SupportsMetadataColumns {
 
-  SparkSession.getActiveSession.foreach(JoinNarrowing.addTo)
+  SparkSession.getActiveSession.foreach(OptimizerRules.addTo)
 
   override def name(): String = s"pando ${options.fullName}"
 

@@ -30,6 +30,7 @@ final case class ReadOptions(
     maxBytesPerTask: Option[Long],
     leaseSeconds: Double,
     sequentialConsistency: Boolean,
+    isShardingTrusted: Boolean,
     maxReplicaDelay: Double,
     compression: String,
     nanoseconds: String,
@@ -58,7 +59,7 @@ object ReadOptions {
   private val understood = Set(
     "url", "table", "database", "connect_timeout", "timeout", "stall_timeout", "retries", "columns", "filter",
     "scan_name", "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds",
-    "select_sequential_consistency", "max_replica_delay_seconds", "compression", "nanoseconds") ++ logins ++
+    "select_sequential_consistency", "optimize_skip_unused_shards", "max_replica_delay_seconds", "compression", "nanoseconds") ++ logins ++
     StreamOptions.names
   private val notOfCatalogs = Set("table", "database", "columns", "filter", "scan_name", "password")
   /** Options of writes, which a read passes over. */
@@ -152,6 +153,7 @@ object ReadOptions {
       maxBytesPerTask = read(values, "max_bytes_per_task")(count(_, 1)),
       leaseSeconds = seconds(values, "lease_seconds", 300),
       sequentialConsistency = read(values, "select_sequential_consistency")(flag).getOrElse(false),
+      isShardingTrusted = read(values, "optimize_skip_unused_shards")(flag).getOrElse(false),
       maxReplicaDelay = seconds(values, "max_replica_delay_seconds", 300),
       compression = read(values, "compression")(codec).getOrElse("none"),
       nanoseconds = read(values, "nanoseconds")(choice(_, "error", "truncate", "long", "string")).getOrElse("error"),

@@ -16,8 +16,8 @@ import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, Par
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
-/** Makes the readers of a scan's slots; `scanName` names the driver, or the scans that share a state. */
-final case class SlotReaderFactory(scan: PandoScan, scanName: String) extends PartitionReaderFactory {
+/** Makes the readers of a scan's slots; `owner` names the driver, or the scans that share a state. */
+final case class SlotReaderFactory(scan: PandoScan, owner: String) extends PartitionReaderFactory {
 
   override def supportColumnarReads(partition: InputPartition): Boolean = true
 
@@ -25,13 +25,15 @@ final case class SlotReaderFactory(scan: PandoScan, scanName: String) extends Pa
     throw new UnsupportedOperationException("slots are read in columns")
 
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] =
-    new SlotReader(scan, partition.asInstanceOf[SlotPartition], executionName)
+    partition match {
+      case keyed: KeyedSlot => new SlotReader(scan, keyed.slot, stateName)
+      case slot: SlotPartition => new SlotReader(scan, slot, stateName)
+    }
 
-  /** The name of the execution. Jobs of RDDs have no number; there each stage reads for itself. */
-  private def executionName: String = {
-    val context = TaskContext.get()
-    val number = Option(context.getLocalProperty("spark.sql.execution.id")).getOrElse(s"stage ${context.stageId()}")
-    s"$scanName $number"
+  /** The name of the plan's state, or the execution's. Jobs of RDDs have no number; there each stage reads for itself. */
+  private def stateName: String = {
+    val own = ReadState.running.getOrElse(s"stage ${TaskContext.get().stageId()}")
+    s"$owner ${scan.state.map(_.name).getOrElse(own)}"
   }
 }
 
@@ -46,7 +48,7 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
   private val scan = planned.withFilter(slot.filter)
   private val options = scan.options.copy(urls = slot.shard.map(_.urls).getOrElse(scan.options.urls))
   private val servers = new Servers(options)
-  private val urls = rotate(options.urls, execution.getBytes("UTF-8").map(_ & 0xff).sum + slot.number)
+  private val urls = rotate(options.urls, place(execution + slot.partition.mkString) + slot.number)
   private val isComputed = scan.query.nonEmpty
   private val allocator = new RootAllocator(Long.MaxValue)
   private var turn = 0
@@ -119,6 +121,8 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
       "scan" -> execution,
       "slot" -> slot.number,
       "slots" -> slot.slots,
+      "partition" -> slot.partition,
+      "is_repeated" -> scan.state.flatMap(_.execution).exists(begun => !ReadState.running.contains(begun)),
       "behind" -> handedOut,
       "is_alone" -> (options.urls.size == 1),
       "lease_seconds" -> options.leaseSeconds,
@@ -165,6 +169,8 @@ private final class SlotReader(planned: PandoScan, slot: SlotPartition, executio
       new SparkException(text)
     }
   }
+
+  private def place(name: String): Int = name.getBytes("UTF-8").map(_ & 0xff).sum
 
   /** Rotates the servers, so that tasks spread over the replicas. */
   private def rotate(servers: Seq[String], start: Int): Seq[String] = {

@@ -56,6 +56,8 @@ class Options:
     max_bytes_per_task: int | None = None
     lease_seconds: float = 300.0
     select_sequential_consistency: bool = False
+    optimize_skip_unused_shards: bool = False
+    """Whether every row of a Distributed table is in the shard that its sharding key tells."""
     max_replica_delay_seconds: float = 300.0
     compression: str = "lz4"
     nanoseconds: str = "error"
@@ -156,6 +158,7 @@ def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OP
         max_bytes_per_task=_parse_count(values, "max_bytes_per_task", 0) or None,
         lease_seconds=_parse_number(values, "lease_seconds", 300.0),
         select_sequential_consistency=_parse_flag(values, "select_sequential_consistency"),
+        optimize_skip_unused_shards=_parse_flag(values, "optimize_skip_unused_shards"),
         max_replica_delay_seconds=_parse_number(values, "max_replica_delay_seconds", 300.0),
         compression=_parse_choice(values, "compression", "lz4", ("lz4", "zstd", "none")),
         nanoseconds=_parse_choice(values, "nanoseconds", "error", ("error", "truncate", "long", "string")),
@@ -266,8 +269,8 @@ _NAMES = frozenset(
         "url", "table", "query", "task_query", "database", "user", "password", "password_env", "password_file",
         "connect_timeout", "timeout", "stall_timeout", "retries", "mergeschema", "nanoseconds", "columns", "filter",
         "scan_name", "push_filters", "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds",
-        "select_sequential_consistency", "max_replica_delay_seconds", "compression", "batch_rows", "batch_bytes",
-        "token", "insert_quorum",
+        "select_sequential_consistency", "optimize_skip_unused_shards", "max_replica_delay_seconds", "compression",
+        "batch_rows", "batch_bytes", "token", "insert_quorum",
         "txnappid", "txnversion", "overwritemode", "partitionoverwritemode",
         "startingoffsets", "maxrowspertrigger", "failondataloss",
     }

@@ -181,7 +181,7 @@ def parse_opening(body: Body) -> ScanOpening:
         name,
         tuple(get_texts(body, "columns")),
         get_lease_seconds(body),
-        bool(body.get("behind")),
+        bool(body.get("behind")) or get_flag(body, "is_repeated"),
         get_flag(body, "is_alone"),
         get_flag(body, "sequential_consistency"),
         get_seconds(body, "max_delay_seconds", MAX_SECONDS),

@@ -80,7 +80,7 @@ from engine.front.http.scan_parameters import (
     parse_task_size,
     parse_wanted_blocks,
 )
-from engine.front.http.scan_plans import list_columns, plan_slots, plan_whole
+from engine.front.http.scan_plans import list_columns, plan_partitions, plan_slots, plan_whole
 from engine.front.http.scan_response import Chunk, ScanResponse
 from engine.queries.session import Session
 from engine.scan.arrow_stream import convert_to_spark, encode_stream, read_batches, take_rows
@@ -89,8 +89,8 @@ from engine.scan.parquet_export import get_unfinished_path, publish_export, writ
 from engine.scan.push_down.answers import answer_push
 from engine.scan.push_down.spark_types import make_arrow_schema
 from engine.scan.scan_filter import ScanFilter, compile_filter, select_granules
-from engine.scan.shard_scans import list_shards, require_own_rows
-from engine.scan.slot_planning import WeighedGranules
+from engine.scan.shard_scans import plan_shards, require_own_rows
+from engine.scan.slot_planning import WeighedGranules, sort_parts
 from engine.scan.slot_query import SlotRows, convert_result, run_query
 from engine.scan.stream_batches import find_batch_end
 from engine.server.background_pool import BackgroundTask
@@ -245,7 +245,7 @@ class ScanEndpoints:
                 shown = list(result.columns)
         found = {"columns": [{"name": name, "type": str(type_)} for name, type_ in shown]}
         if table.definition.engine.is_proxy:
-            return {**found, "shards": list_shards(table.definition, self._engine.config)}
+            return {**found, **plan_shards(table, self._engine.config)}
         self._require_caught_up(table)
         with self._engine.reporting():
             return {**found, **plan_slots(table, columns, body, self._engine.config.timezone)}
@@ -301,9 +301,7 @@ class ScanEndpoints:
             description = table.description_of(lease.metadata_version)
             columns = list_columns(description, body)
             keep = compile_filter(get_text(body, "filter", ""), description, self._engine.config.timezone)
-            parts = sorted(
-                (part.adapt_to_schema(description.schema) for part in lease.parts), key=lambda part: part.name
-            )
+            parts = sort_parts(lease.parts, description, get_text(body, "partition", "") or None)
             pieces = WeighedGranules.of(self._select_granules(description, parts, body), lease.steps, size).slot(*slot)
             is_compact = get_flag(body, "is_compact") and body.get("spark_fields") is not None
             blocks = parse_wanted_blocks(body)
@@ -313,10 +311,18 @@ class ScanEndpoints:
             yield _Slot(columns, pieces, keep, batches, HeldPartsRelation(description, parts))
 
     def begin(self, body: Body) -> dict[str, Any]:
-        """Decides which parts the execution reads; returns nothing."""
+        """Decides which parts the execution reads; returns their partitions, if the request wants them.
+
+        Otherwise it waits until all blocks before theirs are decided.
+        """
         table = self._find_readable_table(body)
-        with self._engine.reporting(), self._leases.hold_lease(table, replace(parse_opening(body), is_settled=True)):
-            return {}
+        by_partition = get_flag(body, "by_partition")
+        opening = replace(parse_opening(body), is_settled=not by_partition)
+        with self._engine.reporting(), self._leases.hold_lease(table, opening) as lease:
+            if not by_partition:
+                return {}
+            description = table.description_of(lease.metadata_version)
+            return plan_partitions(lease, description, body, self._engine.config.timezone)
 
     def positions(self, body: Body) -> dict[str, Any]:
         """Returns how far a stream may read, and where its next batch ends."""
