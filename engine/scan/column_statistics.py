@@ -1,4 +1,4 @@
-"""Statistics of columns for Spark's cost-based optimizer: least and greatest values, distinct values, NULLs.
+"""Statistics of columns for Spark's cost-based optimizer: bounds, distinct values, NULLs.
 
 They are computed of whole parts, once: parts never change. Distinct values are estimated from the least hashes of a
 part's values, which parts can merge. Of a table that would take too much reading there are none: half of the figures
@@ -46,7 +46,10 @@ _SAMPLED_GRANULES = 16
 
 @dataclass(frozen=True)
 class PartColumn:
-    """The statistics of a column in one part. ``hashes`` are the least ones of its distinct values, in order."""
+    """The statistics of a column in one part.
+
+    ``hashes`` are the least ones of its distinct values, in order.
+    """
 
     least: object
     greatest: object
@@ -58,7 +61,7 @@ _known: LruCache[tuple[str, str, str], PartColumn] = LruCache(8192)
 
 
 def describe_columns(parts: Sequence[Part], columns: Sequence[Column]) -> dict[str, dict[str, Any]]:
-    """Returns ``distinct``, ``nulls``, and for what is no text ``min`` and ``max``, of each column that has them.
+    """Returns ``distinct`` and ``nulls`` of columns, and ``min`` and ``max`` of what is no text.
 
     Dates are days since 1970, times microseconds, decimals texts. Columns of other types have none, nor has any column
     if more than ``MOST_VALUES`` would be read.

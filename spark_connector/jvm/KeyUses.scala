@@ -60,8 +60,8 @@ final class KeyUses(mayUse: DataSourceV2ScanRelation => Boolean) {
     pairs.groupBy { case (left, right) => (left.id, right.id) }.values.find { alike =>
       val (left, right) = alike.head
       val matched = for {
-        ours <- left.scan.plan.keys
-        theirs <- right.scan.plan.keys
+        ours <- keysOf(left)
+        theirs <- keysOf(right)
         if ours.function == theirs.function && ours.type_ == theirs.type_
         if alike.exists { case (one, other) => one.name == ours.column && other.name == theirs.column }
       } yield (ours, theirs)
@@ -75,6 +75,10 @@ final class KeyUses(mayUse: DataSourceV2ScanRelation => Boolean) {
       }
       isUsed
     }
+
+  /** Spark would have to compute the key of another side's rows, where it may shuffle that side alone. */
+  private def keysOf(column: Column): Seq[ScanKey] =
+    column.scan.plan.keys.filter(_.function.isEmpty || !SQLConf.get.v2BucketingShuffleEnabled)
 
   /** Returns the pairs in the order in which the sides are divided already; none if they are by others. */
   private def agree(left: Option[KeyUse], right: Option[KeyUse], pairs: Seq[(ScanKey, ScanKey)]) = {
@@ -91,7 +95,7 @@ final class KeyUses(mayUse: DataSourceV2ScanRelation => Boolean) {
 
   private def addGrouping(columns: Seq[Column]): Unit = columns.groupBy(_.id).values.foreach { alike =>
     val first = alike.head
-    val keys = first.scan.plan.keys.filter(key => alike.exists(_.name == key.column))
+    val keys = keysOf(first).filter(key => alike.exists(_.name == key.column))
     if (keys.nonEmpty && !uses.contains(first.id) && first.scan.plan.partitions.size > 1) {
       uses(first.id) = first.usedBy(keys)
       join(Set(first.id))

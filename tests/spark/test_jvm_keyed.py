@@ -149,6 +149,23 @@ def test_groupings_and_windows_that_spark_computes(pando: Pando, spark: SparkSes
     assert sorted(map(tuple, computed.collect())) == [(p, 240) for p in range(5)]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("partition", "key"), [("p", "p"), ("toYYYYMM(day)", "day")])
+def test_one_side_that_spark_shuffles(pando: Pando, spark: SparkSession, partition: str, key: str) -> None:
+    """Spark computes keys for the rows of the other side, if it is told to; it cannot compute a function."""
+    divided, other = new_table(pando, partition), new_table(pando, "tuple()")
+
+    def count() -> list[tuple[object, ...]]:
+        grouped = read(pando, spark, divided).groupBy(key).agg(collect_list("k").alias("all"))
+        joined = grouped.join(read(pando, spark, other), key).groupBy(key).agg(expr("sum(size(all))"))
+        return sorted(map(tuple, joined.collect()))
+
+    with setting(spark, "spark.sql.sources.v2.bucketing.enabled", "false"):
+        expected = count()
+    with setting(spark, "spark.sql.sources.v2.bucketing.shuffle.enabled", "true"):
+        assert count() == expected
+
+
 def test_three_tables_and_columns_of_other_names(pando: Pando, spark: SparkSession) -> None:
     tables = [new_table(pando, "p", count=100) for _ in range(3)]
     first, second, third = (read(pando, spark, name, max_rows_per_task="100") for name in tables)
