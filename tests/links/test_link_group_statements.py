@@ -184,7 +184,7 @@ def test_a_mutation_is_part_of_a_cut(
     servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
 ) -> None:
     """What comes behind it is not shown before it has changed every part."""
-    _, a, b = make_group(servers, east)
+    group, a, b = make_group(servers, east)
     for key in (1, 2, 3):
         west.execute(f"INSERT INTO {a} VALUES ({key}, 'x')")
     east.execute(f"SYSTEM WAIT REPLICATION LINK {a}")
@@ -194,9 +194,29 @@ def test_a_mutation_is_part_of_a_cut(
     wait(lambda: east.value(f"SELECT count() FROM system.mutations WHERE table = '{a}'") == 1, "the mutation")
     assert fails(east, f"SYSTEM WAIT REPLICATION LINK {b} TIMEOUT 1").code == 159
     assert east.rows(SUMS.format(a=a, b=b)) == [[6, 0]]
+    message = east.value(f"SELECT message FROM system.link_groups WHERE `group` = '{group}'")
+    assert "is at" in message
+    assert "lacks parts" not in message  # the mutation is one of a cut
     east.execute(f"SYSTEM START MERGES {a}")
     east.execute(f"SYSTEM WAIT REPLICATION LINK {b}")
     assert east.rows(SUMS.format(a=a, b=b)) == [[3, 7]]
+
+
+def test_a_part_that_a_later_cut_drops_is_not_changed_first(
+    servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
+) -> None:
+    """Nobody makes the changed part any more: the cuts of the mutation and of the drop are shown together."""
+    _, a, b = make_group(servers, east)
+    west.execute(f"INSERT INTO {a} VALUES (1, 'x')")
+    east.execute(f"SYSTEM WAIT REPLICATION LINK {a}")
+    east.execute(f"SYSTEM STOP MERGES {a}")
+    west.execute(f"ALTER TABLE {a} DELETE WHERE k = 1")
+    wait(lambda: east.value(f"SELECT count() FROM system.mutations WHERE table = '{a}'") == 1, "the mutation")
+    west.execute(f"TRUNCATE TABLE {a}")
+    west.execute(f"INSERT INTO {b} VALUES (7, 'x')")
+    east.execute(f"SYSTEM WAIT REPLICATION LINK {b} TIMEOUT 20")
+    assert east.rows(SUMS.format(a=a, b=b)) == [[0, 7]]
+    east.execute(f"SYSTEM START MERGES {a}")
 
 
 def test_a_mutation_from_before_the_group_is_waited_for(

@@ -511,6 +511,16 @@ def test_a_sibling_group_that_missed_two_switches_follows_the_last(three: Cluste
     assert three.sql("north", f"SELECT lastCut('{a}') = lastCut('{b}')") == [[1]]
 
 
+def test_a_switch_takes_the_mutations_of_the_source(three: Clusters) -> None:
+    a, b = _grouped(three, "mut", "east", "north")
+    _insert_pair(three, "west", a, b, 2)
+    three.do("west", f"ALTER TABLE {a} DELETE WHERE k = 1")
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK GROUP mut")
+    three.do("east", f"ALTER TABLE {b} DELETE WHERE k = 1")
+    _insert_pair(three, "east", a, b, 3)
+    _must_show(three, a, b, [[2, 3], [2, 3]], "east", "west", "north")
+
+
 def test_a_table_without_changes_follows_a_switch_without_a_copy(three: Clusters) -> None:
     """Cuts have moved its vector behind the sibling's; there was no change in between, so the sibling lacks none."""
     three.join()
