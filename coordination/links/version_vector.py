@@ -7,6 +7,8 @@ applied. Tarantool keeps the same ("vclock"). The node's content is JSON::
 
 ``begin`` is where the table's copy of the origin begins: a link that starts at a position has nothing before it. With
 ``"place":true`` the entry only says how far a link has gone through a stream whose table made no changes itself.
+``"idle":[98,120]`` says that the origin has no change between these places. It counts while the second one is
+``applied``: a server that does not know the key moves that one alone.
 Unknown keys are kept and written back, those of an origin too. An unknown version is refused.
 
 Invariants: no entry goes back over a change (only a follower of a fork gives a place without changes up), and none is
@@ -39,6 +41,17 @@ class VectorEntry:
     is_place: bool = False
     """The entry is a place in a source's stream alone: no change of the origin was applied."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    idle_after: int | None = field(default=None, compare=False)
+    """The origin has no change behind this zxid, up to ``applied``; ``None``: nobody knows."""
+
+    @property
+    def last_change(self) -> int:
+        """No change of the origin lies between this zxid and ``applied``."""
+        return self.applied if self.idle_after is None else self.idle_after
+
+    def move(self, applied: int, last_change: int) -> VectorEntry:
+        """Returns the entry at another place, with no change between ``last_change`` and that one."""
+        return replace(self, applied=applied, idle_after=last_change if last_change < applied else None)
 
     def join(self, other: VectorEntry) -> VectorEntry:
         """Returns what a table has that has the changes of both.
@@ -46,6 +59,8 @@ class VectorEntry:
         If there is a hole between them, only the later ones count as a whole.
         """
         later, earlier = (self, other) if self.applied >= other.applied else (other, self)
+        if later.applied == earlier.applied:
+            later = later.move(later.applied, min(later.last_change, earlier.last_change))
         has_hole = earlier.applied < later.begin
         return replace(
             later,
@@ -64,6 +79,8 @@ class VectorEntry:
             document["forgotten"] = True
         if self.is_place:
             document["place"] = True
+        if self.idle_after is not None:
+            document["idle"] = [self.idle_after, self.applied]
         return {**document, **dict(self.extra)}
 
     @classmethod
@@ -72,12 +89,14 @@ class VectorEntry:
         rest = dict(document)
         applied, begin, forgotten = rest.pop("applied"), rest.pop("begin", 0), rest.pop("forgotten", False)
         place = rest.pop("place", False)
-        for zxid in (applied, begin):
+        idle_after, idle_until = rest.pop("idle", (applied, applied))
+        for zxid in (applied, begin, idle_after):
             if type(zxid) is not int or not 0 <= zxid <= MAX_ZXID:
                 raise ValueError(f"{zxid!r} is no zxid")
         if type(forgotten) is not bool or type(place) is not bool:
             raise ValueError(f"forgotten is {forgotten!r}, place is {place!r}")
-        return cls(applied, begin, forgotten, place, tuple(rest.items()))
+        entry = cls(applied, begin, forgotten, place, tuple(rest.items()))
+        return entry.move(applied, idle_after) if idle_until == applied else entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +113,11 @@ class VersionVector:
         """Returns the zxid up to which the origin's changes are applied; 0 if none is."""
         entry = self.entries.get(origin)
         return entry.applied if entry is not None else 0
+
+    def last_change(self, origin: Origin) -> int:
+        """Returns the zxid behind which the origin has no change up to the applied one; 0 if none is applied."""
+        entry = self.entries.get(origin)
+        return entry.last_change if entry is not None else 0
 
     def covers(self, position: Position) -> bool:
         """Tells whether the change at the position is applied, or must never be."""
@@ -133,11 +157,11 @@ class VersionVector:
         It takes nothing from before. ``source`` has the source's own origin too. Origins that this table has already
         stay as they are.
         """
-        vector = self
-        for position in source:
-            if position.origin not in vector.entries:
-                vector = vector.begin_at(position)
-        return vector
+        begun = {
+            origin: VectorEntry(entry.applied, begin=entry.applied, idle_after=entry.idle_after)
+            for origin, entry in source.entries.items()
+        }
+        return replace(self, entries={**begun, **self.entries})
 
     def advance(self, position: Position) -> VersionVector:
         """Returns the vector with the origin's changes applied up to the position.
@@ -150,7 +174,16 @@ class VersionVector:
                 "INCORRECT_DATA",
                 f"The vector would go back from {Position(position.origin, entry.applied)} to zxid {position.zxid}",
             )
-        return self._with(position.origin, replace(entry, applied=position.zxid))
+        is_there = position.zxid == entry.applied
+        return self._with(position.origin, entry if is_there else entry.move(position.zxid, position.zxid))
+
+    def pass_idle(self, position: Position) -> VersionVector:
+        """Returns the vector at the position; the origin has no change between there and where it was.
+
+        Raises as :meth:`advance`.
+        """
+        found, entry = self.advance(position), self.entries.get(position.origin, VectorEntry(0))
+        return found._with(position.origin, entry.move(position.zxid, entry.last_change))
 
     def apply(self, position: Position) -> VersionVector:
         """Returns the vector with the change at the position applied. Raises as :meth:`advance`."""
@@ -161,7 +194,7 @@ class VersionVector:
     def go_on_at(self, place: Position) -> VersionVector:
         """Returns the vector of a table that has a stream up to a place, from which a link goes on."""
         if place.origin in self.entries:
-            return self if self.covers(place) else self.advance(place)
+            return self if self.covers(place) else self.pass_idle(place)
         return self._with(place.origin, VectorEntry(place.zxid, begin=place.zxid, is_place=True))
 
     def lower_to(self, other: VersionVector, origins: Iterable[Origin]) -> VersionVector:
@@ -169,7 +202,8 @@ class VersionVector:
         vector = self
         for origin in origins:
             entry = self.entries[origin]
-            vector = vector._with(origin, replace(entry, applied=max(other.applied(origin), entry.begin)))
+            applied = max(other.applied(origin), entry.begin)
+            vector = vector._with(origin, entry.move(applied, min(entry.last_change, applied)))
         return vector
 
     def keep_forgotten(self) -> VersionVector:

@@ -114,6 +114,8 @@ class QueueRules:
     index: QueueIndex
     inserting: Collection[PartName]
     now: float
+    shows_cuts: bool = False
+    """Queries read the parts of a cut, held since. So a mutation may go before batches, whose cut may wait for it."""
 
     def decide(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | EntryWait:
         """Returns how to execute the entry now, or why it must wait."""
@@ -138,7 +140,8 @@ class QueueRules:
         if entry.new_part in self.inserting:
             # This replica's own INSERT may be in the log some moments before its part is active here.
             return self._wait(item, "this replica is committing it", entry.new_part)
-        if entry.type is EntryType.MUTATE_PART and (wait := self._why_batch_waits(item)) is not None:
+        waits_for_batches = entry.type is EntryType.MUTATE_PART and not self.shows_cuts
+        if waits_for_batches and (wait := self._why_batch_waits(item)) is not None:
             return wait
         if entry.source_parts and not item.must_fetch:
             return self._judge_merge(item, local, limits)

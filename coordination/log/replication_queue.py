@@ -62,8 +62,8 @@ class ReplicationQueue:
         self.replica_name = replica_name
         self.on_ready: Callable[[], None] = lambda: None  # what waited may run; not for new entries
         self.on_finish: Callable[[], None] = lambda: None
-        self.examined = 0
-        """Entries looked at so far, for tests of how much work the queue makes."""
+        self.examined = 0  # entries looked at so far, for tests of how much work the queue makes
+        self.shows_cuts = False  # queries read the parts of a group's cut, and not those that are active
         self._clock = clock
         self._monotonic = monotonic
         self._recheck_seconds = recheck_seconds
@@ -320,7 +320,7 @@ class ReplicationQueue:
         return verdict
 
     def _rules(self, now: float = 0.0) -> QueueRules:
-        return QueueRules(self.replica_name, self._index, self._inserting, now)
+        return QueueRules(self.replica_name, self._index, self._inserting, now, self.shows_cuts)
 
     # --- drops -------------------------------------------------------------------------------------------------
 

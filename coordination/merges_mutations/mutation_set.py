@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from parts.common.errors import CorruptionError
@@ -42,10 +42,13 @@ class MutationEntry:
     """Partition → its block number there."""
     metadata_version: int = 0
     """Version of the definition that the commands were checked against."""
+    extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    """Other keys, such as the cut of a group that a link's mutation belongs to."""
 
     def to_bytes(self) -> bytes:
         """Returns the node's content as JSON."""
         document = {
+            **dict(self.extra),
             "version": FORMAT_VERSION,
             "create_time": self.create_time,
             "source_replica": self.source_replica,
@@ -59,16 +62,17 @@ class MutationEntry:
     def parse(cls, mutation_id: str, data: bytes) -> MutationEntry:
         """Parses a mutation's node. Raises ``CorruptionError``."""
         try:
-            document = json.loads(data)
-            if document["version"] != FORMAT_VERSION:
-                raise ValueError(f"version {document['version']}, this server understands {FORMAT_VERSION}")
+            rest = dict(json.loads(data))
+            if (version := rest.pop("version")) != FORMAT_VERSION:
+                raise ValueError(f"version {version}, this server understands {FORMAT_VERSION}")
             return cls(
                 mutation_id,
-                float(document["create_time"]),
-                str(document["source_replica"]),
-                str(document["text"]),
-                {str(partition_id): int(number) for partition_id, number in document["block_numbers"].items()},
-                int(document["metadata_version"]),
+                float(rest.pop("create_time")),
+                str(rest.pop("source_replica")),
+                str(rest.pop("text")),
+                {str(partition_id): int(number) for partition_id, number in rest.pop("block_numbers").items()},
+                int(rest.pop("metadata_version")),
+                tuple(rest.items()),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptionError(f"Cannot read mutation {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error

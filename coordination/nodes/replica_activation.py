@@ -73,6 +73,8 @@ FEATURE_SYNC_LINKS = "sync links"
 """The replica's INSERTs are staged at the targets of synchronous links (``GateLink.state``)."""
 FEATURE_ROW_PLACES = "row places"
 """The replica's parts keep the places of rows, and mutations may go by them (``gate_commands``)."""
+FEATURE_GROUP_MUTATIONS = "group mutations"
+"""Shows a cut of a group when the mutations in it are done."""
 FEATURES = (
     FEATURE_REPLACE_RANGE,
     FEATURE_DROP_PART,
@@ -92,6 +94,7 @@ FEATURES = (
     FEATURE_TOMBSTONES,
     FEATURE_TRANSACTION_VERSIONS,
     FEATURE_LINK_GROUPS,
+    FEATURE_GROUP_MUTATIONS,
     FEATURE_SYNC_LINKS,
     FEATURE_ROW_PLACES,
 )

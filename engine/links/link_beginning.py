@@ -128,7 +128,9 @@ def _set_begun(table: OwnedTable, definition: LinkDefinition, source: SourceTabl
 def _add_own(source: SourceTable) -> VersionVector:
     """Returns what the source's table has at the place of its registration, its own changes among it."""
     others = {origin: entry for origin, entry in source.vector.entries.items() if origin != source.origin}
-    return VersionVector(others).advance(Position(source.origin, source.newest))
+    own, vector = Position(source.origin, source.newest), VersionVector(others)
+    has_changed = not source.is_empty or source.definition_version
+    return vector.advance(own) if has_changed else vector.pass_idle(own)
 
 
 def _find_vector(upstream: LinkUpstream, source: SourceTable, after: Position) -> VersionVector:

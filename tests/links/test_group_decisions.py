@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordination.links.groups.cut_mark import CutMark
+from coordination.links.groups.cut_mutations import compare_with_parts, list_new_marks
 from coordination.links.groups.group_frontier import find_group_cut
 from coordination.links.groups.link_group import GroupMember, LinkGroup
 from coordination.links.groups.shown_cut import TableProgress, find_showable, may_carry_out
@@ -17,6 +18,7 @@ from coordination.links.stream.change import Block, Change, Mutation
 from coordination.links.stream.cuts import find_cuts
 from coordination.links.stream.stream_index import StreamIndex
 from coordination.log.log_entry import EntryType, LogEntry
+from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet
 from parts.common.part_name import PartName
 
 OWN = Origin.parse("6b1f0c2e-5f5d-4b57-9d0c-0f6f6f1f9a10.7.1-0000000000000001")
@@ -170,3 +172,54 @@ def test_marks_and_groups_are_read_again() -> None:
     assert b'"later":1' in LinkGroup.parse("g", group.to_bytes()).to_bytes()
     assert group.advance(9, 5).members[0].joined == 9
     assert group.advance(9, 5).advance(12, 6).members[0].joined == 9
+
+
+# -- mutations ---------------------------------------------------------------------------------------------------------
+
+
+def _mutation(number: int, place: int = 0, group: str = "u") -> MutationEntry:
+    entry = MutationEntry(f"{number:010d}", 0.0, "r1", "DELETE WHERE 1", {"p": number})
+    return CutMark(place, place - 10, group).put_into(entry) if place else entry
+
+
+def _parts(*names: str) -> list[PartName]:
+    return [PartName.parse(name) for name in names]
+
+
+def test_a_cut_is_carried_out_when_its_mutations_have_changed_every_part() -> None:
+    known = MutationSet((_mutation(3, 50), _mutation(6, 70)))
+    before = compare_with_parts(known, _parts("p_0_0_0", "p_1_1_0", "p_4_4_0"), "u")
+    assert [mark.place for mark in before.undone] == [50, 70]
+    assert before.touched == 0
+    begun = compare_with_parts(known, _parts("p_0_0_0_3", "p_1_1_0", "p_4_4_0"), "u")
+    assert ([mark.place for mark in begun.undone], begun.touched) == ([50, 70], 50)
+    ahead = compare_with_parts(known, _parts("p_0_0_0_6", "p_1_1_0_3"), "u")
+    assert ([mark.place for mark in ahead.undone], ahead.touched) == ([70], 70)
+    done = compare_with_parts(known, _parts("p_0_1_1_6", "p_4_4_0_6", "p_8_8_0"), "u")
+    assert (done.undone, done.touched, done.has_others) == ([], 70, False)
+
+
+def test_mutations_that_no_cut_of_the_group_has_are_told_apart() -> None:
+    known = MutationSet((_mutation(3), _mutation(6, 70, "of another group")))
+    found = compare_with_parts(known, _parts("p_0_0_0"), "u")
+    assert (found.undone, found.touched, found.unchanged, found.has_others) == ([], 0, [], True)
+    assert compare_with_parts(known, _parts("p_0_0_0_3"), "u").has_others
+    assert not compare_with_parts(known, _parts("p_0_0_0_6", "q_0_0_0"), "u").has_others
+
+
+def test_a_part_brings_the_mutations_that_those_before_it_lack() -> None:
+    known = MutationSet((_mutation(3, 50), _mutation(6, 70), _mutation(9, 90)))
+    (made,) = _parts("p_0_1_1_6")
+    assert [mark.place for mark in list_new_marks(known, made, _parts("p_0_0_0_3", "p_1_1_0_3"))] == [70]
+    assert [mark.place for mark in list_new_marks(known, made, _parts("p_0_0_0", "p_1_1_0_3"))] == [50, 70]
+    assert [mark.place for mark in list_new_marks(known, made, [])] == [50, 70]
+    assert not list_new_marks(known, PartName.parse("p_12_12_0"), [])
+    assert not list_new_marks(known, made, [made])
+
+
+def test_the_mark_of_a_mutation_is_read_again() -> None:
+    marked = _mutation(3, 50)
+    again = MutationEntry.parse(marked.mutation_id, marked.to_bytes())
+    assert again == marked
+    assert CutMark.of(again) == CutMark(50, 40, "u")
+    assert CutMark.of(MutationEntry.parse("0000000003", _mutation(3).to_bytes())) is None

@@ -19,7 +19,7 @@ from coordination.links.switching.fork_commit import (
     make_fork,
     next_epoch,
 )
-from coordination.links.switching.lineage import EpochFork, Lineage, find_own_fork, find_surplus
+from coordination.links.switching.lineage import EpochFork, Lineage, find_own_fork, find_surplus, list_ahead
 from coordination.links.switching.stream_place import find_follower_place
 from coordination.links.switching.switching_gate import (
     PROMISE,
@@ -117,6 +117,28 @@ def test_a_place_is_no_surplus_until_a_change_comes() -> None:
     assert at_place.go_on_at(Position(B, 5)) == at_place  # no position moves back
 
 
+def test_where_an_origin_had_no_change_there_is_no_surplus() -> None:
+    follower = vector(s=9).pass_idle(Position(S, 60))
+    known = fork(10).vector
+    assert not find_surplus(follower, [known], A2)
+    assert find_surplus(follower, [vector(s=8)], A2) == [Position(S, 9)]
+    assert find_surplus(follower.apply(Position(S, 61)), [known], A2) == [Position(S, 61)]
+    assert list_ahead(follower, known, A2) == [S]
+    lowered = follower.lower_to(known, [S])
+    assert lowered == vector(s=10)
+    assert lowered.last_change(S) == 9
+    begun_at_nothing = VersionVector().begin_with(VersionVector().pass_idle(Position(B, 226)))
+    assert not find_surplus(begun_at_nothing, [known], A2)
+    held_before = VersionVector().begin_at(Position(B, 226))
+    assert find_surplus(held_before, [known], A2) == [Position(B, 226)]
+
+
+def test_a_fork_that_the_table_follows_is_not_met_again() -> None:
+    followed = Lineage().follow(fork(10))
+    assert followed.meet(fork(10)) == followed
+    assert followed.meet(fork(12, B)).met == (fork(12, B),)
+
+
 def test_own_changes_keep_the_epoch_in_which_they_were_made() -> None:
     own = list_former(A2, [Position(A, 20)])
     assert [own.find(zxid) for zxid in (5, 20, 21, 31)] == [A, A, A2, A2]
@@ -155,6 +177,9 @@ def test_the_place_of_a_follower_is_the_last_that_it_has_reached() -> None:
     assert place(vector(s=3)) is None  # change 4 is not kept
     assert find_follower_place(90, 90, [], [], now, A2, vector(s=6)) is None  # the journal began behind change 7
     assert find_follower_place(90, 90, [], [], now, A2, vector(s=7)) == 90
+    idle = now.pass_idle(Position(S, 60))  # a group's cuts that brought this table nothing
+    assert find_follower_place(90, 90, [], [], idle, A2, vector(s=7)) == 90
+    assert find_follower_place(90, 90, [], [], idle, A2, vector(s=6)) is None
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12, unique=True), st.integers(0, 40), st.integers(0, 45))

@@ -180,20 +180,63 @@ def test_no_insert_waits_for_a_table_of_a_group(
     assert "mode = 'sync' cannot be" in fails(east, f"ALTER REPLICATION LINK GROUP {group} ADD {a}").message
 
 
-def test_a_mutation_pauses_the_group_until_its_table_leaves(
+def test_a_mutation_is_part_of_a_cut(
     servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
 ) -> None:
+    """What comes behind it is not shown before it has changed every part."""
     group, a, b = make_group(servers, east)
-    west.execute(f"INSERT INTO {a} VALUES (1, 'x'), (2, 'x')")
-    west.execute(f"ALTER TABLE {a} DELETE WHERE k = 1")
-    message = f"SELECT message FROM system.replication_links WHERE name = '{a}' AND direction = 'in'"
-    wait(lambda: f"{group} REMOVE {a} takes the table out" in east.value(message), "the message")
+    for key in (1, 2, 3):
+        west.execute(f"INSERT INTO {a} VALUES ({key}, 'x')")
+    east.execute(f"SYSTEM WAIT REPLICATION LINK {a}")
+    east.execute(f"SYSTEM STOP MERGES {a}")
+    west.execute(f"ALTER TABLE {a} DELETE WHERE k < 3")
     west.execute(f"INSERT INTO {b} VALUES (7, 'x')")
-    assert east.rows(SUMS.format(a=a, b=b)) == [[0, 0]]
-    assert fails(east, f"ALTER REPLICATION LINK GROUP {group} REMOVE nolink").code == 36
-    east.execute(f"ALTER REPLICATION LINK GROUP {group} REMOVE {a}")
-    wait(lambda: is_read(east, b) and east.rows(SUMS.format(a=a, b=b)) == [[2, 7]], "both tables")
-    assert fails(east, f"ALTER REPLICATION LINK GROUP {group} REMOVE {b}").code == 36
+    wait(lambda: east.value(f"SELECT count() FROM system.mutations WHERE table = '{a}'") == 1, "the mutation")
+    assert fails(east, f"SYSTEM WAIT REPLICATION LINK {b} TIMEOUT 1").code == 159
+    assert east.rows(SUMS.format(a=a, b=b)) == [[6, 0]]
+    message = east.value(f"SELECT message FROM system.link_groups WHERE `group` = '{group}'")
+    assert "is at" in message
+    assert "lacks parts" not in message  # the mutation is one of a cut
+    east.execute(f"SYSTEM START MERGES {a}")
+    east.execute(f"SYSTEM WAIT REPLICATION LINK {b}")
+    assert east.rows(SUMS.format(a=a, b=b)) == [[3, 7]]
+
+
+def test_a_part_that_a_later_cut_drops_is_not_changed_first(
+    servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
+) -> None:
+    """Nobody makes the changed part any more: the cuts of the mutation and of the drop are shown together."""
+    _, a, b = make_group(servers, east)
+    west.execute(f"INSERT INTO {a} VALUES (1, 'x')")
+    east.execute(f"SYSTEM WAIT REPLICATION LINK {a}")
+    east.execute(f"SYSTEM STOP MERGES {a}")
+    west.execute(f"ALTER TABLE {a} DELETE WHERE k = 1")
+    wait(lambda: east.value(f"SELECT count() FROM system.mutations WHERE table = '{a}'") == 1, "the mutation")
+    west.execute(f"TRUNCATE TABLE {a}")
+    west.execute(f"INSERT INTO {b} VALUES (7, 'x')")
+    east.execute(f"SYSTEM WAIT REPLICATION LINK {b} TIMEOUT 20")
+    assert east.rows(SUMS.format(a=a, b=b)) == [[0, 7]]
+    east.execute(f"SYSTEM START MERGES {a}")
+
+
+def test_a_mutation_from_before_the_group_is_waited_for(
+    servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
+) -> None:
+    a, b = make_links(servers, east)
+    west.execute(f"INSERT INTO {a} VALUES (1, 'x'), (2, 'x')")
+    east.execute(f"SYSTEM WAIT REPLICATION LINK {a}")
+    east.execute(f"SYSTEM STOP MERGES {a}")
+    west.execute(f"ALTER TABLE {a} DELETE WHERE k = 1")
+    wait(lambda: east.value(f"SELECT count() FROM system.mutations WHERE table = '{a}'") == 1, "the mutation")
+    east.execute(f"CREATE REPLICATION LINK GROUP g_{a} ({a}, {b})")
+    west.execute(f"INSERT INTO {b} VALUES (7, 'x')")
+    entered = f"SELECT message FROM system.link_groups WHERE `group` = 'g_{a}'"
+    wait(lambda: "lacks parts" in east.value(entered), "both tables to enter")
+    assert not is_read(east, a)
+    east.execute(f"SYSTEM START MERGES {a}")
+    wait(lambda: is_read(east, a), "the first cut")
+    assert east.value(f"SELECT sum(k) FROM {a}") == 2
+    wait(lambda: east.rows(SUMS.format(a=a, b=b)) == [[2, 7]], "the next cut")
 
 
 def test_a_table_enters_a_running_group(

@@ -100,6 +100,28 @@ def test_a_vector_never_goes_back() -> None:
         vector.begin_at(Position(WEST, 9))
 
 
+def test_a_vector_knows_the_last_change_of_an_origin() -> None:
+    vector = VersionVector().apply(Position(WEST, 5)).pass_idle(Position(WEST, 9)).pass_idle(Position(WEST, 12))
+    assert (vector.applied(WEST), vector.last_change(WEST)) == (12, 5)
+    again = VersionVector.parse(vector.to_bytes())
+    assert again.last_change(WEST) == 5
+    assert again.advance(Position(WEST, 12)).last_change(WEST) == 5
+    assert again.apply(Position(WEST, 14)).last_change(WEST) == 14
+    assert again.advance(Position(WEST, 14)).last_change(WEST) == 14  # nobody knows what lies between
+    assert again.join(VersionVector().advance(Position(WEST, 12))).last_change(WEST) == 5
+    assert again.join(VersionVector().advance(Position(WEST, 13))).last_change(WEST) == 13
+    assert VersionVector().begin_with(again).last_change(WEST) == 5
+    with pytest.raises(ConflictError, match="would go back"):
+        again.pass_idle(Position(WEST, 11))
+
+
+def test_an_older_server_that_moves_a_vector_leaves_no_wrong_last_change() -> None:
+    vector = VersionVector().apply(Position(WEST, 5)).pass_idle(Position(WEST, 12))
+    document = json.loads(vector.to_bytes())
+    document["origins"][str(WEST)]["applied"] = 20  # it keeps "idle", which it does not know
+    assert VersionVector.parse(json.dumps(document).encode()).last_change(WEST) == 20
+
+
 def test_a_bootstrap_must_cover_every_origin_of_the_target() -> None:
     target = VersionVector().advance(Position(WEST, 5)).advance(Position(EAST, 3))
     given_ = VersionVector().advance(Position(WEST, 9)).advance(Position(EAST, 2))

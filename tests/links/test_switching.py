@@ -471,6 +471,25 @@ def test_a_sibling_that_missed_two_switches_follows_the_last(three: Clusters) ->
     assert _follows(three, "y", "west")
 
 
+def test_a_link_that_began_at_an_empty_table_has_nothing_of_it(three: Clusters) -> None:
+    """Else it could follow no fork whose source has not read so far."""
+    three.join()
+    three.make("aa")
+    three.link("east", "aa_east", "aa", "west")
+    assert _last_changes(three, "east", "aa") == [0]
+    three.do("west", "INSERT INTO aa VALUES (1, 'x')")
+    three.do("east", "SYSTEM WAIT REPLICATION LINK aa_east TIMEOUT 30")
+    assert _last_changes(three, "east", "aa") != [0]
+    three.do("north", "CREATE REPLICATION LINK aa_north ON aa FROM CLUSTER west SETTINGS start_position = 'now'")
+    assert _last_changes(three, "north", "aa") != [0]  # what came before may have been copied by hand
+
+
+def _last_changes(three: Clusters, cluster: str, table: str) -> list[int]:
+    keeper = three.servers[cluster][0].engine.replication.require_keeper()
+    vector = VersionVector.parse(keeper.get(f"/tables/{table}/links/vector")[0])
+    return [vector.last_change(origin) for origin in vector.entries]
+
+
 def _follows(three: Clusters, table: str, source: str) -> bool:
     shown = f"SELECT peer FROM system.replication_links WHERE name = '{table}_north' AND direction = 'in'"
     return three.sql("north", shown) == [[source]]

@@ -511,6 +511,40 @@ def test_a_sibling_group_that_missed_two_switches_follows_the_last(three: Cluste
     assert three.sql("north", f"SELECT lastCut('{a}') = lastCut('{b}')") == [[1]]
 
 
+def test_a_switch_takes_the_mutations_of_the_source(three: Clusters) -> None:
+    a, b = _grouped(three, "mut", "east", "north")
+    _insert_pair(three, "west", a, b, 2)
+    three.do("west", f"ALTER TABLE {a} DELETE WHERE k = 1")
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK GROUP mut")
+    three.do("east", f"ALTER TABLE {b} DELETE WHERE k = 1")
+    _insert_pair(three, "east", a, b, 3)
+    _must_show(three, a, b, [[2, 3], [2, 3]], "east", "west", "north")
+
+
+def test_a_table_without_changes_follows_a_switch_without_a_copy(three: Clusters) -> None:
+    """Cuts have moved its vector behind the sibling's; there was no change in between, so the sibling lacks none."""
+    three.join()
+    a, b = "idle_a", "idle_b"
+    for table in (a, b):
+        three.make(table)
+        for cluster in three.servers:
+            three.do(cluster, f"INSERT INTO {table} VALUES (1, 'before the links')")
+        for target in ("east", "north"):
+            link = f"CREATE REPLICATION LINK {table} ON {table} FROM CLUSTER west SETTINGS start_position = 'now'"
+            three.do(target, link)
+    for target in ("east", "north"):
+        three.do(target, f"CREATE REPLICATION LINK GROUP idle ({a}, {b})")
+        _follow(three, target, a, b)
+    _rest(three, "north", a, b)
+    for key in (2, 3):
+        three.do("west", f"INSERT INTO {a} VALUES ({key}, 'x')")
+        _follow(three, "east", a, b)
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK GROUP idle")
+    three.do("north", f"ALTER REPLICATION LINK {b} ENABLE")
+    _insert_pair(three, "east", a, b, 4)
+    _must_show(three, a, b, [[1, 2, 3, 4], [1, 4]], "east", "west", "north")
+
+
 @pytest.mark.long
 def test_a_sibling_group_behind_a_fork_rejoins_as_one(three: Clusters) -> None:
     """One of its tables has rows too many; the other follows, and waits for it."""

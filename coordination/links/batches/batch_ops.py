@@ -29,6 +29,7 @@ from coordination.inserts.partition_nodes import PartitionNode
 from coordination.keeper.interface import Check, Create, Delete, Op, SetData
 from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_bytes
 from coordination.links.batches.batch_plan import BatchPlan
+from coordination.links.groups.cut_mark import CutMark
 from coordination.log.log_entry import LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry
 from coordination.nodes.paths import TablePaths
@@ -126,11 +127,13 @@ def _command_ops(plan: BatchPlan, table: TablePaths, reads: TargetReads) -> Iter
         return
     entry = plan.entry
     assert entry is not None
+    mark = CutMark.of(entry)
     for mutation in plan.mutations:  # of the partitions that it had at its origin, not of those that are here
         content = MutationEntry(
             "", entry.create_time, entry.source_replica, mutation.text, dict(mutation.numbers), reads.metadata_version
         )
-        yield Create(table.mutation_prefix, content.to_bytes(), sequential=True)
+        marked = content if mark is None else mark.put_into(content)
+        yield Create(table.mutation_prefix, marked.to_bytes(), sequential=True)
     yield SetData(table.mutations, b"", reads.mutations_version)
     yield Check(table.columns, reads.columns_version)
 

@@ -206,7 +206,7 @@ def plan_batch(
     definitions = [definition for change in changes for definition in change.definitions]
     return BatchPlan(
         end,
-        vector.advance(end),
+        vector.pass_idle(end),
         renumbered,
         _make_entry(renumbered, drops, parts, target) if changes else None,
         tuple(mutation for change in renumbered for mutation in change.mutations),

@@ -1,4 +1,4 @@
-"""The mark of a cut in the log entries of a group's tables.
+"""The mark of a cut in the log entries of a group's tables, and in the mutations that the cut brings.
 
 ::
 
@@ -12,10 +12,12 @@ replica knows from its queue alone at which cut a table is.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from coordination.log.log_entry import LogEntry
+from coordination.merges_mutations.mutation_set import MutationEntry
 
+_Marked = TypeVar("_Marked", LogEntry, MutationEntry)
 CUT_KEY = "cut"
 
 
@@ -28,12 +30,12 @@ class CutMark:
     group: str
     """The group's UUID."""
     joins: bool = False
+    """Whether the table enters the group with this cut."""
     commit_ms: int = 0
     """The time at the source when the cut was asked for."""
-    """Whether the table enters the group with this cut."""
 
-    def put_into(self, entry: LogEntry) -> LogEntry:
-        """Returns the entry with the mark."""
+    def put_into(self, entry: _Marked) -> _Marked:
+        """Returns the log entry, or the mutation, with the mark."""
         mark: dict[str, object] = {
             "group": self.group,
             "place": self.place,
@@ -41,12 +43,12 @@ class CutMark:
             "joins": self.joins,
         }
         mark["ms"] = self.commit_ms
-        others = tuple((key, value) for key, value in entry.extra if key != CUT_KEY)
-        return replace(entry, extra=(*others, (CUT_KEY, mark)))
+        extra = {**dict(entry.extra), CUT_KEY: mark}
+        return replace(entry, extra=tuple(extra.items()))
 
     @classmethod
-    def of(cls, entry: LogEntry) -> CutMark | None:
-        """Returns the mark of an entry; ``None`` if it belongs to no cut."""
+    def of(cls, entry: LogEntry | MutationEntry) -> CutMark | None:
+        """Returns the mark of a log entry or a mutation; ``None`` if it belongs to no cut."""
         found: Any = next((value for key, value in entry.extra if key == CUT_KEY), None)
         if found is None:
             return None

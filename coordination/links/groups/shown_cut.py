@@ -9,6 +9,9 @@ goes on alone. So four rules are enough:
   nobody has it any more. The others follow to there.
 - A cut is shown when every table is at it and none reaches further: at one moment, for all tables.
 - What an earlier run of the server may have carried out counts as reached: its parts may be here, its entry still too.
+- A cut is carried out when its mutations have changed all their parts, too. It is reached when one part is changed.
+- Who must change a part that a later cut drops reaches into that one: nobody makes the changed part any more.
+- A mutation that came before the table was in the group is like a part that is lacking: no cut brings its effect.
 """
 
 from __future__ import annotations
@@ -28,13 +31,13 @@ class TableProgress:
     known: int
     """The newest cut whose entry was pulled."""
     queued: Sequence[CutMark] = ()
-    """The cuts in the queue, ascending."""
+    """The cuts that are in the queue, or whose mutations are not done, ascending."""
     touched: int = 0
     """The newest cut of which something may be active."""
     has_joined: bool = True
     """Whether it has carried out the cut with which it entered."""
     lacks_parts: bool = False
-    """Whether parts are still to come that no cut brings."""
+    """Whether parts are still to come that no cut brings, or to be changed by a mutation that no cut has."""
 
     @property
     def at(self) -> int:

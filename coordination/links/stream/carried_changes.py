@@ -26,6 +26,8 @@ from parts.common.errors import CorruptionError, UserError
 from parts.common.part_name import PartName
 
 _NOT_LOST = -1
+_MUTATIONS = 6
+"""Where a change's list has its mutations."""
 
 
 def carried_document(changes: Sequence[Change]) -> dict[str, object]:
@@ -51,6 +53,12 @@ def _to_list(change: Change, index: Mapping[Origin, int]) -> list[object]:
 def is_batch(entry: LogEntry) -> bool:
     """Tells whether a link wrote the entry."""
     return entry.is_batch
+
+
+def has_carried_mutations(entry: LogEntry) -> bool:
+    """Tells whether a batch's entry brings mutations, or may: a list that is not read yet."""
+    document: Any = dict(entry.extra).get(LINK_KEY)
+    return document is None or any(items[_MUTATIONS] for items in document["changes"])
 
 
 def read_carried_changes(entry: LogEntry, place: int) -> list[Change]:

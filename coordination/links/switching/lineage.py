@@ -148,8 +148,11 @@ class Lineage:
         return replace(self, forks=(*others, fork)[-MOST_FORKS:], met=met)
 
     def meet(self, fork: EpochFork) -> Lineage:
-        """Returns the lineage of a table that was told of a fork of the epoch in which it writes."""
-        if any(each.by == fork.by for each in self.met):
+        """Returns the lineage of a table that was told of a fork of the epoch in which it writes.
+
+        It may have followed the fork since somebody looked.
+        """
+        if any(each.by == fork.by for each in (*self.met, *self.forks)):
             return self
         return replace(self, met=(*self.met, fork)[-MOST_FORKS:])
 
@@ -196,19 +199,32 @@ class Lineage:
 
 
 def find_surplus(vector: VersionVector, known: Collection[VersionVector], by: Origin) -> list[Position]:
-    """Lists what a table with this vector has that a new source has not.
+    """Lists the last changes that a table with this vector has and a new source has not.
 
-    It may follow only if that is nothing. ``known``: the vector of the source's fork, and its present one, since a
+    It may follow only if there are none. ``known``: the vector of the source's fork, and its present one, since a
     place may have the old epoch. ``by``: the new source. What that table itself made in a former epoch lies before the
     fork of its new one.
     """
     return [
-        position
-        for position in vector
-        if not (vector.entries[position.origin].is_forgotten or vector.entries[position.origin].is_place)
-        and (position.origin.cluster, position.origin.table) != (by.cluster, by.table)
-        and position.zxid
-        and not any(each.covers(position) for each in known)
+        last
+        for last in (Position(origin, vector.last_change(origin)) for origin in sorted(vector.entries))
+        if not (vector.entries[last.origin].is_forgotten or vector.entries[last.origin].is_place)
+        and (last.origin.cluster, last.origin.table) != (by.cluster, by.table)
+        and last.zxid
+        and not any(each.covers(last) for each in known)
+    ]
+
+
+def list_ahead(vector: VersionVector, known: VersionVector, by: Origin) -> list[Origin]:
+    """Lists the origins of which a follower without surplus has read on behind what its new source has.
+
+    No change lies there. ``by``: the new source.
+    """
+    return [
+        position.origin
+        for position in known.missing_from(vector)
+        if (position.origin.cluster, position.origin.table) != (by.cluster, by.table)
+        and not (vector.entries[position.origin].is_forgotten or vector.entries[position.origin].is_place)
     ]
 
 

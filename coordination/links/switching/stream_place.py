@@ -34,7 +34,7 @@ def find_follower_place(
         entry = vector.entries[origin]
         if _is_of(origin, own) or _is_of(origin, follower_own) or entry.is_forgotten or entry.is_place:
             continue
-        before = min(first.get(origin, position.zxid), position.zxid)  # a mark's predecessor is itself
+        before = min(first.get(origin, entry.last_change), entry.last_change)  # a mark's predecessor is itself
         if before > follower.applied(origin) and not _is_forgotten(follower, origin):
             return None
     lacking = (change for change in changes if not follower.covers(change.position))

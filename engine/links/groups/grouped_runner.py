@@ -167,7 +167,7 @@ class GroupedRunner(LinkRunner):
         return gate is not None and read_fact(gate, ASKED) is not None
 
     def _make_batch(self, member: _MemberLink, answer: ChangesAnswer) -> IncomingBatch:
-        """Returns the batch of one table. Raises ``LinkPaused`` for a change that a group cannot carry."""
+        """Returns the batch of one table. Raises ``LinkStopped`` for a gap or a fork."""
         source, state, definition = answer.source, member.state, member.runner.definition
         (place,) = answer.cuts
         try:
@@ -182,14 +182,6 @@ class GroupedRunner(LinkRunner):
         found = select_batch(answer.changes, [place], state.vector, source.origin, state.own, state.forks, _NO_LIMITS)
         if found.stop is not None:
             raise LinkStopped(f"{found.stop}. {advise_copy(definition.name)}", is_late=isinstance(found.stop, Gap))
-        if any(mutation.numbers for change in found.changes for mutation in change.mutations):
-            rows = sum(change.rows for change in answer.changes)
-            raise LinkPaused(
-                f"Table {source.database}.{source.table} has a mutation, and a transactional group carries INSERTs and "
-                f"commands on partitions alone. ALTER REPLICATION LINK GROUP {definition.group} REMOVE "
-                f"{definition.name} takes the table out of the group, and the others go on",
-                rows,
-            )
         vector = found.vector if found.end is not None else state.vector
         upstream = member.upstream
         fetches = upstream.fetch, upstream.fetch_small

@@ -25,7 +25,7 @@ from coordination.links.link_nodes import StoredLink, find_link
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from coordination.links.switching.fork_commit import TableNow
-from coordination.links.switching.lineage import EpochFork, Lineage, find_surplus
+from coordination.links.switching.lineage import EpochFork, Lineage, find_surplus, list_ahead
 from coordination.links.switching.switching_gate import end_promise, meet_fork, name_links
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
@@ -95,7 +95,8 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         beginning="",
         settings={key: value for key, value in definition.settings.items() if key != "start_position"},
     )
-    vector = now.vector.lower_to(fork.vector.join(present), [position.origin for position in surplus])
+    known = fork.vector.join(present)
+    vector = now.vector.lower_to(known, list_ahead(now.vector, known, fork.by))
     if definition.is_begun and place is not None:
         vector = vector.go_on_at(place)
     seen = now.gate_version

@@ -144,8 +144,6 @@ def _make_batch(table: TailTaker, state: TargetState, tail: _Tail, place: int) -
     admission = admit_changes(state.vector, state.own, changes, state.forks)
     if admission.stop is not None:
         raise _refuse(table, cluster, str(admission.stop))
-    if any(change.mutations for change in admission.changes):
-        raise _refuse(table, cluster, "there is a mutation, which no transactional group carries")
     end, fetches = Position(table.source, place), (tail.upstream.fetch, tail.upstream.fetch_small)
     definition, source = table.link.definition, tail.answer.source
     return IncomingBatch(definition, state, source, admission.changes, admission.vector, end, *fetches)

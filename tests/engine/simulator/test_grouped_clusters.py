@@ -36,6 +36,7 @@ KINDS = {
     "a refused INSERT is nowhere",
     "a replica was lost",
     "an fsync failed",
+    "delete ok",
     "error 369 of look",
     *(fault.name for fault in Fault),
 }
@@ -52,6 +53,14 @@ def test_seeds_that_found_something(seed: int) -> None:
     """Parts of a clone that a later cut dropped before they were copied."""
     outcome = simulate_groups(seed)
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+
+
+@pytest.mark.parametrize("seed", [0, 14])
+def test_mutations_are_shown_with_their_cut(seed: int) -> None:
+    """These find a cut that is shown before its mutation is done, and a mutation that waits for the next cut."""
+    outcome = simulate_groups(seed)
+    assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+    assert outcome.counts["delete ok"]
 
 
 @pytest.mark.long

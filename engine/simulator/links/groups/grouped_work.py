@@ -33,6 +33,7 @@ _WEIGHTS = {
     "insert": 8,
     "transaction": 2,
     "drop": 0.8,
+    "delete": 2,
     "optimize": 1,
     "look": 8,
     "step": 8,
@@ -50,6 +51,8 @@ _AWAY_WEIGHTS = {**_WEIGHTS, "crash": 0.8, "restart": 0.5, "end_sessions": 2}
 _BRIEF = {"receive_timeout": 1}
 """Nobody waits long for other replicas: it costs time, and changes nothing."""
 _ATTEMPTS = 60
+_MUTATIONS = 3
+"""The most that are under way at a time."""
 _SQL_SHARE = 0.2
 """Of the reads, how many are SELECTs."""
 
@@ -243,6 +246,19 @@ class GroupedWork:
             partition = f"ALTER TABLE {table} DROP PARTITION {self.random.randrange(PARTITIONS)}"
             text = self.random.choice([partition, partition, f"TRUNCATE TABLE {table}"])
             self._guarded("drop", lambda: server.sql(text, **_BRIEF))
+
+    def _do_delete(self) -> None:
+        """A mutation deletes some rows, mostly those that are there."""
+        server = self._idle(self.source)
+        if server is None or sum(not each.is_done for t in server.tables for each in t.mutations.shown()) >= _MUTATIONS:
+            return
+        table = self.random.choice(self.tables)
+        keys = [key for name, key in sorted(self.record.reigns[-1].numbers) if name == table]
+        if keys:
+            some = ", ".join(map(str, sorted(self.random.sample(keys, self.random.randint(1, min(3, len(keys)))))))
+            self._guarded(
+                "delete", lambda: server.sql(f"ALTER TABLE {table} DELETE WHERE k IN ({some})", mutations_sync=0)
+            )
 
     def _do_optimize(self) -> None:
         if (server := self._idle()) is not None:

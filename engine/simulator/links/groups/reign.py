@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordination.links.positions import Origin
@@ -14,6 +14,21 @@ Place = tuple[str, int]
 """A table and a partition."""
 Row = tuple[str, int]
 """A table and a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A mutation that deletes these keys of a table from the blocks below its numbers."""
+
+    table: str
+    numbers: Mapping[int, int]
+    """By partition."""
+    keys: frozenset[int]
+
+    def has(self, row: Row, number: int) -> bool:
+        """Tells whether it deletes the row of a block."""
+        is_below = number < self.numbers.get(row[1] % PARTITIONS, 0)
+        return row[0] == self.table and row[1] in self.keys and is_below
 
 
 @dataclass(eq=False)
@@ -45,11 +60,18 @@ class Reign:
         made.add(zxid, {}, dict.fromkeys(rows, 0), "the state that it took over")
         return made
 
-    def add(self, zxid: int, drops: Mapping[Place, int], rows: Mapping[Row, int], name: str) -> None:
-        """Adds a commit that drops everything below the numbers of ``drops``, and adds rows."""
+    def add(
+        self,
+        zxid: int,
+        drops: Mapping[Place, int],
+        rows: Mapping[Row, int],
+        name: str,
+        deletions: Sequence[Deletion] = (),
+    ) -> None:
+        """Adds a commit that drops everything below the numbers of ``drops``, deletes rows, and adds rows."""
         removed: dict[str, list[int]] = {}
         for row, number in list(self.numbers.items()):
-            if number < drops.get(_place_of(row), 0):
+            if number < drops.get(_place_of(row), 0) or any(each.has(row, number) for each in deletions):
                 del self.numbers[row]
                 removed.setdefault(row[0], []).append(row[1])
         for place, number in drops.items():

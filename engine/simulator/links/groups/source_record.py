@@ -8,6 +8,7 @@ Checked on the way: all tables of a group change over in one multi, at one place
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +16,17 @@ from typing import Any
 from coordination.keeper.interface import Create, Delete, Op, SetData
 from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.links.cluster_identity import CLUSTER_PATH, ClusterIdentity
+from coordination.links.groups.cut_mark import CutMark
 from coordination.links.positions import MAX_ZXID, Epoch, Origin
 from coordination.links.switching.lineage import EpochFork, Lineage
 from coordination.links.version_vector import VersionVector
 from coordination.log.log_entry import EntryType, LogEntry
+from coordination.merges_mutations.mutation_set import MutationEntry
 from coordination.nodes.gate import Gate
 from coordination.nodes.paths import TablePaths
-from engine.simulator.links.groups.reign import PARTITIONS, Place, Reign, Row
+from engine.simulator.links.groups.reign import PARTITIONS, Deletion, Place, Reign, Row
+
+_DELETED = re.compile(r"DELETE WHERE k IN \(([\d, ]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +125,20 @@ class SourceRecord:
         deleted = {op.path for op in ops if isinstance(op, Delete)}  # a node made and deleted checks for absence
         drops: dict[Place, int] = {}
         rows: dict[Row, int] = {}
+        deletions: list[Deletion] = []
         for op in ops:
             for table, paths in self.paths.items():
-                if isinstance(op, Create) and op.path.startswith(f"{paths.log}/") and op.path not in deleted:
+                if not isinstance(op, Create) or op.path in deleted:
+                    continue
+                if op.path.startswith(f"{paths.log}/"):
                     self._note_entry(table, LogEntry.parse(op.data), drops, rows)
-        if drops or rows:
+                elif op.path.startswith(f"{paths.mutations}/"):
+                    deletions += _read_deletion(table, op.data)
+        if drops or rows or deletions:
             reign = self.find_reign(cluster)
             assert reign is not None, f"{cluster} committed {rows or drops} of its own and was never a source"
-            what = " and ".join([f"DROP of {place}" for place in drops] + ["INSERT"] * bool(rows))
-            reign.add(zxid, drops, rows, what)
+            whats = [f"DROP of {place}" for place in drops] + [f"DELETE of {sorted(each.keys)}" for each in deletions]
+            reign.add(zxid, drops, rows, " and ".join([*whats, *["INSERT"] * bool(rows)]), deletions)
             self._count(f"a commit of {len(drops)} drops and {len({k % PARTITIONS for _, k in rows})} partitions")
 
     def _note_entry(self, table: str, entry: LogEntry, drops: dict[Place, int], rows: dict[Row, int]) -> None:
@@ -192,6 +202,17 @@ class SourceRecord:
                 self._events[cluster].append(_Event(zxid, reign, places.pop()))
                 self._count("a cut was committed")
                 return
+
+
+def _read_deletion(table: str, data: bytes) -> list[Deletion]:
+    """Returns what a client's mutation deletes; nothing for one that a cut brings."""
+    mutation = MutationEntry.parse("", data)
+    if CutMark.of(mutation) is not None:
+        return []
+    found = _DELETED.search(mutation.text)
+    assert found is not None, f"the record does not know the mutation {mutation.text}"
+    numbers = {int(partition): number for partition, number in mutation.numbers.items()}
+    return [Deletion(table, numbers, frozenset(map(int, found[1].split(", "))))]
 
 
 def _read_uuid(ensemble: MemoryEnsemble) -> str:

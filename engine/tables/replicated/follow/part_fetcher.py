@@ -80,6 +80,13 @@ class PartFetcher:
             raise UnavailableError("NO_REPLICA_HAS_PART", f"No replica with part {name} has a known address")
         return [FetchSource(name, known[name].interserver_url) for name in names if name in known]
 
+    def can_fetch(self, keeper: Keeper, name: PartName | None) -> bool:
+        """Tells whether an active replica has the part, as far as this one can know."""
+        try:
+            return name is not None and bool(self.find_holders(keeper, name))
+        except PandoError:
+            return False
+
     def fetch(self, keeper: Keeper, name: PartName, is_cancelled: Callable[[], bool]) -> Path:
         """Fetches the part from any replica that has it; see :meth:`fetch_from`.
 

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
 _IDLE_SECONDS = 600.0  # the queue wakes the steps
+_EARLIER_CUT = "The cut before that of its mutations is not shown yet"
 _RESOLVE_SECONDS = 10.0
 
 
@@ -121,7 +122,7 @@ class QueueExecutor:
             queue.postpone(action.name, "The entry was cancelled: a drop, a stop, or a new ZooKeeper session")
         except CorruptionError as error:
             self._report_corruption(error)
-            if action.entry.source_parts and self._can_fetch(keeper, action.entry):
+            if action.entry.source_parts and self._fetcher.can_fetch(keeper, action.entry.new_part):
                 queue.fetch_instead(action.name)
             else:
                 queue.fail(action.name, str(error))
@@ -149,6 +150,8 @@ class QueueExecutor:
             self._drop_range(keeper, action, name)
         elif state.store.get_preactive(name) is not None:
             state.queue.postpone(action.name, "The part is being committed by an INSERT here", pause_seconds=0.05)
+        elif not self._replace_ranges.cuts.admit_part(name):
+            state.queue.postpone(action.name, _EARLIER_CUT, pause_seconds=0.05)
         elif action.kind in (ActionKind.MERGE, ActionKind.MUTATE):
             self._make_if_free(keeper, action, name)
         else:
@@ -157,7 +160,7 @@ class QueueExecutor:
     def _make_if_free(self, keeper: Keeper, action: Action, name: PartName) -> None:
         state = self._state
         maker = self._find_single_maker(keeper, action)
-        if maker is not None and self._can_fetch(keeper, action.entry):
+        if maker is not None and self._fetcher.can_fetch(keeper, action.entry.new_part):
             self._fetch_if_free(keeper, action, name)
         elif maker is not None:
             state.queue.postpone(action.name, f"Replica {maker} makes the part, which will be fetched")
@@ -218,7 +221,7 @@ class QueueExecutor:
     def _mutate(self, keeper: Keeper, action: Action, result: PartName) -> None:
         state, entry = self._state, action.entry
         mutations = self._mutated_parts.load_mutations(keeper, entry)
-        if len(mutations) < len(entry.mutations) and self._can_fetch(keeper, entry):
+        if len(mutations) < len(entry.mutations) and self._fetcher.can_fetch(keeper, entry.new_part):
             state.queue.fetch_instead(action.name)
             return
         with state.store.hold_active(entry.source_parts) as held:
@@ -232,12 +235,6 @@ class QueueExecutor:
                 keeper, action, result, directory, conditions=self._mutated_parts.make_commit_checks(mutations)
             )
 
-    def _can_fetch(self, keeper: Keeper, entry: LogEntry) -> bool:
-        try:
-            return entry.new_part is not None and bool(self._fetcher.find_holders(keeper, entry.new_part))
-        except PandoError:
-            return False
-
     def _fetch(self, keeper: Keeper, action: Action, name: PartName) -> None:
         """Fetches the part or, if nobody has it any more, a future part that covers it."""
         if (copy := self._cloned_parts.link(action.entry)) is not None:
@@ -247,6 +244,9 @@ class QueueExecutor:
             return
         failure: PandoError | None = None
         for wanted, sources in self._find_sources(keeper, action.entry, name):
+            if wanted != name and not self._replace_ranges.cuts.admit_part(wanted):
+                self._state.queue.postpone(action.name, _EARLIER_CUT, pause_seconds=0.05)
+                return
             try:
                 directory, source = self._fetcher.fetch_from(
                     wanted, sources, lambda: self._is_cancelled(action, StoppableAction.FETCHES)

@@ -103,7 +103,7 @@ class ReplaceRangeExecutor:
         if arrivals is None:
             state.queue.postpone(action.name, "Another entry that is one step with it may not run", pause_seconds=0.1)
             return
-        if not self.cuts.admit([each.entry for each in group]):
+        if not self.cuts.admit(keeper, [each.entry for each in group]):
             state.queue.postpone(action.name, "The cut before it is not shown yet", pause_seconds=0.05)
             return
         state.services.failpoint("exchange.before")

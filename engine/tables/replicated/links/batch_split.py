@@ -22,4 +22,4 @@ def split_batch(batch: IncomingBatch) -> Iterator[IncomingBatch]:
             vector = vector.apply(change.position)
         end = Position(batch.end.origin, place)
         yield replace(batch, state=state, changes=changes, vector=vector, end=end)
-        state = replace(state, vector=vector.advance(end), vector_version=state.vector_version + 1)
+        state = replace(state, vector=vector.pass_idle(end), vector_version=state.vector_version + 1)

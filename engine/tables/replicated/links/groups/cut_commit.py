@@ -21,6 +21,7 @@ from coordination.links.batches.batch_ops import BatchCommit
 from coordination.links.batches.batch_plan import BatchPlan
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import CommitKind
+from coordination.nodes.replica_activation import FEATURE_GROUP_MUTATIONS, feature_checks
 from engine.tables.capabilities.table_links import AppliedBatch, GroupCut, IncomingBatch
 from engine.tables.replicated.links.applied_batch import describe_applied
 from engine.tables.replicated.links.batch_commit import BatchCommitter, CommitAttempt, StagedBatch
@@ -140,7 +141,7 @@ class _Together:
         services = self._tables[0].state.services
         services.failpoint("link.before_commit")
         try:
-            keeper.multi(_once([*ops, *self._cut.along, *self._activations()]))
+            keeper.multi(_once([*ops, *self._cut.along, *self._activations(), *self._require_mutations(plans)]))
         except MultiFailed as error:
             for attempt in self._attempts:
                 attempt.give_up()
@@ -181,6 +182,15 @@ class _Together:
             activation = table.state.activation
             assert activation is not None, "write access is held"
             found += activation.checks
+        return found
+
+    def _require_mutations(self, plans: Sequence[BatchPlan]) -> list[Op]:
+        """Returns the checks that all replicas show cuts with mutations whole. Raises 48 (NOT_IMPLEMENTED)."""
+        found: list[Op] = []
+        for table, keeper, plan in zip(self._tables, self._keepers, plans, strict=True):
+            if any(mutation.numbers for mutation in plan.mutations):
+                what = "A mutation in a transactional group"
+                found += feature_checks(keeper, table.state.paths, FEATURE_GROUP_MUTATIONS, what)
         return found
 
     def _judge(self, error: MultiFailed) -> None:

@@ -15,13 +15,16 @@ from pathlib import Path
 
 from coordination.keeper.interface import Keeper
 from coordination.links.groups.cut_mark import CutMark
+from coordination.links.groups.cut_mutations import CutMutations, compare_with_parts, list_new_marks
 from coordination.links.groups.link_group import LinkGroup, find_group
 from coordination.links.groups.shown_cut import TableProgress
+from coordination.links.stream.carried_changes import has_carried_mutations
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import Activation
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.shown_groups.shown_group import GroupRegistry, ShownGroup
+from parts.common.part_name import PartName
 from parts.format.durable_files import remove_durably, replace_file_durably
 from parts.store.part_states import Snapshot
 
@@ -30,8 +33,6 @@ logger = logging.getLogger(__name__)
 MARKER = "link_group.json"
 _BRINGING = (EntryType.GET_PART, EntryType.ATTACH_PART)
 _OF_MERGES = (EntryType.MERGE_PARTS, EntryType.MUTATE_PART)
-
-
 _MOST_GROUPS = 4
 
 
@@ -124,10 +125,12 @@ class GroupMember:
 
     def _enter(self, name: str) -> None:
         self._group = self._registry.enter(name, self)
+        self._state.queue.shows_cuts = True
 
     def leave(self) -> None:
         """Leaves the group: the table is shown alone, or stops."""
         group, self._group = self._group, None
+        self._state.queue.shows_cuts = False
         if group is not None:
             self._registry.leave(group, self)
         with self._lock:
@@ -144,6 +147,7 @@ class GroupMember:
         """Finds out how far the table is: what the group's node tells was committed before the log is pulled."""
         activation = self._state.activation
         self._pull(keeper)
+        self._state.mutations.load(keeper)
         marks = self._list_marks(known.uuid)
         member = next((each for each in known.members if each.path == self.root), None)
         with self._lock:
@@ -170,29 +174,57 @@ class GroupMember:
         items = self._state.queue.list_entries()
         found = [(mark, item.entry) for item in items if (mark := CutMark.of(item.entry)) is not None]
         found = [(mark, entry) for mark, entry in found if mark.group == group]
-        brings = any(_brings_parts(item.entry) for item in items)
+        mutations = self._compare_mutations(group)
+        brings = mutations.has_others or any(_brings_parts(item.entry) for item in items)
         marks = sorted(mark for mark, _ in found)
         with self._lock:
             cuts = self._of(group)
             cuts.known = max([cuts.known, *(mark.place for mark in marks)])
+            pulled = (mark for mark in mutations.undone if mark.place <= cuts.known)
+            marks = sorted({*marks, *pulled})  # nothing is known of cuts before one that is not pulled
             cuts.joined = max([cuts.joined, *(mark.place for mark in marks if mark.joins)])
             is_seen = cuts.seen_in is not None  # otherwise the others wait for it
             has_joined = not is_seen or (cuts.joined > 0 and not (marks and marks[0].joins))
             covered = [mark.place for mark, entry in found if self._is_partly_here(entry)]
-            touched = max([cuts.touched, *covered])
+            touched = cuts.touched = max([cuts.touched, mutations.touched, *covered])
+            dropping = (
+                m.place for m, e in found if any(d.covers(p) for d in e.removed_ranges for p in mutations.unchanged)
+            )
+            touched = max([touched, *dropping])
             activation = self._state.activation
             is_ready = activation is not None and cuts.seen_in is activation and not brings
             return TableProgress(is_ready, cuts.known, marks, touched, has_joined, lacks_parts=brings)
 
+    def _compare_mutations(self, group: str) -> CutMutations:
+        """Compares the mutations with the parts: both are read behind the queue.
+
+        The mutations of a cut are known before its entry leaves the queue.
+        """
+        known = self._state.mutations.current
+        if not known.mutations:
+            return CutMutations()
+        return compare_with_parts(known, [part.name for part in self._state.store.list_active()], group)
+
     def _is_partly_here(self, entry: LogEntry) -> bool:
         return any(self._state.store.covering_active(part) is not None for part in entry.created_parts)
 
-    def admit(self, entries: Sequence[LogEntry]) -> bool:
+    def admit(self, keeper: Keeper, entries: Sequence[LogEntry]) -> bool:
         """Tells whether the entries may be carried out in one step now; they count as begun if so."""
         group, marks = self._group, sorted(filter(None, map(CutMark.of, entries)))
         if group is None or not marks:
             return True
+        if any(has_carried_mutations(entry) for entry in entries):
+            self._state.mutations.load(keeper)
         return group.admit(self, marks)
+
+    def admit_part(self, part: PartName) -> bool:
+        """Tells whether a part may become active now: the mutations that it brings count as begun if so."""
+        group, state = self._group, self._state
+        if group is None or not part.mutation:
+            return True
+        covered = [each.name for each in state.store.list_active() if part.covers(each.name)]
+        marks = list_new_marks(state.mutations.current, part, covered)
+        return not marks or group.admit(self, marks)
 
     def note_touched(self, group: str, place: int) -> None:
         """Takes note that something of a cut may be active from now on. ``group``: its UUID."""
@@ -207,9 +239,18 @@ class GroupMember:
             self._group.show_if_possible()
 
     def note_executed(self, entries: Sequence[LogEntry]) -> None:
-        """Looks again when a table may have got its last part that no cut brings, as a clone does."""
-        if any(entry.type not in _OF_MERGES and CutMark.of(entry) is None for entry in entries):
+        """Looks again when a table may have got its last part that no cut brings, as a clone does.
+
+        Or when a mutation may have changed its last part.
+        """
+        if any(_may_be_last(entry) for entry in entries):
             self.note_done()
+
+
+def _may_be_last(entry: LogEntry) -> bool:
+    if entry.type in _OF_MERGES:
+        return entry.new_part is not None and entry.new_part.mutation > 0
+    return CutMark.of(entry) is None
 
 
 def _brings_parts(entry: LogEntry) -> bool:

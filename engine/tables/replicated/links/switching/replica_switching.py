@@ -186,6 +186,6 @@ def _reaches_back(found: StreamOfTable, vector: VersionVector, follower: Origin 
     if is_source or not len(known) or any(change.position.origin == own.present for change in found.changes):
         needed.append((own.present, start))
     return all(
-        found.begin <= max(vector.applied(origin), begin) or 0 < known.applied(origin) <= vector.applied(origin)
+        found.begin <= max(vector.applied(origin), begin) or 0 < known.last_change(origin) <= vector.applied(origin)
         for origin, begin in needed
     )
