@@ -255,7 +255,7 @@ class _Switch:
     def take_all(self, deadline: float, seconds: float, status: QueryStatus) -> None:
         """Waits until these targets have everything of their sources, which are closed.
 
-        An earlier attempt that closed the targets had all of it: merges, which the sources commit since, are no changes.
+        An earlier attempt that closed the targets had all of it: merges that the sources commit since are no changes.
         """
         if all(is_closed_by_switch(local.read_gate()) for local in self._links.locals):
             return
