@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_PATIENCE = {"connect_timeout": "2", "timeout": "10", "stall_timeout": "10", "retries": "1"}
+"""Options of Spark: a query that meets a cluster that is down ends soon."""
+
+
 class SqlReader:
     """Reads all tables of the group on one replica, by one statement. A source has no group and is passed over."""
 
@@ -89,8 +93,7 @@ class SparkReader:
         urls = ",".join(f"http://127.0.0.1:{client.port}" for client in self._sites.clients[name])
         frames = [
             spark.read.format("pando")
-            .option("url", urls)
-            .option("table", table)
+            .options(url=urls, table=table, **_PATIENCE)
             .load()
             .selectExpr(f"'{table}'", "k", "v")
             for table in self._moved.tables
