@@ -115,7 +115,10 @@ class LinkReport:
         return math.inf
 
     def forget_written(self) -> None:
-        """Forgets what the node holds: another server writes it. It is read and written when this one leads again."""
+        """Forgets what the node holds, which another server writes now.
+
+        When this one leads again it reads and writes the node.
+        """
         self._written, self._is_taken_over = None, False
 
 
