@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from coordination.nodes.gate_link import LinkMode
+from engine.links.switching.following import register_anew
+from engine.tables.capabilities.table_links import OutgoingLink
+from parts.common.errors import UserError
 from tests.links.linked_servers import linked_servers
 from tests.links.switched_clusters import Clusters
 from tests.links.test_links_in_one_process import wait
@@ -56,3 +60,30 @@ def test_those_of_siblings_stay_so_when_a_target_is_promoted(three: Clusters) ->
     _wait_until_sync(three, "east", ["north/t_north"])
     three.do("east", "INSERT INTO t VALUES (3, 'e')")  # nobody waits for the source that is gone
     assert three.keys("north") == [1, 3]
+
+
+class _Source:
+    """A new source that has a link of this UUID under the name of the one that registers."""
+
+    def __init__(self, known: str) -> None:
+        self.known = known
+        self.had: list[str] = []
+
+    def register(self, database: str, table: str, link: OutgoingLink) -> None:
+        if self.known and self.known != link.uuid:
+            raise UserError("BAD_ARGUMENTS", "another link")
+        self.known = link.uuid
+        self.had.append(self.known)
+
+    def unregister(self, database: str, table: str, name: str, uuid: str) -> None:
+        self.known = ""
+        self.had.append(self.known)
+
+
+def test_a_link_that_registers_anew_is_there_all_the_time() -> None:
+    """Without it the new source would acknowledge INSERTs alone between two requests of a REJOIN."""
+    link = OutgoingLink("north/t", "own", "cluster", "north", mode=LinkMode.SYNC)
+    for known, had in (("own", ["own"]), ("", ["own"]), ("former", ["", "own"])):
+        source = _Source(known)
+        register_anew(source, "default", "t", link)  # type: ignore[arg-type]
+        assert source.had == had

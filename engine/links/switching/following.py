@@ -80,7 +80,7 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
     if later is not None:  # the new source is none any more, either
         return _follow_once(server, name, uuid, local, later)
     outgoing = make_registration(definition, own.name, own.uuid)
-    _register(source, fork, outgoing)
+    register_anew(source, fork.database, fork.table, outgoing)
     place, _, forks, _ = ask_place(server, fork, now)  # from now on nothing is trimmed
     server.services.failpoint("follow.before_commit")
     former = definition.source_cluster, definition.source_database, definition.source_table
@@ -150,16 +150,17 @@ def _group_ops(server: SwitchingServer, definition: LinkDefinition, peer: Cluste
     return follow_source(keeper, definition.group, definition.name, peer, cluster, uuid, followers)
 
 
-def _register(source: LinkedCluster, fork: EpochFork, link: OutgoingLink) -> None:
+def register_anew(source: LinkedCluster, database: str, table: str, link: OutgoingLink) -> None:
     """Registers a link at its new source.
 
-    What has its name there is of this table's past: a former link, or what keeps changes for an old source.
+    What has its name there is of this table's past: a former link, or what keeps changes for an old source. The link
+    itself is never taken away, since INSERTs wait for one that is synchronous.
     """
     try:
-        source.register(fork.database, fork.table, link)
+        source.register(database, table, link)
     except UserError:
-        source.unregister(fork.database, fork.table, link.name, "")
-        source.register(fork.database, fork.table, link)
+        source.unregister(database, table, link.name, "")
+        source.register(database, table, link)
 
 
 def commit_at_once(local: LocalTable, ops: Sequence[Op]) -> bool:

@@ -28,6 +28,7 @@ from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate_link import LinkMode
 from engine.links.exchange.fields import Document, get_object, get_objects, get_text, get_texts
 from engine.links.exchange.protocol import decode_vector
+from engine.links.switching.following import register_anew
 from engine.links.switching.local_tables import LocalTable, SwitchingServer, find_target_table, list_local_tables
 from engine.links.switching.turning import Turn, turn_tables
 from engine.tables.capabilities.table_links import OutgoingLink
@@ -211,8 +212,7 @@ class _Rejoining:
         outgoing = OutgoingLink(
             f"{own.name}/{name}", uuid, own.uuid, own.name, known.two_way, mode=LinkMode(known.mode)
         )
-        client.unregister(source.database, source.table, outgoing.name, "")
-        client.register(source.database, source.table, outgoing)
+        register_anew(client, source.database, source.table, outgoing)
         where = self._cluster, source.database, source.table
         dropped = [f"{self._cluster}/{name}", *source.outgoing]
         return Turn(name, uuid, source.forks, source.fork, client.get_identity(), *where, settings, None, dropped)
