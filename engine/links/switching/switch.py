@@ -24,7 +24,15 @@ from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.groups.group_switching import read_same_group, require_entered
 from coordination.links.link_nodes import StoredLink
 from coordination.links.positions import Position
-from coordination.links.switching.switching_gate import ASKED, PROMISE, TELLING, read_fact, void_ticket, write_facts
+from coordination.links.switching.switching_gate import (
+    ASKED,
+    PROMISE,
+    PROMOTION,
+    TELLING,
+    read_fact,
+    void_ticket,
+    write_facts,
+)
 from coordination.nodes.gate import Gate
 from engine.links.exchange.fields import get_texts
 from engine.links.switching.forking import Promoted, fork_tables
@@ -147,6 +155,10 @@ def find_unfinished(
     return tell_all(server, found) if found else None
 
 
+def _open_for_link(gate: Gate) -> Gate:
+    return gate if read_fact(gate, PROMOTION) is not None else gate.without_bar(PROMOTION)
+
+
 class _Switch:
     """One switch, of one table or of all tables of a group."""
 
@@ -228,7 +240,11 @@ class _Switch:
             finish_cancelling(self._server, self._links, self.ticket)
 
     def take_all(self, deadline: float, seconds: float, status: QueryStatus) -> None:
-        """Waits until these targets have everything of their sources, which are closed."""
+        """Waits until these targets have everything of their sources, which are closed.
+
+        An attempt that died may have closed the targets, and the sources have logged merges since.
+        """
+        move_all_gates([(local, _open_for_link) for local in self._links.locals])
         self._server.links.wake()
         for (link, local), position in zip(self._links.tables, self._positions, strict=True):
             self._take(link.definition.name, local, position, deadline, seconds, status)
