@@ -511,6 +511,20 @@ def test_a_sibling_group_that_missed_two_switches_follows_the_last(three: Cluste
     assert three.sql("north", f"SELECT lastCut('{a}') = lastCut('{b}')") == [[1]]
 
 
+@pytest.mark.timeout(60)
+def test_a_switch_that_died_goes_on_although_the_source_merged(three: Clusters) -> None:
+    """What the source logs when it is closed brings no rows, but the targets must read so far."""
+    a, b = _grouped(three, "merged", "east")
+    _insert_pair(three, "west", a, b, 2)
+    _follow(three, "east", a, b)
+    with suppress(PandoError), three.dying_at("east", "promote.after_close"):
+        three.do("east", "SYSTEM SWITCH REPLICATION LINK GROUP merged")
+    three.do("west", f"OPTIMIZE TABLE {a} FINAL")
+    three.do("east", "SYSTEM SWITCH REPLICATION LINK GROUP merged")
+    _insert_pair(three, "east", a, b, 3)
+    _must_show(three, a, b, [[1, 2, 3], [1, 2, 3]], "east", "west")
+
+
 def test_a_switch_takes_the_mutations_of_the_source(three: Clusters) -> None:
     a, b = _grouped(three, "mut", "east", "north")
     _insert_pair(three, "west", a, b, 2)

@@ -15,7 +15,7 @@ from engine.simulator.links.switched_tables import GROUP, SwitchedTables
 from engine.simulator.links.switched_work import SwitchedWork
 from engine.simulator.simulated_servers import SimulatedServer
 
-_WEIGHTS = {"look": 6, "work": 14, "step": 6}
+_WEIGHTS = {"look": 6, "work": 14, "step": 6, "delete": 1.5}
 """Beside those of switches."""
 _SQL_SHARE = 0.1
 
@@ -49,6 +49,25 @@ class SwitchedGroupWork(SwitchedWork):
             server.sql(f"INSERT INTO {table} (p, k, v) {render_insert(table, sent.keys, PARTITIONS)}")
         finally:
             self.record.sending.remove(sent)
+
+    def _do_delete(self) -> None:
+        """A mutation deletes some rows of a table that takes writes."""
+        opened = self.tables.list_open()
+        server = self._idle(opened[0]) if opened else None
+        reign = self.record.find_reign(opened[0]) if opened else None
+        if server is None or reign is None:
+            return
+        table = self.random.choice(self.tables.names)
+        keys = [key for name, key in sorted(reign.numbers) if name == table]
+        if keys:
+            chosen = sorted(self.random.sample(keys, min(2, len(keys))))
+            rows = {(table, key) for key in chosen}
+            self._deleted |= rows
+            self._acknowledged -= rows
+            for shown in self._shown.values():
+                shown -= rows
+            text = f"ALTER TABLE {table} DELETE WHERE k IN ({', '.join(map(str, chosen))})"
+            self._try("delete", lambda: server.sql(text, mutations_sync=0))
 
     def _do_work(self) -> None:
         """A server does all that is due."""
