@@ -80,6 +80,9 @@ private final class PandoWrite(
 
   override def requiredDistribution(): Distribution = layout.distribution
 
+  /** The items of the partition key by which Spark cannot divide the rows itself. */
+  def periods: Seq[PartitionPeriod] = layout.periods
+
   /** Spark may divide a partition with many rows among tasks. */
   override def distributionStrictlyRequired(): Boolean = false
 

@@ -34,6 +34,13 @@ object PeriodFunctions {
     "toDate", "toYYYYMM", "toYYYYMMDD", "toYear", "toMonth", "toMonday", "toStartOfMonth", "toStartOfQuarter",
     "toStartOfYear", "toStartOfDay", "toStartOfHour")
 
+  /** Returns the function of a date or a timestamp. */
+  def bind(period: String, type_ : DataType): ScalarFunction[Int] = type_ match {
+    case DateType => new PeriodOfDate(period)
+    case TimestampType => new PeriodOfTimestamp(period)
+    case _ => throw new UnsupportedOperationException(s"$prefix$period takes a date or a timestamp")
+  }
+
   /** Returns the number of a period that has the day; of an hour, if it has none. */
   def numberOf(name: String, day: Int): Int = {
     def date = LocalDate.ofEpochDay(day.toLong)
@@ -52,11 +59,11 @@ private final class UnboundPeriod(period: String) extends UnboundFunction {
   override def name(): String = PeriodFunctions.prefix + period
   override def description(): String = s"a number of the period of $period"
 
-  override def bind(input: StructType): BoundFunction = input.fields.map(_.dataType) match {
-    case Array(DateType) => new PeriodOfDate(period)
-    case Array(TimestampType) => new PeriodOfTimestamp(period)
-    case _ => throw new UnsupportedOperationException(s"${name()} takes a date or a timestamp")
-  }
+  override def bind(input: StructType): BoundFunction =
+    input.fields.map(_.dataType) match {
+      case Array(type_) => PeriodFunctions.bind(period, type_)
+      case _ => throw new UnsupportedOperationException(s"${name()} takes one argument")
+    }
 }
 
 /** Spark calls `invoke` with the days since 1970. */

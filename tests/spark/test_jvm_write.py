@@ -152,8 +152,9 @@ def test_a_block_of_too_many_partitions_is_divided(sql: Session) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("way", ["catalog", "format"])
 @pytest.mark.parametrize("key", ["toYYYYMM(d)", "(toYear(d), g)", "toStartOfHour(t)", "toMonday(d)"])
-def test_few_parts_are_made(sql: Session, key: str) -> None:
+def test_few_parts_are_made(sql: Session, key: str, way: str) -> None:
     """A partition's rows come to one task, whatever the order of the frame."""
     table = sql.pando.new_table("k Int64, d Date, g Int32, t DateTime('UTC')", "(g, k)", partition=key)
     sql.pando["r1"].execute(f"SYSTEM STOP MERGES {table}")
@@ -161,7 +162,10 @@ def test_few_parts_are_made(sql: Session, key: str) -> None:
         "id AS k", "date_add(DATE'2024-01-01', cast(id * 7919 % 60 AS int)) AS d", "cast(id % 3 AS int) AS g",
         "TIMESTAMP'2024-01-01 00:00:00Z' + make_dt_interval(0, cast(id * 31 % 9 AS int), cast(id % 60 AS int)) AS t",
     )  # fmt: skip
-    frame.writeTo(f"pando.default.{table}").append()
+    if way == "catalog":
+        frame.writeTo(f"pando.default.{table}").append()
+    else:
+        save(frame, sql.pando.options(table))
     assert counted(sql.pando, table) == [(2000, 2000)] * 2
     partitions, parts = sql.server(f"SELECT uniqExact(partition), count() FROM system.parts WHERE table = '{table}'")[0]
     assert parts == partitions
