@@ -16,7 +16,7 @@ from tests.spark.conftest import Pando, enter, load, save
 from tests.spark.test_jvm_read import plan
 from tests.spark.test_spark_stream import KEPT, insert
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 def test_the_word_pando_means_the_jvm_where_its_jar_is(
