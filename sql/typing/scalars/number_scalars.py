@@ -216,7 +216,7 @@ def _float_to_decimal(sql: Fragment, source: FloatType, goal: DecimalType) -> Fr
     short = cast(fragment("(CAST({} AS DECIMAL(22, 0)) * {})", units, unit), goal)
     if goal.precision <= 22:
         return short
-    # So many units are a whole number of them: a float has 53 bits.
+    # A float this large has no digits behind the scale, so there is nothing to cut off.
     return fragment("CASE WHEN abs({}) < 1e21 THEN {} ELSE {} END", units, short, cast(sql, goal))
 
 
