@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -104,16 +105,25 @@ def _key(part: Part, column: Column) -> tuple[str, str, str]:
 def _of_part(part: Part, column: Column) -> PartColumn:
     def read() -> PartColumn:
         batches = read_batches([(part, [MarkRange(0, part.marks)])], [column])
-        return _describe(pa.chunked_array([batch.column(0) for batch in batches]), _strip(column.type))
+        return reduce(_join, (_describe(batch.column(0), _strip(column.type)) for batch in batches))
 
     return _known.get(_key(part, column), read)
 
 
-def _describe(values: pa.ChunkedArray, type_: DataType) -> PartColumn:
+def _join(one: PartColumn, other: PartColumn) -> PartColumn:
+    """Returns the statistics of both batches: one of them is in memory at a time."""
+    hashes = _keep_least([one.hashes, other.hashes])
+    bounds = [item for item in (one, other) if item.least is not None]
+    least: Any = min((item.least for item in bounds), default=None)  # type: ignore[type-var]
+    greatest: Any = max((item.greatest for item in bounds), default=None)  # type: ignore[type-var]
+    return PartColumn(least, greatest, one.nulls + other.nulls, hashes)
+
+
+def _describe(values: pa.Array, type_: DataType) -> PartColumn:
     distinct = pc.unique(values).drop_null()
     if pa.types.is_dictionary(distinct.type):
         distinct = distinct.cast(distinct.type.value_type)
-    hashes = np.sort(pl.Series(pl.from_arrow(distinct)).hash().to_numpy())[:_KEPT_HASHES]
+    hashes = _keep_least([pl.Series(pl.from_arrow(distinct)).hash().to_numpy()])
     if isinstance(type_, StringType) or not len(distinct):
         return PartColumn(None, None, values.null_count, hashes)
     bounds = pc.min_max(distinct)
@@ -129,20 +139,19 @@ def _to_number(value: pa.Scalar, type_: DataType) -> object:
 
 
 def _merge(found: Sequence[PartColumn]) -> dict[str, Any]:
-    merged: dict[str, Any] = {
-        "distinct": _estimate_distinct([item.hashes for item in found]),
-        "nulls": sum(item.nulls for item in found),
-    }
-    bounds = [item for item in found if item.least is not None]
-    if bounds:
-        least, greatest = min(item.least for item in bounds), max(item.greatest for item in bounds)  # type: ignore[type-var]
-        merged |= {"min": str(least), "max": str(greatest)}
+    whole = reduce(_join, found)
+    merged: dict[str, Any] = {"distinct": _estimate_distinct(whole.hashes), "nulls": whole.nulls}
+    if whole.least is not None:
+        merged |= {"min": str(whole.least), "max": str(whole.greatest)}
     return merged
 
 
-def _estimate_distinct(hashes: Sequence[np.ndarray]) -> int:
+def _keep_least(hashes: Sequence[np.ndarray]) -> np.ndarray:
+    return np.unique(np.concatenate(hashes))[:_KEPT_HASHES]
+
+
+def _estimate_distinct(least: np.ndarray) -> int:
     """Returns the number of distinct hashes: exact if all are there, else from how dense the least ones lie."""
-    least = np.unique(np.concatenate(hashes))[:_KEPT_HASHES]
     if len(least) < _KEPT_HASHES:
         return len(least)
     return round((_KEPT_HASHES - 1) / (int(least[-1]) / 2**64))
