@@ -45,6 +45,7 @@ _QUERIES = {
     "count(*)": "SELECT count(*) FROM {}",
     "a month of the key": f"SELECT {_TOTALS} FROM {{}} WHERE l_shipdate >= '1994-01-01' AND l_shipdate < '1994-02-01'",
     "a group of strings": "SELECT l_shipmode, count(*), sum(l_orderkey), max(l_shipdate) FROM {} GROUP BY ALL",
+    "a sample of 1 %": "SELECT * FROM {} TABLESAMPLE (1 PERCENT) REPEATABLE (1)",
     "the top 100": f"SELECT {_COLUMN_LIST} FROM {{}} ORDER BY l_extendedprice DESC, l_orderkey, l_linenumber LIMIT 100",
 }
 EVENTS = "events"
@@ -63,7 +64,7 @@ _EVENT_QUERIES = {
     "events: a group of strings": "SELECT kind, sum(size), count(*), max(price) FROM {} GROUP BY kind",
     "events: the top 100": "SELECT * FROM {} ORDER BY price DESC, id LIMIT 100",
 }
-_SCANS = ("full scan", "five columns", "events: full scan")
+_SCANS = ("full scan", "five columns", "a sample of 1 %", "events: full scan")
 """Queries whose rows Spark makes and throws away."""
 
 

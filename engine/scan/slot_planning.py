@@ -22,6 +22,7 @@ from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part
 from parts.table.block_number_column import make_block_number_column
 from parts.table.part_name_columns import NAME_COLUMNS, make_name_column
+from parts.table.row_exists_column import PART_OFFSET_COLUMN
 from parts.table.table_description import Column, TableDescription, TableSchema
 
 DEFAULT_BYTES_PER_TASK = 128 << 20
@@ -83,12 +84,12 @@ def select_stored_columns(schema: TableSchema, names: Sequence[str]) -> list[Col
 
 
 def add_hidden_columns(schema: TableSchema) -> TableSchema:
-    """Returns the schema with ``_part``, ``_partition_id`` and ``_block_number``."""
+    """Returns the schema with ``_part``, ``_part_offset``, ``_partition_id`` and ``_block_number``."""
     return TableSchema((*schema.columns, *_list_hidden_columns(schema)))
 
 
 def _list_hidden_columns(schema: TableSchema) -> list[Column]:
-    hidden = [*map(make_name_column, NAME_COLUMNS), make_block_number_column()]
+    hidden = [*map(make_name_column, NAME_COLUMNS), PART_OFFSET_COLUMN, make_block_number_column()]
     return [column for column in hidden if column.name not in schema]
 
 

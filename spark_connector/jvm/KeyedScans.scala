@@ -58,7 +58,7 @@ object KeyedScans extends Rule[LogicalPlan] {
       if (!isWorth(weights, plan.partitions.size)) None
       else Some(scan.divided(
         for (partition <- partitions; number <- 0 until partition.slots) yield KeyedSlot(
-          SlotPartition(number, partition.slots, None, scan.options.filter, Some(partition.id)),
+          SlotPartition(number, partition.slots, None, scan.options.condition(), Some(partition.id)),
           use.rowOf(partition.values(use.keys))),
         Some(ReadState(execution, Some(execution)))))
     }

@@ -87,7 +87,8 @@ final case class PandoScan(
   override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
 
   override def description(): String = {
-    val parts = Seq("filter" -> options.filter.trim, "query" -> query, "limit" -> limit.mkString)
+    val parts = Seq(
+      "filter" -> options.filter.trim, "sample" -> options.sample.mkString, "query" -> query, "limit" -> limit.mkString)
     (s"pando ${options.fullName}" +: parts.collect { case (name, text) if text.nonEmpty => s"$name: $text" })
       .mkString(", ").replace("\n", "")
   }
@@ -98,8 +99,8 @@ final case class PandoScan(
 
   private def planOfRun: Plan = narrowed.getOrElse(if (slots.isEmpty) plan else plan.copy(partitions = slots))
 
-  /** Returns the scan with another condition in SQL. */
-  def withFilter(condition: String): PandoScan = copy(options = options.copy(filter = condition))
+  /** Returns the scan of all rows for which a condition in SQL holds. */
+  def where(condition: String): PandoScan = copy(options = options.copy(filter = condition, sample = None))
 
   /** The columns by whose values a join may narrow the scan; computed rows have other columns. */
   override def filterAttributes(): Array[NamedReference] =
@@ -112,7 +113,9 @@ final case class PandoScan(
     val found = if (short.isEmpty) Seq() else Pushing.pushPredicates(options, output, short).flatten.map(_.sql)
     narrowed =
       if (found.isEmpty) None
-      else if (slots.isEmpty) Some(Plan.make(withFilter(SqlText.and(options.filter +: found))))
+      else if (slots.isEmpty) {
+        Some(Plan.make(copy(options = options.copy(filter = SqlText.and(options.filter +: found)))))
+      }
       else Some(plan.copy(partitions = slots.map(_.where(SqlText.and(found)))))  // Spark demands the same keys
   }
 
@@ -133,7 +136,7 @@ final case class PandoScan(
     "table" -> shard.map(_.table).getOrElse(options.table),
     "columns" -> columns,
     "query" -> query,
-    "filter" -> options.filter,
+    "filter" -> options.condition(shard.map(_.number).getOrElse(0)),
     "blocks" -> blocks.map(Json.mapper.readTree(_)),
     "max_rows_per_task" -> options.maxRowsPerTask,
     "max_bytes_per_task" -> options.maxBytesPerTask)
@@ -165,7 +168,7 @@ final case class Plan(
     granules: Long,
     prunedGranules: Long,
     keys: Seq[ScanKey],
-    share: Double = 1,
+    share: Option[Double] = None,
     columns: Map[String, ColumnFacts] = Map())
 
 object Plan {
@@ -173,8 +176,7 @@ object Plan {
   /** Returns the slots that a server plans for the table as it is now. Slots of shards are interleaved. */
   def make(scan: PandoScan): Plan = {
     val answer = ask(scan, None, scan.options.partitions)
-    val filter = scan.options.filter
-    if (!answer.has("shards")) whole(answer, None, filter)
+    if (!answer.has("shards")) whole(answer, None, scan.options.condition())
     else {
       val found = answer.get("shards").elements().asScala.toSeq.zipWithIndex.map { case (shard, number) =>
         Shard(
@@ -184,7 +186,7 @@ object Plan {
           shard.get("table").asText())
       }
       val least = scan.options.partitions.map(count => (count + found.size - 1) / found.size)
-      val plans = found.map(shard => whole(ask(scan, Some(shard), least), Some(shard), filter))
+      val plans = found.map(shard => whole(ask(scan, Some(shard), least), Some(shard), scan.options.condition(shard.number)))
       val longest = plans.map(_.partitions.size).maxOption.getOrElse(0)
       val slots = (0 until longest).flatMap(turn => plans.flatMap(_.partitions.lift(turn)))
       Plan(slots, plans.map(_.rows).sum, plans.map(_.bytes).sum, plans.map(_.granules).sum,
@@ -213,7 +215,7 @@ object Plan {
       answer.path("granules").asLong(),
       answer.path("pruned_granules").asLong(),
       ScanKey.listOf(answer),
-      answer.path("share").asDouble(1),
+      Option(answer.get("share")).map(_.asDouble()),
       ColumnFacts.mapOf(answer))
   }
 }

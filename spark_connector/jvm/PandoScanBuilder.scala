@@ -18,7 +18,8 @@ class PandoScanBuilder(options: ReadOptions, fields: StructType)
     with SupportsPushDownRequiredColumns
     with SupportsPushDownAggregates
     with SupportsPushDownLimit
-    with SupportsPushDownTopN {
+    with SupportsPushDownTopN
+    with SupportsPushDownTableSample {
 
   private val every = HiddenColumns.beside(fields)
   private var conditions: Seq[String] = Seq()
@@ -29,6 +30,14 @@ class PandoScanBuilder(options: ReadOptions, fields: StructType)
   private var aggregation: Option[SlotQuery] = None
   private var limit: Option[Int] = None
   private var order: Seq[SortOrder] = Seq()
+  private var sample: Option[RowSample] = None
+
+  /** Has the servers draw rows, unless a row may be drawn twice, or the table has columns of the names that tell rows apart. */
+  override def pushTableSample(low: Double, high: Double, withReplacement: Boolean, seed: Long): Boolean = {
+    val isPushed = !withReplacement && !fields.fieldNames.exists(RowSample.columns)
+    if (isPushed) sample = Some(RowSample(low, high, seed))
+    isPushed
+  }
 
   override def pushPredicates(predicates: Array[Predicate]): Array[Predicate] =
     if (predicates.isEmpty) predicates
@@ -96,7 +105,8 @@ class PandoScanBuilder(options: ReadOptions, fields: StructType)
     }
   }
 
-  private def filtered: ReadOptions = options.copy(filter = SqlText.and(options.filter +: conditions))
+  private def filtered: ReadOptions = options.copy(
+    filter = SqlText.and(options.filter +: conditions), sample = sample)
 
   /** The fields that a server sends: rows are counted by the smallest of them. */
   private def readFields: StructType =

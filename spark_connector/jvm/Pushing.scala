@@ -49,7 +49,7 @@ object Pushing {
 
   /** Returns the query of final aggregates over the rows for which the options' filter holds, if one server may. */
   def pushWhole(options: ReadOptions, fields: StructType, wanted: Aggregation, isAnsi: Boolean): Option[SlotQuery] = {
-    val whole = encode(wanted, isAnsi).put("condition", options.filter)
+    val whole = encode(wanted, isAnsi).put("condition", options.condition())
     val found = ask(options, "fields" -> fieldsOf(fields), "whole" -> whole).path("whole")
     if (!found.isObject) None else Some(wholeQuery(found, structOf(found.get("fields")), options))
   }
@@ -63,7 +63,7 @@ object Pushing {
     SlotQuery(found.get("query").asText(), columnsOf(found), structOf(found.get("fields")))
 
   private def wholeQuery(found: JsonNode, fields: StructType, options: ReadOptions): SlotQuery =
-    SlotQuery(found.get("query").asText(), columnsOf(found), fields, Some(Plan.whole(found, None, options.filter)))
+    SlotQuery(found.get("query").asText(), columnsOf(found), fields, Some(Plan.whole(found, None, options.condition())))
 
   private def columnsOf(found: JsonNode): Seq[String] =
     found.get("columns").elements().asScala.map(_.asText()).toSeq
@@ -74,7 +74,7 @@ object Pushing {
     val names = sent.fieldNames.toSeq
     val top = Json.obj(
       "order" -> order.map(ExpressionJson.encodeOrder), "limit" -> limit, "columns" -> names,
-      "condition" -> options.filter)
+      "condition" -> options.condition())
     val found = ask(options, "fields" -> fieldsOf(fields), "top" -> top).get("top")
     if (found.isNull) None
     else if (found.get("whole").isNull || options.hasTaskSize) {

@@ -34,11 +34,15 @@ final case class ReadOptions(
     maxReplicaDelay: Double,
     compression: String,
     nanoseconds: String,
-    stream: StreamOptions
+    stream: StreamOptions,
+    sample: Option[RowSample] = None
 ) {
 
   /** The table as `database.table`. */
   def fullName: String = s"$database.$table"
+
+  /** Returns the condition in SQL of the rows to read: the filter's, and the sample's of a shard or of the whole table. */
+  def condition(shard: Int = 0): String = SqlText.and(filter +: sample.map(_.condition(shard)).toSeq)
 
   /** Whether the number of tasks or their size is given. */
   def hasTaskSize: Boolean = partitions.nonEmpty || maxRowsPerTask.nonEmpty || maxBytesPerTask.nonEmpty

@@ -102,7 +102,7 @@ private final class PartitionsScan(whole: PandoScan, val name: String, first: Se
   /** The partitions to read, and to replace. */
   @volatile var partitions: Seq[String] = first
 
-  private def scan: PandoScan = whole.withFilter(BegunScan.inPartitions(partitions))
+  private def scan: PandoScan = whole.where(BegunScan.inPartitions(partitions))
 
   override def readSchema(): StructType = whole.readSchema()
 

@@ -15,13 +15,13 @@ import org.apache.spark.sql.types._
 /**
  * How much a scan reads: what a limit or a query of the servers leaves of it is not more.
  *
- * Where Spark's cost-based optimizer is on, the plan also has the share of the rows that the condition leaves, and what
- * the columns hold.
+ * Where Spark's cost-based optimizer is on, the plan also has the share of the rows that the condition and the sample
+ * leave, and what the columns hold.
  */
 final class ScanStatistics(scan: PandoScan) extends Statistics {
   private def isOfRows = scan.query.isEmpty && scan.limit.isEmpty
 
-  override def sizeInBytes(): OptionalLong = OptionalLong.of(scan.plan.bytes)
+  override def sizeInBytes(): OptionalLong = OptionalLong.of(math.round(scan.plan.bytes * sampled))
 
   override def numRows(): OptionalLong = if (isOfRows) OptionalLong.of(rows) else OptionalLong.empty()
 
@@ -32,7 +32,10 @@ final class ScanStatistics(scan: PandoScan) extends Statistics {
       scan.plan.columns.get(field.name).map(found => column -> found.of(field.dataType, rows))
     }.toMap.asJava
 
-  private def rows: Long = math.round(scan.plan.rows * scan.plan.share)
+  /** The servers know the share of the condition and of the sample if they were asked. */
+  private def rows: Long = math.round(scan.plan.rows * scan.plan.share.getOrElse(sampled))
+
+  private def sampled: Double = scan.options.sample.map(_.share).getOrElse(1)
 }
 
 /** What a column holds; texts have no `least` and `greatest`. */

@@ -45,7 +45,7 @@ final case class SlotReaderFactory(scan: PandoScan, owner: String) extends Parti
  */
 private final class SlotReader(planned: PandoScan, slot: SlotPartition, execution: String)
     extends PartitionReader[ColumnarBatch] {
-  private val scan = planned.withFilter(slot.filter)
+  private val scan = planned.where(slot.filter)
   private val options = scan.options.copy(urls = slot.shard.map(_.urls).getOrElse(scan.options.urls))
   private val servers = new Servers(options)
   private val urls = rotate(options.urls, place(execution + slot.partition.mkString) + slot.number)

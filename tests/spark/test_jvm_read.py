@@ -199,7 +199,7 @@ def test_hidden_columns_are_read_by_their_names(pando: Pando, spark: SparkSessio
         pando["r1"].execute(f"INSERT INTO {name} SELECT number % 2, number FROM numbers({first}, 10)")
     pando["r1"].execute(f"OPTIMIZE TABLE {name} PARTITION 1 FINAL")
     pando.sync(name)
-    columns = "k, _part, _partition_id, _block_number"
+    columns = "k, _part, _part_offset, _partition_id, _block_number"
     frame = load(spark, pando.options(name))
     found = frame.selectExpr(*columns.split(", ")).orderBy("k")
     assert [tuple(row) for row in found.collect()] == rows(pando["r1"], f"SELECT {columns} FROM {name} ORDER BY k")

@@ -97,3 +97,12 @@ def test_what_needs_one_table_is_refused(pando: Pando, spark: SparkSession, shar
 def test_views_of_all_tables_include_it(pando: Pando, spark: SparkSession, sharded: str) -> None:
     assert sharded in register(spark, ",".join(pando.urls.values()))
     assert spark.sql(f"SELECT count(*) FROM {sharded}").collect() == [(80_000,)]
+
+
+def test_samples_of_shards_are_drawn_apart(pando: Pando, jvm_session: SparkSession, sharded: str) -> None:
+    """Parts of two shards have the same names, and rows at the same places."""
+    sample = load(jvm_session, pando.options(sharded)).sample(0.2, 5)
+    drawn = {row.k for row in sample.select("k").collect()}
+    assert len(drawn) == sample.count() == sample.groupBy().count().collect()[0][0]
+    assert abs(len(drawn) - 16_000) < 700
+    assert abs(sum(k + 40_000 in drawn for k in drawn) - 1600) < 250
