@@ -2,9 +2,9 @@
 Where the package is installed, also beside Delta.
 
 The session has two tasks at a time, and is as ``spark_connector.configure`` makes it. The files are what Spark makes of
-the tables, which are sorted by their keys, so that their statistics tell as much of the keys as they can. Two tables
-are read: TPC-H's lineitem, and five million events of eight columns. CPU time is that of all processes: Spark's, the
-server's and ZooKeeper's.
+the tables, which are sorted by their keys, so that their statistics tell as much of the keys as they can. Read
+are TPC-H's lineitem, five million events of eight columns, and the tables of ``spark_shapes``. CPU time is that of all
+processes: Spark's, the server's and ZooKeeper's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import delta
+from benchmarks import delta, spark_shapes
 from benchmarks import tpch as tpch_queries
 from benchmarks.data import LINEITEM, TPCH_KEYS, tpch
 from benchmarks.measure import Figure, alternate_with_cpu, process_cpu_seconds
@@ -64,7 +64,15 @@ _EVENT_QUERIES = {
     "events: a group of strings": "SELECT kind, sum(size), count(*), max(price) FROM {} GROUP BY kind",
     "events: the top 100": "SELECT * FROM {} ORDER BY price DESC, id LIMIT 100",
 }
-_SCANS = ("full scan", "five columns", "a sample of 1 %", "events: full scan")
+_TABLES = (
+    {name: (LINEITEM, sql) for name, sql in _QUERIES.items()}
+    | {name: (EVENTS, sql) for name, sql in _EVENT_QUERIES.items()}
+    | spark_shapes.QUERIES
+)
+_SCANS = (
+    "full scan", "five columns", "a sample of 1 %", "events: full scan", "200 columns", "five of 200 columns",
+    "rows of 60 MB",
+)  # fmt: skip
 """Queries whose rows Spark makes and throws away."""
 
 
@@ -82,8 +90,11 @@ def compare(directory: Path, scale: float) -> Iterator[Figure]:
         url = f"http://127.0.0.1:{port}"
         spark = _session(directory, url)
         stack.callback(spark.stop)
+        servers = [status.pid for status in statuses if status.pid and status.http_port]
         pids = [os.getpid(), *(status.pid for status in statuses if status.pid)]
-        yield from Pair(spark, client, url, directory, pids).figures()
+        pair = Pair(spark, client, url, directory, pids)
+        yield from pair.figures()
+        yield from pair.memory(servers)
 
 
 class Pair:
@@ -96,23 +107,29 @@ class Pair:
         self._directory = directory
         self._pids = pids
         self._numbers = itertools.count()
-        for name in (*TPCH_KEYS, EVENTS):
+        for name in (*TPCH_KEYS, EVENTS, spark_shapes.WIDE, spark_shapes.LARGE):
             path = str(directory / name)
             spark.table(f"pando.default.{name}").write.parquet(path)
             spark.sql(f"CREATE TABLE spark_catalog.default.{name} USING parquet LOCATION '{path}'")
         self._files = str(directory / LINEITEM)
 
     def figures(self) -> Iterator[Figure]:
-        for table, queries in ((LINEITEM, _QUERIES), (EVENTS, _EVENT_QUERIES)):
-            for name in queries:
-                ours, theirs = (
-                    self._read(name, f"{catalog}.default.{table}") for catalog in ("pando", "spark_catalog")
-                )
-                yield from self._measure(name, ours, theirs)
+        for name in _TABLES:
+            yield from self._measure(name, *self._both(name))
         yield from self._written()
         if delta.is_there():
             yield from self._beside_delta()
         yield from tpch_queries.compare(PEER, self._in_catalog("pando"), self._in_catalog("spark_catalog"))
+
+    def memory(self, servers: Sequence[int]) -> Iterator[Figure]:
+        """Yields what memory three of the scans take."""
+        jvm = int(self._spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+        for name in ("events: full scan", "200 columns", "rows of 60 MB"):
+            yield from spark_shapes.measure_memory(name, PEER, *self._both(name), jvm, servers)
+
+    def _both(self, name: str) -> tuple[Callable[[], object], Callable[[], object]]:
+        table = _TABLES[name][0]
+        return self._read(name, f"pando.default.{table}"), self._read(name, f"spark_catalog.default.{table}")
 
     def _measure(
         self, name: str, ours: Callable[[], object], theirs: Callable[[], object], peer: str = PEER
@@ -125,7 +142,7 @@ class Pair:
 
     def _read(self, name: str, table: str) -> Callable[[], object]:
         """Returns a query, made anew each time: Spark keeps what it shuffled for a frame."""
-        sql = (_QUERIES | _EVENT_QUERIES)[name].format(table)
+        sql = _TABLES[name][1].format(table)
         if name in _SCANS:
             return lambda: self._spark.sql(sql).write.format("noop").mode("overwrite").save()
         return lambda: self._spark.sql(sql).collect()
@@ -186,6 +203,7 @@ def _fill(client: HttpClient, data: Path, scale: float) -> None:
     client.execute(f"CREATE TABLE {EVENTS} ({_EVENT_COLUMNS}) ENGINE = MergeTree ORDER BY (at, id)")
     client.execute(f"INSERT INTO {EVENTS} SELECT {_EVENT_VALUES} FROM numbers({_EVENT_ROWS})")
     client.execute(f"OPTIMIZE TABLE {EVENTS} FINAL")
+    spark_shapes.fill(client)
 
 
 def _session(directory: Path, url: str) -> SparkSession:
@@ -199,7 +217,7 @@ def _session(directory: Path, url: str) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "2g",
+        "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
     }
