@@ -13,18 +13,18 @@ from typing import Any
 import pyarrow as pa
 
 from engine.scan.block_filter import make_block_filter
-from engine.scan.scan_filter import ScanFilter
 from engine.scan.sent_columns import CompactForm, PlainForm, find_dictionaries, to_compact_batch
 from engine.tables.capabilities.block_history import WantedBlocks
 from parts.blocks.spark_batches import to_spark_batch
 from parts.common.errors import UserError
 from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part
-from parts.table.block_number_column import BLOCK_NUMBER
+from parts.read.row_filters import AllOf, RowFilter
 from parts.table.table_description import Column
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
+_TESTED_ROWS = 4 * BATCH_ROWS
 _PIECE_BYTES = 256 << 10
 _SHORT_PIECE_BYTES = 32 << 10
 MAX_SILENCE_SECONDS = 5.0
@@ -36,7 +36,7 @@ Piece = bytes | memoryview
 def read_batches(
     pieces: Sequence[tuple[Part, Sequence[MarkRange]]],
     columns: Sequence[Column],
-    keep: ScanFilter | None = None,
+    keep: RowFilter | None = None,
     blocks: WantedBlocks | None = None,
     *,
     behind: int = 0,
@@ -50,7 +50,6 @@ def read_batches(
     fit, and String columns are dictionaries if all of their frames are.
     """
     names = [column.name for column in columns]
-    read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
     form = CompactForm(find_dictionaries(pieces, columns)) if is_compact else PlainForm()
     schema = pa.schema([pa.field(c.name, form.get_type(c), c.type.is_nullable) for c in columns])
     if keep is None and blocks is None and not any(part.has_deleted_rows for part, _ in pieces):
@@ -60,19 +59,17 @@ def read_batches(
     rows = size = 0
     is_empty, sent = True, clock()
     for part, ranges in pieces:
-        test = make_block_filter(part, blocks) if blocks is not None else None
-        wanted = [*read, BLOCK_NUMBER] if test is not None else read
+        filters = [make_block_filter(part, blocks) if blocks is not None else None, keep]
+        tests = [each for each in filters if each is not None]
         for read_batch in part.read(
-            wanted,
+            names,
             ranges,
-            max_batch_rows=_batch_rows(part, wanted),
+            max_batch_rows=_batch_rows(part, names, tests),
             is_short=is_compact,
             with_dictionaries=is_compact,
-            test=test,
+            test=AllOf(tests) if tests else None,
         ):
-            if test is not None:
-                read_batch = test.keep(read_batch)
-            for batch in _cut(keep(read_batch) if keep is not None else read_batch):
+            for batch in _cut(read_batch):
                 if behind >= batch.num_rows:
                     behind -= batch.num_rows
                     continue
@@ -115,16 +112,20 @@ def _skip_granules(
     return left, rows
 
 
-def _batch_rows(part: Part, columns: Sequence[str]) -> int:
-    """Returns the number of rows to read at a time, from the average size of the part's rows."""
+def _batch_rows(part: Part, columns: Sequence[str], tests: Sequence[RowFilter]) -> int:
+    """Returns the number of rows to read at a time, from the average size of the part's rows.
+
+    It is larger where rows are tested, because each test has a price of its own.
+    """
     sizes = part.column_sizes()
-    size = sum(sizes[name][1] for name in columns if name in sizes)
-    return max(1, min(BATCH_ROWS, BATCH_BYTES * part.rows // max(size, 1)))
+    names = {*columns, *(name for test in tests for name in test.columns)}
+    size = sum(sizes[name][1] for name in names if name in sizes)
+    return max(1, min(_TESTED_ROWS if tests else BATCH_ROWS, BATCH_BYTES * part.rows // max(size, 1)))
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Splits a batch into pieces of bounded size."""
-    if batch.nbytes <= BATCH_BYTES or batch.num_rows < 2:
+    if (batch.nbytes <= BATCH_BYTES and batch.num_rows <= BATCH_ROWS) or batch.num_rows < 2:
         if batch.num_rows:
             yield batch
         return

@@ -31,10 +31,11 @@ def estimate_rows(part: Part, wanted: WantedBlocks) -> int:
 class BlockFilter:
     """A filter for rows of blocks after ``after`` and up to ``until``.
 
-    Implements ``parts.read.read_ahead.RowTest``.
+    Implements ``parts.read.row_filters.RowFilter``.
     """
 
     columns = frozenset({BLOCK_NUMBER})
+    is_exact = True
 
     def __init__(self, after: int, until: int) -> None:
         self._after = after
@@ -45,11 +46,6 @@ class BlockFilter:
         numbers = read(BLOCK_NUMBER).to_numpy().astype(np.int64)
         mask: np.ndarray = (numbers > self._after) & (numbers <= self._until)
         return mask
-
-    def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the wanted rows of a batch; reading with this filter removes only some of the others."""
-        mask = self.match_rows(batch.column, batch.num_rows)
-        return batch if mask.all() else batch.filter(pa.array(mask))
 
 
 def make_block_filter(part: Part, wanted: WantedBlocks) -> BlockFilter | None:

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.scan.arrow_stream import read_batches
-from engine.scan.scan_filter import ScanFilter
 from engine.scan.slot_planning import Chosen
 from parts.common.lru_cache import LruCache
 from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part
+from parts.read.row_filters import RowFilter
 from parts.table.table_description import Column
 from parts.types import (
     DataType,
@@ -74,7 +74,7 @@ def describe_columns(parts: Sequence[Part], columns: Sequence[Column]) -> dict[s
     return {column.name: _merge([_of_part(part, column) for part in parts if part.rows]) for column in wanted}
 
 
-def estimate_share(chosen: Chosen, columns: Sequence[Column], keep: ScanFilter | None) -> float:
+def estimate_share(chosen: Chosen, columns: Sequence[Column], keep: RowFilter | None) -> float:
     """Returns the share of the chosen granules' rows for which the condition holds; never 0."""
     granules = [(part, mark) for part, ranges in chosen for item in ranges for mark in range(item.begin, item.end)]
     if keep is None or not granules:

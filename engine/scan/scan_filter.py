@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.scan.row_draws import PART, find_draw
 from engine.scan.slot_planning import add_hidden_columns, select_stored_columns
+from parts.blocks.dictionary_strings import DICTIONARY_STRING
+from parts.common.errors import UserError
 from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part
+from parts.read.row_filters import AllOf, ReadValues, RowFilter
+from parts.table.row_exists_column import PART_OFFSET
 from parts.table.table_description import TableDescription, TableSchema
-from parts.types import IntegerType, strip_nullable
+from parts.types import IntegerType, StringType, strip_nullable
+from sql.compile.expressions.expressions import is_random
 from sql.grammar.queries.query_parser import parse_expression
-from sql.grammar.syntax_tree import Function, Identifier, LiteralList, Node, conjuncts
+from sql.grammar.syntax_tree import Function, Identifier, LiteralList, Node, conjuncts, walk
 from sql.run.block_expressions import compile_expression
-from sql.run.condition_analysis import analyse_condition
+from sql.run.condition_analysis import analyse_condition, build_quick_filter
+
+_MOST_NEW_TEXTS = 256
+"""Of one dictionary; with more, its rows are tested."""
+_MOST_KNOWN_TEXTS = 65_536
 
 
 def select_granules(
@@ -28,7 +40,7 @@ def select_granules(
     The index may select too much, never too little. Raises the condition's errors: 62, 47, 46, 43.
     """
     where = condition.strip()
-    _compile_terms(where, add_hidden_columns(description.schema), timezone)
+    _compile_terms(where, description.schema, timezone)
     chosen = []
     for pruned in analyse_condition(where, description, timezone).prune(parts):
         ranges = [MarkRange(0, pruned.part.marks)] if pruned.ranges is None else list(pruned.ranges)
@@ -39,70 +51,103 @@ def select_granules(
 
 @dataclass(frozen=True)
 class FilterTerm:
-    """A condition on rows, and the columns that it reads, with their types."""
+    """A condition on rows, and the columns that it reads, with their types. Implements ``RowFilter``."""
 
-    columns: Mapping[str, pa.DataType]
+    types: Mapping[str, pa.DataType]
     evaluate: Callable[[pa.Table], pa.ChunkedArray]
-
-    def find_rows(self, batch: pa.RecordBatch) -> pa.Array:
-        """Returns the mask of the rows for which it is true. Columns of the batch may be compact."""
-        plain = {name: batch.column(name).cast(type_) for name, type_ in self.columns.items()}
-        values = self.evaluate(pa.table(plain) if plain else pa.Table.from_batches([batch])).combine_chunks()
-        mask = values if pa.types.is_boolean(values.type) else pc.not_equal(values, 0)
-        return pc.fill_null(mask, False)
-
-
-@dataclass(frozen=True)
-class ScanFilter:
-    """A filter for the rows where all terms are true."""
-
-    terms: tuple[FilterTerm, ...]
+    is_of_values: bool = False
+    """Whether equal values of its one column have the same result."""
+    is_exact: bool = True
+    _known: dict[str, bool] = field(default_factory=dict, compare=False)
+    """The results for texts: the dictionaries of a column's frames mostly have the same ones."""
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> frozenset[str]:
         """The columns that it reads."""
-        return tuple(dict.fromkeys(name for term in self.terms for name in term.columns))
+        return frozenset(self.types)
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the rows for which the terms are true (NULL is not)."""
-        for term in self.terms:
-            if batch.num_rows:
-                batch = batch.filter(term.find_rows(batch))
-        return batch
+    def match_rows(self, read: ReadValues, rows: int) -> np.ndarray:
+        """Returns the mask of the rows for which it is true (NULL is not). Columns may be compact."""
+        arrays = {name: read(name) for name in self.types}
+        if self.is_of_values:
+            (array,) = arrays.values()
+            if array.type == DICTIONARY_STRING and not array.null_count and self._may_know(array):
+                with contextlib.suppress(UserError):  # perhaps of a text that none of the rows has
+                    return self._evaluate_texts(array.dictionary)[array.indices.to_numpy()]
+        return self._evaluate(arrays, rows)
+
+    def _may_know(self, array: pa.Array) -> bool:
+        return len(array.dictionary) <= _MOST_NEW_TEXTS and len(self._known) <= _MOST_KNOWN_TEXTS
+
+    def _evaluate_texts(self, dictionary: pa.Array) -> np.ndarray:
+        texts = dictionary.to_pylist()
+        new = [text for text in texts if text not in self._known]
+        if new:
+            found = self._evaluate(dict.fromkeys(self.types, pa.array(new, dictionary.type)), len(new))
+            self._known.update(zip(new, found.tolist(), strict=True))
+        return np.array([self._known[text] for text in texts], bool)
+
+    def _evaluate(self, arrays: Mapping[str, pa.Array], rows: int) -> np.ndarray:
+        plain = {name: array.cast(self.types[name]) for name, array in arrays.items()}
+        values = self.evaluate(pa.table(plain or {"": pa.nulls(rows)})).combine_chunks()
+        mask = values if pa.types.is_boolean(values.type) else pc.not_equal(values, 0)
+        return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
 
 
-def compile_filter(condition: str, description: TableDescription, timezone: str) -> ScanFilter | None:
-    """Compiles a condition; returns ``None`` for an empty one.
+def compile_filter(condition: str, description: TableDescription, timezone: str) -> RowFilter | None:
+    """Compiles a condition to an exact filter; returns ``None`` for an empty one.
 
     Raises 48 for an ALIAS column, which has no data.
     """
-    terms = _compile_terms(condition.strip(), add_hidden_columns(description.schema), timezone)
+    terms = _compile_terms(condition.strip(), description.schema, timezone)
     if not terms:
         return None
-    found = ScanFilter(terms)
-    select_stored_columns(description.schema, found.columns)
-    return found
+    select_stored_columns(description.schema, [name for term in terms for name in term.columns])
+    quick = build_quick_filter(condition, add_hidden_columns(description.schema), timezone)
+    return AllOf((*([quick] if quick is not None else ()), *terms))
 
 
-def _compile_terms(condition: str, schema: TableSchema, timezone: str) -> tuple[FilterTerm, ...]:
-    """Compiles long lists of members by themselves, and the rest of the condition as one term.
+def _compile_terms(condition: str, own: TableSchema, timezone: str) -> list[RowFilter]:
+    """Compiles samples, long lists of members, and conditions on one text by themselves, and the rest as one term.
 
-    DuckDB would plan a list anew for every block.
+    DuckDB would plan a list anew for every block. A condition on a text is evaluated once for each that a block has.
     """
     if not condition:
-        return ()
-    lists, rest = [], []
+        return []
+    schema = add_hidden_columns(own)
+    has_draws = not {PART, PART_OFFSET}.intersection(own.names)
+    terms: list[RowFilter] = []
+    of_texts: dict[str, list[Node]] = {}
+    rest = []
     for node in conjuncts(parse_expression(condition)):
-        found = _find_members(node, schema)
-        if found is None:
-            rest.append(node)
+        quick, text = (find_draw(node) if has_draws else None) or _find_members(node, schema), _find_text(node, schema)
+        if quick is not None:
+            terms.append(quick)
+        elif text is not None:
+            of_texts.setdefault(text, []).append(node)
         else:
-            lists.append(found)
-    if rest:
-        compiled = compile_expression(reduce(_join, rest), schema, timezone)
-        types = {name: schema.column(name).type.arrow for name in compiled.columns}
-        lists.append(FilterTerm(types, compiled.evaluate))
-    return tuple(lists)
+            rest.append(node)
+    terms += [_compile_term(nodes, schema, timezone, is_of_values=True) for nodes in of_texts.values()]
+    return [*terms, _compile_term(rest, schema, timezone)] if rest else terms
+
+
+def _compile_term(
+    nodes: Sequence[Node], schema: TableSchema, timezone: str, *, is_of_values: bool = False
+) -> FilterTerm:
+    compiled = compile_expression(reduce(_join, nodes), schema, timezone)
+    types = {name: schema.column(name).type.arrow for name in compiled.columns}
+    return FilterTerm(types, compiled.evaluate, is_of_values)
+
+
+def _find_text(node: Node, schema: TableSchema) -> str | None:
+    """Returns the one column, of type String, on whose value the condition depends, if there is no more."""
+    found = list(walk(node))
+    names = {each.parts for each in found if isinstance(each, Identifier)}
+    if len(names) != 1 or any(isinstance(each, Function) and is_random(each.name) for each in found):
+        return None
+    (parts,) = names
+    is_text = len(parts) == 1 and parts[0] in schema and isinstance(schema.column(parts[0]).type, StringType)
+    return parts[0] if is_text and schema.column(parts[0]).is_stored else None
 
 
 def _join(left: Node, right: Node) -> Node:

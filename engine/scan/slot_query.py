@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from engine.queries.session import QueryResult, Session
 from engine.scan.arrow_stream import BATCH_ROWS
-from engine.scan.scan_filter import ScanFilter
 from engine.scan.sent_columns import convert_array, get_arrow_type
 from parts.common.errors import UserError
 from parts.format.primary_index import MarkRange
 from parts.read.part_reader import Part
+from parts.read.row_filters import RowFilter
 from parts.table.table_description import Column, TableSchema
 from parts.types import DataType
 from sql.grammar.statements.statement import ParsedStatement, SelectQuery
@@ -44,7 +44,7 @@ class SlotRows:
 
     columns: Sequence[Column]
     pieces: Sequence[tuple[Part, Sequence[MarkRange]]] = ()
-    keep: ScanFilter | None = None
+    keep: RowFilter | None = None
 
     @property
     def schema(self) -> TableSchema:
@@ -62,11 +62,10 @@ class SlotRows:
 
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yields the rows batch by batch."""
-        wanted = list(dict.fromkeys([*columns, *(self.keep.columns if self.keep else ())]))
+        wanted = list(columns) if columns or self.keep is None else [self.columns[0].name]
         for part, ranges in self.pieces:
-            for batch in part.read(wanted, ranges, max_batch_rows=BATCH_ROWS):
-                kept = self.keep(batch) if self.keep is not None else batch
-                yield pa.Table.from_batches([kept]).select(list(columns))
+            for batch in part.read(wanted, ranges, max_batch_rows=BATCH_ROWS, test=self.keep):
+                yield pa.Table.from_batches([batch]).select(list(columns))
 
 
 def run_query(

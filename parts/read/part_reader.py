@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Self
@@ -34,7 +34,9 @@ from parts.read.batch_plan import RowRange, get_row_ranges, plan_batches
 from parts.read.frame_cache import FRAME_CACHE, MAX_CACHED_FRAME_BYTES
 from parts.read.missing_columns import MissingColumns
 from parts.read.opened_part import OpenedPart
-from parts.read.read_ahead import RowFilter, decode_ahead
+from parts.read.read_ahead import decode_ahead
+from parts.read.row_filters import AllOf, ExistingRows, RowFilter, filter_batches
+from parts.table.part_name_columns import NAME_COLUMNS
 from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS, get_existing_rows
 from parts.table.table_description import TableSchema
 
@@ -116,8 +118,26 @@ class Part(OpenedPart):
 
         With ``is_short`` decimals are 8 bytes wide (``parts.format.decimal64``). ``with_dictionaries`` keeps strings as
         their frames store them (``parts.blocks.dictionary_strings``), and batches are cut where such a frame ends,
-        which saves a copy. Rows that fail the ``test`` may be left out.
+        which saves a copy. Rows that fail the ``test`` may be left out; those that fail an exact one are. With an exact
+        one there must be a column to read, and a batch may be empty.
         """
+        if test is not None and test.is_exact:
+            exact = AllOf((ExistingRows(), test)) if self.has_deleted_rows and not with_deleted else test
+            with_deleted = True
+            if not self._can_test_first(exact.columns, columns):
+                yield from filter_batches(
+                    self.read_rows(
+                        list(dict.fromkeys([*columns, *exact.columns])),
+                        ranges,
+                        max_batch_rows=max_batch_rows,
+                        max_threads=max_threads,
+                        with_deleted=True,
+                    ),
+                    exact,
+                    columns,
+                )
+                return
+            test = exact
         if self.has_deleted_rows and not with_deleted:
             yield from _filter_deleted(
                 self.read_rows(
@@ -159,6 +179,8 @@ class Part(OpenedPart):
             )
         for batch, arrays in zip(batches, decoded, strict=True):
             if test is not None and not arrays:
+                if test.is_exact:
+                    yield pa.RecordBatch.from_pylist([], schema)
                 continue
             found = dict(zip(stored, arrays, strict=True))
             rows = batch.rows if test is None else len(arrays[0])
@@ -168,6 +190,11 @@ class Part(OpenedPart):
                 given = zip(schema, arrays, strict=True)
                 schema = pa.schema([field.with_type(array.type) for field, array in given])
             yield from _sliced(arrays, schema, rows, max_batch_rows)
+
+    def _can_test_first(self, tested: Collection[str], columns: Collection[str]) -> bool:
+        """Tells whether rows can be tested before ``columns`` are decoded: no default computes them from others."""
+        known = {*self._positions, PART_OFFSET}
+        return known.issuperset(columns) and known.union(NAME_COLUMNS).issuperset(tested)
 
     def check_conversions(self) -> None:
         """Raises ``UserError`` for a stored value that cannot be converted to its column's current type."""
@@ -242,9 +269,12 @@ class Part(OpenedPart):
     def _read_column(
         self, name: str, chosen: RowRange, is_short: bool = False, with_dictionaries: bool = False
     ) -> pa.Array | pa.ChunkedArray:
-        if name not in self._positions:
-            assert name == PART_OFFSET, name
+        if name == PART_OFFSET and name not in self._positions:
             return pa.array(np.arange(chosen.begin, chosen.end, dtype=np.uint64))
+        if name not in self._positions:
+            constant = self._column(name).default
+            assert constant is not None, name
+            return constant.evaluate(pa.table({}), chosen.rows).combine_chunks()
         return self._read_position(self._positions[name], chosen, is_short, with_dictionaries)
 
     def _read_position(
@@ -327,12 +357,14 @@ def _read_batch(
             tested[name] = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         return tested[name]
 
-    found = np.flatnonzero(test.match_rows(read, batch.rows))
+    mask = test.match_rows(read, batch.rows)
+    found = np.flatnonzero(mask)
     if not len(found):
         return []
     arrays = [tested[name] if name in tested else read_column(name, batch) for name in stored]
     if len(found) > batch.rows // _FEW_SHARE:
-        return arrays
+        is_kept = len(found) == batch.rows or not test.is_exact
+        return arrays if is_kept else [array.filter(pa.array(mask)) for array in arrays]
     chosen = pa.array(found)
     return [array.take(chosen) for array in arrays]
 

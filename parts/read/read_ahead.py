@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from parts.common.thread_pool import POOL_THREADS, split_into_jobs, submit
@@ -17,17 +15,6 @@ _VALUES_PER_JOB = 1_000_000
 _JOBS_PER_THREAD = 8
 """With fewer jobs, some threads would be idle while others finish the last ones."""
 _BYTES_PER_JOB = 32 << 20
-
-
-class RowFilter(Protocol):
-    """Selects the wanted rows of a batch by some of its columns."""
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The columns that the filter reads."""
-
-    def match_rows(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
-        """Returns a mask of ``rows`` rows. ``read`` returns the values of a column."""
 
 
 ReadBatch = Callable[[RowRange, Sequence[str]], list[pa.Array]]

@@ -88,7 +88,7 @@ from engine.scan.leases import UNKNOWN_DELAY_SECONDS, LeaseBook, Leases
 from engine.scan.parquet_export import get_unfinished_path, publish_export, write_slot
 from engine.scan.push_down.answers import answer_push
 from engine.scan.push_down.spark_types import make_arrow_schema
-from engine.scan.scan_filter import ScanFilter, compile_filter, select_granules
+from engine.scan.scan_filter import compile_filter, select_granules
 from engine.scan.shard_scans import plan_shards, require_own_rows
 from engine.scan.slot_planning import WeighedGranules, sort_parts
 from engine.scan.slot_query import SlotRows, convert_result, run_query
@@ -103,6 +103,7 @@ from parts.format.primary_index import (
 from parts.read.part_reader import (
     Part,
 )
+from parts.read.row_filters import RowFilter
 from parts.table.table_description import Column, TableDescription
 from sql.settings.session_settings import (
     make_settings,
@@ -125,7 +126,7 @@ class _Slot:
 
     columns: Sequence[Column]
     pieces: Sequence[tuple[Part, Sequence[MarkRange]]]
-    keep: ScanFilter | None
+    keep: RowFilter | None
     batches: Iterator[pa.RecordBatch]
     whole: HeldPartsRelation
     """The table with the parts of all slots."""

@@ -43,7 +43,7 @@ class Stream:
                 if wanted.overlaps(part.name):
                     test = make_block_filter(part, wanted)
                     for batch in part.read(["k", BLOCK_NUMBER], test=test):
-                        keys += (test.keep(batch) if test is not None else batch).column(0).to_pylist()
+                        keys += batch.column(0).to_pylist()
         return sorted(keys)
 
     def take(self, node: SimulatedNode, end: dict[str, int]) -> None:
