@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.spark.catalog import Session, database
 from tests.spark.conftest import Pando
-from tests.spark.test_jvm_catalog import Session, database
 from tests.spark.test_jvm_write import failing, numbers
 
 __all__ = ["database"]

@@ -17,8 +17,8 @@ from pyspark.sql.types import BooleanType
 from engine.http_client.http_client import HttpClient
 from spark_connector import use_catalog, use_session
 from tests.portions import one_in
+from tests.spark.catalog import Session
 from tests.spark.conftest import Pando
-from tests.spark.test_jvm_catalog import Session
 from tests.spark.test_jvm_read import Between
 from tests.spark.test_jvm_write import VALUES, failing, keys, numbers
 

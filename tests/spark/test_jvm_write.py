@@ -12,8 +12,8 @@ from pyspark.sql.functions import expr
 
 from spark_connector import use_catalog
 from tests.portions import one_in
+from tests.spark.catalog import Session
 from tests.spark.conftest import Pando, rows, save
-from tests.spark.test_jvm_catalog import Session
 from tests.spark.test_jvm_read import Between
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
