@@ -24,8 +24,9 @@ from parts.types import IntegerType, StringType, strip_nullable
 from sql.compile.expressions.expressions import is_random
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Function, Identifier, LiteralList, Node, conjuncts, walk
-from sql.run.block_expressions import compile_expression
-from sql.run.condition_analysis import analyse_condition, build_quick_filter
+from sql.pruning.row_decision import RowDecision, build_row_decision
+from sql.run.block_expressions import DUCKDB_EVALUATOR, compile_expression
+from sql.run.condition_analysis import analyse_condition
 
 _MOST_NEW_TEXTS = 256
 """Of one dictionary; with more, its rows are tested."""
@@ -94,6 +95,35 @@ class FilterTerm:
         return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
 
 
+@dataclass(frozen=True)
+class DecidedTerms:
+    """Conditions that are decided without a query, but for NULL and NaN. Implements ``RowFilter``."""
+
+    decisions: Sequence[RowDecision]
+    whole: FilterTerm
+    """All of the conditions."""
+    is_exact: bool = True
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that they read."""
+        return self.whole.columns
+
+    def match_rows(self, read: ReadValues, rows: int) -> np.ndarray:
+        """Returns the mask of the rows for which all are true (NULL is not). Columns may be compact."""
+        arrays = {name: read(name).cast(type_) for name, type_ in self.whole.types.items()}
+        can_be_true, can_be_false = np.ones(rows, bool), np.zeros(rows, bool)
+        for decision in self.decisions:
+            true, false = decision.decide_rows(arrays, rows)
+            can_be_true &= true
+            can_be_false |= false
+        left = np.flatnonzero(can_be_true & can_be_false)
+        if len(left):
+            chosen = pa.array(left)
+            can_be_true[left] = self.whole.match_rows(lambda name: arrays[name].take(chosen), len(left))
+        return can_be_true
+
+
 def compile_filter(condition: str, description: TableDescription, timezone: str) -> RowFilter | None:
     """Compiles a condition to an exact filter; returns ``None`` for an empty one.
 
@@ -103,32 +133,42 @@ def compile_filter(condition: str, description: TableDescription, timezone: str)
     if not terms:
         return None
     select_stored_columns(description.schema, [name for term in terms for name in term.columns])
-    quick = build_quick_filter(condition, add_hidden_columns(description.schema), timezone)
-    return AllOf((*([quick] if quick is not None else ()), *terms))
+    return AllOf(terms)
 
 
 def _compile_terms(condition: str, own: TableSchema, timezone: str) -> list[RowFilter]:
-    """Compiles samples, long lists of members, and conditions on one text by themselves, and the rest as one term.
+    """Compiles the conjuncts, the cheapest ones first: DuckDB, which plans for every block, only sees what they leave.
 
-    DuckDB would plan a list anew for every block. A condition on a text is evaluated once for each that a block has.
+    A condition on a text is evaluated once for each that a block has.
     """
     if not condition:
         return []
     schema = add_hidden_columns(own)
     has_draws = not {PART, PART_OFFSET}.intersection(own.names)
-    terms: list[RowFilter] = []
+    quick: list[RowFilter] = []
     of_texts: dict[str, list[Node]] = {}
+    of_numbers: dict[Node, RowDecision] = {}
+    of_decimals: dict[Node, RowDecision] = {}
     rest = []
     for node in conjuncts(parse_expression(condition)):
-        quick, text = (find_draw(node) if has_draws else None) or _find_members(node, schema), _find_text(node, schema)
-        if quick is not None:
-            terms.append(quick)
-        elif text is not None:
+        found = (find_draw(node) if has_draws else None) or _find_members(node, schema)
+        if found is not None:
+            quick.append(found)
+        elif (text := _find_text(node, schema)) is not None:
             of_texts.setdefault(text, []).append(node)
+        elif (decision := build_row_decision(node, schema, timezone, DUCKDB_EVALUATOR)) is not None:
+            has_decimals = any(pa.types.is_decimal(schema.column(name).type.arrow) for name in decision.columns)
+            (of_decimals if has_decimals else of_numbers)[node] = decision
         else:
             rest.append(node)
-    terms += [_compile_term(nodes, schema, timezone, is_of_values=True) for nodes in of_texts.values()]
-    return [*terms, _compile_term(rest, schema, timezone)] if rest else terms
+
+    def decide(decisions: Mapping[Node, RowDecision]) -> list[RowFilter]:
+        whole = _compile_term([*decisions], schema, timezone) if decisions else None
+        return [DecidedTerms([*decisions.values()], whole)] if whole is not None else []
+
+    texts = [_compile_term(nodes, schema, timezone, is_of_values=True) for nodes in of_texts.values()]
+    queried = [_compile_term(rest, schema, timezone)] if rest else []
+    return [*quick, *decide(of_numbers), *texts, *decide(of_decimals), *queried]
 
 
 def _compile_term(

@@ -265,7 +265,7 @@ def build_index_analysis(
     return IndexAnalysis(
         minmax, columns, by_partition, list(partition.expressions), primary, sorting,
         frozenset(whole), _build_row_filter(primary, sorting, schema), find_key_interval(primary),
-        build_row_prefilter(scan, schema, sorting.expressions[:1], environment, evaluation)
+        build_row_prefilter(scan, description, environment, evaluation)
         if scan.conditions and scan.final is None
         else None,
         skip_tests=tuple(test for test in tests if scan.final is None or scan.final.may_ask(test.index.key)),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.blocks.dictionary_strings import DICTIONARY_STRING
-from parts.table.table_description import TableSchema
+from parts.table.table_description import TableDescription
 from parts.types import DataType
 from sql.compile.compiled_query import Scan
 from sql.functions.registry import Environment
@@ -82,13 +82,12 @@ class RowPrefilter:
 
 
 def build_row_prefilter(
-    scan: Scan, schema: TableSchema, indexed: Sequence[str], environment: Environment, evaluation: Evaluator
+    scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluator
 ) -> RowPrefilter | None:
-    """Builds the prefilter of a scan's filters; ``None`` if no conjunct can be tested.
-
-    It tests no conjunct that reads only ``indexed`` columns.
-    """
+    """Builds the prefilter of a scan's filters; ``None`` if no conjunct can be tested."""
+    schema = description.schema
     mentioned = {part.parts[-1] for node, _ in scan.conditions for part in walk(node) if isinstance(part, Identifier)}
+    indexed = description.sorting_key.expressions[:1]
     names = [name for name in scan.source.used if name in mentioned and name in schema]
     if not set(names).difference(indexed):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 
 from engine.scan.row_draws import find_draw
 from engine.scan.scan_filter import compile_filter
-from parts.common.errors import UserError
+from parts.common.errors import PandoError, UserError
 from parts.read.row_filters import RowFilter
 from parts.table.table_description import Column, TableSchema
 from parts.types import parse_type
 from sql.grammar.queries.query_parser import parse_expression
 from sql.run.block_expressions import compile_expressions
+from tests.engine.conftest import Local
 
 TYPES = ["Int8", "UInt8", "Int64", "UInt64", "Nullable(Int32)", "LowCardinality(UInt16)", "Float64", "String"]
 MEMBERS = [*range(-3, 40, 2), *range(250, 350), -9_000_000_000, 9_223_372_036_854_775_807]
@@ -140,3 +142,69 @@ def test_rows_are_drawn_as_the_expression_says(limit: int) -> None:
         assert keep is not None
         assert find_draw(parse_expression(condition)) is not None
         assert np.array_equal(keep.match_rows(batch.column, 1000), expected)
+
+
+MICRO = "fromUnixTimestamp64Micro"
+LITERALS = {
+    "Int32": ["-5", "0", "7", "2.5", "3000000000"],
+    "UInt64": ["0", "7", "-1", "18446744073709551615"],
+    "Nullable(Int16)": ["3", "7", "40000", "toInt64(9)"],
+    "Date": ["toDate('2024-01-09')", "'2024-01-03'", "toDateTime('2024-01-05 12:00:00', 'UTC')"],
+    "Nullable(Date32)": ["toDate32('2024-01-09')", "'2024-01-03'"],
+    "DateTime('UTC')": [
+        "toDateTime(1704067203)",
+        "'2024-01-01 00:00:07'",
+        "fromUnixTimestamp64Micro(1704067205500000)",
+    ],
+    "DateTime64(3, 'UTC')": ["toDateTime(1704067203)", f"{MICRO}(1704067205500000)"],
+    "Decimal(15, 2)": ["1", "toDecimal128('1.25', 2)", "0.05", "-3", "1.234"],
+    "Nullable(Decimal(30, 5))": ["1", "toDecimal128('1.25', 5)", "7.5"],
+    "String": ["'7'", "''", "'9'", "'%'"],
+    "Nullable(String)": ["'7'", "'33'"],
+    "LowCardinality(String)": ["'7'", "'33'"],
+    "Float64": ["1", "0.05", "nan", "-0.0"],
+    "Bool": ["true", "false"],
+    "Enum8('a' = 1, 'b' = 2, 'c' = -3)": ["'a'", "'c'"],
+    "FixedString(2)": ["'7'", "'33'"],
+}
+VALUES = {
+    "Date": "toDate('2024-01-01') + number % 14", "Nullable(Date32)": "toDate32('2024-01-01') + number % 14",
+    "DateTime('UTC')": "toDateTime(1704067200 + number % 14, 'UTC')",
+    "DateTime64(3, 'UTC')": "fromUnixTimestamp64Milli(toInt64(1704067200000 + (number % 28) * 500), 'UTC')",
+    "Decimal(15, 2)": "(toInt64(number % 40) - 20) / 4", "Nullable(Decimal(30, 5))": "(toInt64(number % 40) - 20) / 4",
+    "Float64": "if(number % 5 = 0, nan, (toInt64(number % 40) - 20) / 4)", "Bool": "number % 2 = 0",
+    "Enum8('a' = 1, 'b' = 2, 'c' = -3)": "['a', 'b', 'c'][1 + number % 3]", "String": "toString(number % 40)",
+    "Nullable(String)": "toString(number % 40)", "LowCardinality(String)": "toString(number % 40)",
+    "FixedString(2)": "toString(number % 40)", "Int32": "toInt32(number % 20) - 8",
+}  # fmt: skip
+SHAPES = [
+    "c > {0}", "c <= {1}", "c = {0}", "c <> {1}", "NOT (c < {0} OR c = {1})", "c IN ({0}, {1})", "c NOT IN ({0}, {1})",
+    "c BETWEEN {0} AND {1}", "c > {0} OR k < 10", "NOT (c = {0} AND k > 5)", "c >= {0} AND (c < {1} OR k % 7 = 3)",
+    "{0} < c", "c = {0} OR isNull(c) OR c > {1}", "c != {0} AND k IN (3, 4, 5, 90)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("type_", LITERALS)
+def test_conditions_are_decided_as_a_query_decides_them(local: Local, type_: str) -> None:
+    """Also where a constant is finer than the column, or out of its range."""
+    null = "if(number % 9 = 0, NULL, {})" if type_.startswith("Nullable") else "{}"
+    local.run(f"CREATE TABLE t (c {type_}, k UInt32) ENGINE = MergeTree ORDER BY k")
+    value = VALUES.get(type_, "number % 20")
+    local.run(f"INSERT INTO t SELECT CAST({null.format(value)} AS {type_}), number FROM numbers(200)")
+    table = local.engine.catalog.table("default", "t")
+    decided = 0
+    with table.snapshot() as snapshot:
+        (part,) = snapshot.parts
+        (batch,) = part.read(["c", "k"])
+        for shape in SHAPES:
+            for literals in itertools.permutations(LITERALS[type_], 2):
+                condition = shape.format(*literals)
+                try:
+                    expected = [row[0] for row in local.run(f"SELECT k FROM t WHERE {condition} ORDER BY k")]
+                    keep = compile_filter(condition, table.description, "UTC")
+                except PandoError:
+                    continue
+                assert keep is not None
+                assert find_rows(keep, batch) == expected, condition
+                decided += 1
+    assert decided >= 20
