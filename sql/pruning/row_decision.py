@@ -1,4 +1,4 @@
-"""Decides a condition for rows where that needs no query: comparisons of columns with constants, and lists of them."""
+"""Decides a condition for rows without a query: comparisons of columns with constants, and lists."""
 
 from __future__ import annotations
 
