@@ -21,7 +21,7 @@ from parts.read.row_filters import AllOf, ReadValues, RowFilter
 from parts.table.row_exists_column import PART_OFFSET
 from parts.table.table_description import TableDescription, TableSchema
 from parts.types import IntegerType, StringType, strip_nullable
-from sql.compile.expressions.expressions import is_random
+from sql.functions.determinism import is_changing
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Function, Identifier, LiteralList, Node, conjuncts, walk
 from sql.pruning.row_decision import RowDecision, build_row_decision
@@ -183,7 +183,7 @@ def _find_text(node: Node, schema: TableSchema) -> str | None:
     """Returns the one column, of type String, on whose value the condition depends, if there is no more."""
     found = list(walk(node))
     names = {each.parts for each in found if isinstance(each, Identifier)}
-    if len(names) != 1 or any(isinstance(each, Function) and is_random(each.name) for each in found):
+    if len(names) != 1 or any(isinstance(each, Function) and is_changing(each.name) for each in found):
         return None
     (parts,) = names
     is_text = len(parts) == 1 and parts[0] in schema and isinstance(schema.column(parts[0]).type, StringType)
