@@ -82,10 +82,10 @@ def map_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> l
 
 
 def map_waiting(function: Callable[[Item], Result], items: Iterable[Item], name: str) -> list[Result]:
-    """Returns ``[function(item) for item in items]``, computed by some threads of their own, which may wait.
+    """Returns ``[function(item) for item in items]``, computed by threads that may wait.
 
-    Raises the first error after all jobs have ended; some items may not have been tried then. ``name`` is that of the
-    threads.
+    They are this call's own; ``name`` is theirs. Raises the first error after all jobs have ended; some items may not
+    have been tried then.
     """
     items = list(items)
     if len(items) < 2:

@@ -34,9 +34,9 @@ _DATABASE = "test_database_links::test_tables_are_made_and_linked_now_and_later"
 _LAG = "test_link_decisions::test_the_lag_is_the_age_of_the_oldest_missing_change"
 _LAG_STAYS = "test_link_decisions::test_the_lag_is_0_while_nothing_is_missing_and_counts_while_disconnected"
 _WRITES_REFUSED = "test_target_writes::test_writes_are_refused_and_change_nothing"
-_ACKNOWLEDGED = "test_keeping::test_acknowledged_blocks_are_given_up"
+_ACKNOWLEDGED = "test_keeping_blocks::test_acknowledged_blocks_are_given_up"
 _CONSTANT = "test_keeping::test_a_link_that_never_asks_costs_zookeeper_a_constant"
-_BOUNDS = "test_keeping::test_an_outbox_keeps_within_its_bounds"
+_BOUNDS = "test_keeping_blocks::test_an_outbox_keeps_within_its_bounds"
 _PAUSES = "test_link_pauses::test_a_column_that_the_target_lacks"
 _REWRITTEN = "test_target_schema::test_rows_are_written_anew_where_types_are_wider_and_columns_more"
 _DDL = "test_target_schema::test_a_copy_stays_a_copy"
@@ -49,7 +49,7 @@ _MESH = "test_topologies::test_mesh"
 _CHAIN = "test_topologies::test_chain"
 _CONSOLIDATION = "test_topologies::test_consolidation"
 _ANSWERS = "test_links_in_one_process::test_any_server_of_the_source_answers_for_it"
-_KEPT_WHILE_AWAY = "test_keeping::test_a_merged_block_can_still_be_sent"
+_KEPT_WHILE_AWAY = "test_keeping_blocks::test_a_merged_block_can_still_be_sent"
 _START_TIMEOUT = "test_link_start::test_when_the_time_is_over_reads_work_and_it_says_what_is_missing"
 _GAP = "test_link_runner::test_a_gap_stops_the_link_and_names_the_hole"
 
@@ -376,7 +376,7 @@ PROMISES: Mapping[str, Lines] = {
         "`log_max_seconds_to_retain`": ("test_outbox_retention::test_the_longest_time_counts_above_the_least_only",),
         "the slowest stream decides": ("test_outbox::test_what_every_link_has_goes_after_the_least_time", _BOUNDS),
         "all replicas of the source learn the place of a target": (
-            "test_keeping::test_a_restarted_replica_trims_its_outbox",
+            "test_keeping_blocks::test_a_restarted_replica_trims_its_outbox",
         ),
         "a stream that was deleted keeps nothing": ("test_registration::test_the_keeping_ends_with_the_last_link",),
         "a new stream keeps everything from its first moment": (
@@ -531,10 +531,10 @@ PROMISES: Mapping[str, Lines] = {
             "test_target_delay::test_readers_of_shards_pass_over_a_target_that_is_too_far_behind",
         ),
         "what is corrupt is fetched again": (
-            "test_keeping::test_a_block_comes_from_another_replica",
+            "test_keeping_blocks::test_a_block_comes_from_another_replica",
             "test_outbox::test_damaged_and_lost_files_are_told",
         ),
-        "a server that lost everything": ("test_keeping::test_a_block_comes_from_another_replica", _NO_LOSS),
+        "a server that lost everything": ("test_keeping_blocks::test_a_block_comes_from_another_replica", _NO_LOSS),
         "metadata lost in ZooKeeper: the table is another one": (
             "test_making_gates::test_a_restored_table_has_a_new_epoch",
             "test_link_runner::test_a_source_that_lost_its_past_stops_the_link",
