@@ -179,7 +179,7 @@ class ReplicaLinkTarget:
         path = self._state.paths.linked.incoming_link(link.name)
         (answer,) = keeper.get_many([path])
         found = LinkDefinition.parse(answer[0]) if answer is not None else None
-        if answer is None or found is None or found.uuid != link.uuid:
+        if answer is None or found is None or found.uuid != link.uuid or found.was_asked_to_copy(link):
             return []
         begun = replace(found, is_begun=True, source_origin=link.source_origin or found.source_origin)
         return [SetData(path, begun.to_bytes(), answer[1].version)]
