@@ -51,6 +51,10 @@ class LinkDefinition:
         """Returns the name by which the source knows the link."""
         return f"{target_cluster}/{self.name}"
 
+    def was_asked_to_copy(self, former: LinkDefinition) -> bool:
+        """Tells whether SYSTEM BOOTSTRAP asked for a copy since the former definition was read."""
+        return self.wants_copy and not former.wants_copy
+
     def with_settings(self, changed: Mapping[str, object]) -> LinkDefinition:
         """Returns the definition with these settings changed."""
         return replace(self, settings={**self.settings, **changed})

@@ -41,6 +41,7 @@ from coordination.links.link_names import (
     parse_link_name,
 )
 from coordination.links.link_settings import LinkSettings
+from coordination.links.written_epoch import note_written
 from coordination.nodes.gate import Gate
 from coordination.nodes.gate_link import GateLink, LinkDirection
 from coordination.nodes.paths import TablePaths
@@ -83,7 +84,10 @@ def create_link(keeper: Keeper, table: TablePaths, definition: LinkDefinition, p
         if (found := gate.find_link(entry.name)) is not None and found.uuid == entry.uuid:
             return gate
         _require_free(keeper, gate, table, definition, entry)
-        return gate.with_link(entry)
+        return note_numbers(gate.with_link(entry))
+
+    def note_numbers(gate: Gate) -> Gate:
+        return note_written(gate) if not entry.is_two_way and any(keeper.children_many([table.block_numbers])) else gate
 
     keeper.create_parents(LINKS_PATH)
     move_gate(
@@ -94,6 +98,7 @@ def create_link(keeper: Keeper, table: TablePaths, definition: LinkDefinition, p
         feature=FEATURE_LINKS,
         what="A link",
     )
+    move_gate(keeper, table, note_numbers)  # an INSERT may have been committed meanwhile
 
 
 def _require_free(keeper: Keeper, gate: Gate, table: TablePaths, new: LinkDefinition, entry: GateLink) -> None:
@@ -279,7 +284,8 @@ def _change_gate(gate: Gate, new: LinkDefinition) -> Gate | None:
             "BAD_ARGUMENTS",
             f"The table is the target of link {others[0].name!r} too, so link {new.name!r} must let others write",
         )
-    return gate.with_link(replace(found, is_two_way=settings.allows_writes, is_collecting=settings.is_collecting))
+    new_link = replace(found, is_two_way=settings.allows_writes, is_collecting=settings.is_collecting)
+    return (gate if settings.allows_writes else note_written(gate)).with_link(new_link)
 
 
 def drop_link(keeper: Keeper, name: str) -> TableLinkName | None:

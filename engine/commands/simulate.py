@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:  # the simulator is imported when it runs
+    from engine.simulator.scenario import ScenarioOutcome
 
 
 @click.command("simulate")
@@ -87,12 +91,16 @@ def command(
             else:
                 outcome = simulate(number, Scale(replicas, rounds, steps), file, scenario)
             failed += bool(outcome.failure)
-            click.echo(
-                f"seed {number}: {'FAILED' if outcome.failure else 'ok'}, {outcome.requests} requests to ZooKeeper, "
-                f"{outcome.lines} lines of trace {outcome.digest}, {time.monotonic() - began:.1f} s"
-            )
-            if outcome.failure:
-                click.echo("\n".join(outcome.last))
-                click.echo(outcome.failure)
+            _show(number, outcome, time.monotonic() - began)
     if failed:
         raise click.ClickException(f"{failed} of {seeds} seeds broke a promise")
+
+
+def _show(seed: int, outcome: ScenarioOutcome, seconds: float) -> None:
+    click.echo(
+        f"seed {seed}: {'FAILED' if outcome.failure else 'ok'}, {outcome.requests} requests to ZooKeeper, "
+        f"{outcome.lines} lines of trace {outcome.digest}, {seconds:.1f} s"
+    )
+    if outcome.failure:
+        click.echo("\n".join(outcome.last))
+        click.echo(outcome.failure)

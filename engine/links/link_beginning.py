@@ -77,9 +77,11 @@ def begin_link(
         return begun
     target = require_linkable(table).target
     start = LinkSettings.parse(definition.settings).start_position
-    if definition.wants_copy:
+    is_empty = not start and source.origin not in target.read_target().vector.entries
+    if definition.wants_copy or is_empty:
         _copy(table, definition, upstream, bootstrap, status, tell)
-    elif start == START_VECTOR:
+        return _set_begun(table, definition, source, is_copied=True)
+    if start == START_VECTOR:
         if not target.read_target().vector.applied(source.origin):
             raise LinkStopped(
                 f"start_position = '{START_VECTOR}' needs a target that has changes of {source.origin}, and it has none"
@@ -87,8 +89,6 @@ def begin_link(
     elif start:
         found = _find_vector(upstream, source, Position.parse(start))
         _join(table, definition, _choose_beginning(table, definition, source, found))
-    elif source.origin not in target.read_target().vector.entries:
-        _copy(table, definition, upstream, bootstrap, status, tell)
     return _set_begun(table, definition, source)
 
 
@@ -113,12 +113,20 @@ def _require_same(current: LinkDefinition, definition: LinkDefinition) -> None:
         raise ConflictError("KEEPER_EXCEPTION", f"Link {definition.name!r} was made anew meanwhile")
 
 
-def _set_begun(table: OwnedTable, definition: LinkDefinition, source: SourceTable) -> LinkDefinition:
+def _set_begun(
+    table: OwnedTable, definition: LinkDefinition, source: SourceTable, *, is_copied: bool = False
+) -> LinkDefinition:
+    """Says that the link is begun, and returns its definition.
+
+    A copy that was asked for meanwhile is still to come, unless one was just made.
+    """
     assert table.replication is not None
 
     def change(current: LinkDefinition) -> LinkDefinition:
         _require_same(current, definition)
         if current.is_begun and current.source_origin:
+            return current
+        if not is_copied and current.was_asked_to_copy(definition):
             return current
         return replace(current, is_begun=True, wants_copy=False, source_origin=str(source.origin))
 

@@ -49,7 +49,7 @@ from engine.links.link_upstream import LinkUpstream, SourceForked, require_same_
 from engine.links.resting_links import RestingLink
 from engine.links.runner_world import RunnerWorld
 from engine.links.switching.siblings import name_siblings
-from engine.links.sync.link_registration import take_over_mode
+from engine.links.sync.target_mode import TargetMode
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import (
     ChangesAnswer,
@@ -117,6 +117,7 @@ class LinkRunner:
         self._is_stopping = threading.Event()
         self._moved_at = self._trimmed_at = self._applied_at = -math.inf
         self._trim = 0
+        self._mode = TargetMode(client, world.own_cluster)
         self._has_rested = False
 
     # -- from any thread ----------------------------------------------------------------------------------------------
@@ -192,8 +193,7 @@ class LinkRunner:
         if not definition.is_begun or definition.wants_copy:  # a server that died may have left the table closed
             self._bootstrap.taker.clean_up(definition.uuid)
         if not definition.is_enabled:
-            self._pause_disabled()
-            return _DISABLED_SECONDS
+            return self._pause_disabled(keeper, definition)
         try:
             require_same_epoch(self._switching.read_known_gate(), definition)
             return self._bring(definition)
@@ -331,7 +331,8 @@ class LinkRunner:
         ]
         self._report.note_answer(measure_lag(missing, answer.clock_ms, self._services.monotonic()))
         origin = answer.source.origin
-        take_over_mode(self._replica.require_keeper(), self.definition, answer.sync)
+        if self._upstream is not None:
+            self._mode.take_answer(self._replica.require_keeper(), self._upstream.definition, answer.sync)
         self._report.change(
             upstream_status=UpstreamStatus.SYNC if answer.sync.state is SyncState.ENABLED else UpstreamStatus.FOLLOW,
             sync_state=answer.sync.state.value,
@@ -344,13 +345,14 @@ class LinkRunner:
             siblings=name_siblings(answer.source.siblings, self.definition.uuid),
         )
 
-    def _pause_disabled(self) -> None:
-        name = self.definition.name
+    def _pause_disabled(self, keeper: Keeper, definition: LinkDefinition) -> float:
         self._report.change(
             upstream_status=UpstreamStatus.PAUSED,
-            message=f"The link is disabled; ALTER REPLICATION LINK {name} ENABLE goes on",
+            message=f"The link is disabled; ALTER REPLICATION LINK {definition.name} ENABLE goes on",
         )
         self._disconnect()
+        self._mode.tell_disabled(keeper, definition)
+        return _DISABLED_SECONDS
 
     def _copies_by_itself(self) -> bool:
         settings = LinkSettings.parse(self.definition.settings)

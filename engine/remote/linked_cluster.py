@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from coordination.links.cluster_identity import ClusterIdentity
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.origin_survey import OriginSurvey, SurveyRequest
+from coordination.nodes.gate_link import LinkMode
 from engine.tables.capabilities.table_links import OutgoingLink, SourceTable
 
 
@@ -42,8 +43,11 @@ class LinkedCluster(Protocol):
     def register(self, database: str, table: str, link: OutgoingLink) -> SourceTable:
         """Makes the table keep its changes for the link from now on. May be repeated."""
 
-    def set_mode(self, database: str, table: str, link: OutgoingLink) -> None:
-        """Asks for the mode of a registered link, and whether it is paused. May be repeated."""
+    def set_mode(self, database: str, table: str, link: OutgoingLink, mode: LinkMode | None) -> None:
+        """Says whether a registered link is paused, and asks for its mode. May be repeated.
+
+        ``None`` leaves the mode as it is. Raises 48 (NOT_IMPLEMENTED) if the cluster's servers do not know that.
+        """
 
     def unregister(self, database: str, table: str, name: str, uuid: str) -> None:
         """Ends the keeping for the link of this name (``<target cluster>/<name>``) and UUID. May be repeated."""

@@ -17,6 +17,8 @@ from typing import ParamSpec, TypeVar
 
 POOL_THREADS = max(2, os.cpu_count() or 1)
 _MOST_JOBS_PER_THREAD = 64
+_WAITING_THREADS = 8
+"""The most that wait at once for one caller."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -77,6 +79,24 @@ def map_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> l
         if error is not None:
             raise error
     return [result for future in futures for result in future.result()]
+
+
+def map_waiting(function: Callable[[Item], Result], items: Iterable[Item], name: str) -> list[Result]:
+    """Returns ``[function(item) for item in items]``, computed by threads that may wait.
+
+    They are this call's own; ``name`` is theirs. Raises the first error after all jobs have ended; some items may not
+    have been tried then.
+    """
+    items = list(items)
+    if len(items) < 2:
+        return [function(item) for item in items]
+    futures = list[Future[Result]]()
+    with make_executor(min(len(items), _WAITING_THREADS), name) as executor:
+        for item in items:
+            futures.append(executor.submit(function, item))
+            if futures[-1].done() and futures[-1].exception() is not None:
+                break
+    return [future.result() for future in futures]
 
 
 def split_into_jobs(items: Sequence[Item]) -> list[Sequence[Item]]:

@@ -89,55 +89,36 @@ def merge_parts(
     """
     assert sources, "a merge has sources"
     _check_schema_is_known(sources, description)
-    description = describe_merge_result(description, [(source.name, source.schema) for source in sources])
-    has_versions = description.merge_mode.has_row_versions
-    if has_versions:
-        description = _add_row_versions(description, has_deleted=any(source.has_deleted_rows for source in sources))
-    version = _combine_versions(sources, description)
-    if version.has_places:
-        description = replace(
-            description, schema=TableSchema((*description.schema.stored.columns, *make_row_place_columns()))
-        )
-    ttl = description.ttl
+    description, version = _describe_result(sources, description)
+    has_versions, ttl = description.merge_mode.has_row_versions, description.ttl
     facts = [source.get_applicable_ttl(ttl) for source in sources]
     expires = bool(expire_at) and any(ttl.may_have_expired(known, expire_at) for known in facts)
     whole = ttl.combine_parts(facts)
     codec = ttl.choose_codec(whole, expire_at) if expire_at else whole.codec
-    partition = [array[0] for _, _, array in sources[0].partition_arrays]
     mode = mode or description.merge_mode
     conflicts, tombstones = ConflictCounter(), OldestTombstone()
     if isinstance(mode, LastWriter):
         mode = mode.count_conflicts(conflicts)
     all_sources = sources
     if expires:  # fully expired parts are not read
-        sources = [
-            source
-            for source, known in zip(sources, facts, strict=True)
-            if not ttl.has_every_row_expired(known, expire_at)
-        ]
-    total_rows = sum(source.rows for source in sources)
-    total_bytes = sum(source.data_uncompressed_bytes for source in sources)
+        expired = [ttl.has_every_row_expired(known, expire_at) for known in facts]
+        sources = [source for source, is_gone in zip(sources, expired, strict=True) if not is_gone]
+    total_rows, total_bytes = sum(each.rows for each in sources), sum(each.data_uncompressed_bytes for each in sources)
+    expired_at = expire_at if expires else 0
     is_wide = description.settings.is_wide(total_bytes, total_rows)
-    written = describe_written_columns(
-        all_sources, facts, description, mode, expire_at if expires else 0, is_wide=is_wide
-    )
+    written = describe_written_columns(all_sources, facts, description, mode, expired_at, is_wide=is_wide)
     writer = PartWriter(
         directory,
         written,
-        partition,
+        [array[0] for _, _, array in all_sources[0].partition_arrays],
         expected_bytes=total_bytes,
         expected_rows=total_rows,
         is_dense=total_bytes >= DENSE_ENCODING_MIN_BYTES and not codec,
         with_dictionaries=True,
-        ttl=TtlCollector(ttl, expire_at if expires else None, codec, None if expires else whole),
+        ttl=TtlCollector(ttl, expired_at or None, codec, None if expires else whole),
         row_version=version,
     )
-    columns = description.schema.stored.names
-    rows = [
-        SourceReader(source, columns, len(sources), with_dictionaries=True, with_deleted=has_versions)
-        for source in sources
-    ]
-    run = SliceReducer(rows, description, mode, is_cancelled, with_dictionaries=True)
+    run = _start_run(sources, description, mode, is_cancelled)
     target = target_slice_rows or choose_slice_rows(sources)
     try:
         blocks = run.read_blocks(plan_slices(sources, description.sorting_key, target), target)
@@ -157,6 +138,29 @@ def merge_parts(
     except BaseException:
         writer.abort()
         raise
+
+
+def _describe_result(sources: Sequence[Part], description: TableDescription) -> tuple[TableDescription, RowVersion]:
+    """Returns what the merged part has: the table's columns and hidden ones, and the version of its rows."""
+    description = describe_merge_result(description, [(source.name, source.schema) for source in sources])
+    if description.merge_mode.has_row_versions:
+        description = _add_row_versions(description, has_deleted=any(source.has_deleted_rows for source in sources))
+    version = _combine_versions(sources, description)
+    if version.has_places:
+        columns = *description.schema.stored.columns, *make_row_place_columns()
+        description = replace(description, schema=TableSchema(columns))
+    return description, version
+
+
+def _start_run(
+    sources: Sequence[Part], description: TableDescription, mode: MergeMode, is_cancelled: Callable[[], bool]
+) -> SliceReducer:
+    columns, with_deleted = description.schema.stored.names, description.merge_mode.has_row_versions
+    rows = [
+        SourceReader(source, columns, len(sources), with_dictionaries=True, with_deleted=with_deleted)
+        for source in sources
+    ]
+    return SliceReducer(rows, description, mode, is_cancelled, with_dictionaries=True)
 
 
 def _combine_versions(sources: Sequence[Part], description: TableDescription) -> RowVersion:

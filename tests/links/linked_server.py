@@ -12,6 +12,7 @@ from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Epoch, Origin
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
+from coordination.nodes.gate_link import LinkMode
 from engine.remote.linked_cluster import LinkableTable
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
@@ -43,6 +44,8 @@ class ChosenCluster:
     newest: int = 100
     fails: dict[str, PandoError] = field(default_factory=dict)
     registered: dict[str, OutgoingLink] = field(default_factory=dict)
+    modes: list[tuple[LinkMode | None, bool]] = field(default_factory=list)
+    """The modes that were asked for, and whether the link was disabled."""
     tables: list[LinkableTable] = field(default_factory=list)
 
     def _ask(self, request: str) -> None:
@@ -64,6 +67,10 @@ class ChosenCluster:
         self._ask("register")
         self.registered[link.name] = link
         return self.describe(database, table)
+
+    def set_mode(self, database: str, table: str, link: OutgoingLink, mode: LinkMode | None) -> None:
+        self._ask("mode")
+        self.modes.append((mode, link.is_paused))
 
     def unregister(self, database: str, table: str, name: str, uuid: str) -> None:
         self._ask("unregister")

@@ -10,6 +10,7 @@ from pathlib import Path
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Change
 from coordination.links.version_vector import VersionVector
+from engine.simulator.simulated_disk import Tree
 from engine.simulator.simulated_servers import SimulatedServer
 from engine.simulator.statement_costs import CountedTable, counted_table
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
@@ -90,6 +91,15 @@ def linked_table(
         yield Asker(table)
 
 
+@contextmanager
+def table_with_a_row(tmp_path: Path) -> Iterator[Asker]:
+    """The table, with a row from before the link."""
+    with linked_table(tmp_path) as asker:
+        asker.table.first.sql(INSERT.format(1, 0))
+        asker.table.settle()
+        yield asker
+
+
 def name_cluster(server: SimulatedServer) -> None:
     """Gives the server's cluster an identity, as ``cluster_name`` does."""
     server.replication.get_cluster_uuid = lambda: CLUSTER
@@ -118,3 +128,15 @@ def kept(table: ReplicatedTable) -> list[str]:
 
 def keep_all(asker: Asker, blocks: int) -> None:
     asker.table.work_until(lambda: all(len(kept(table)) >= blocks for table in tables(asker)))
+
+
+def find_folder(tree: Tree | None, name: str) -> Tree:
+    """Returns the folder that has an entry of this name, the only one."""
+    waiting = [tree]
+    while waiting:
+        folder = waiting.pop()
+        if isinstance(folder, dict):
+            if name in folder:
+                return folder
+            waiting += folder.values()  # type: ignore[arg-type]
+    raise AssertionError(name)

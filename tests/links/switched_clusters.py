@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from coordination.nodes.gate import Gate
 from engine.links.exchange.link_service import Answer
 from parts.common.errors import PandoError, UnavailableError
-from tests.links.linked_servers import LinkedServer, create_table
+from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 from tests.links.test_links_in_one_process import wait
 
 _KEYS = itertools.count(1000)
@@ -152,3 +153,38 @@ class Clusters:
     def explain(self) -> object:
         columns = "name, direction, upstream_status, mode, state, message"
         return {name: self.sql(name, f"SELECT {columns} FROM system.replication_links") for name in self.servers}
+
+
+@contextmanager
+def three_clusters(path: Path) -> Iterator[Clusters]:
+    """Starts ``west``, ``east`` and ``north``, of one server each."""
+    with linked_servers(path, {"max_poll_seconds": 0.2}, west=1, east=1, north=1) as servers:
+        yield Clusters(servers)
+
+
+def link_table(clusters: Clusters, table: str, *targets: str) -> None:
+    """Makes a table of west with two rows, and links to these clusters under names of their own."""
+    clusters.join()
+    clusters.make(table)
+    for target in targets:
+        clusters.link(target, f"{table}_{target}", table, "west")
+    clusters.do("west", f"INSERT INTO {table} VALUES (1, 'x'), (2, 'y')")
+    wait_for_links(clusters, table, *targets)
+
+
+def wait_for_links(clusters: Clusters, table: str, *targets: str) -> None:
+    """Waits until the links that :func:`link_table` names have brought everything."""
+    for target in targets:
+        clusters.do(target, f"SYSTEM WAIT REPLICATION LINK {table}_{target} TIMEOUT 30")
+
+
+@contextmanager
+def three_with_a_table(path: Path) -> Iterator[Clusters]:
+    """Starts the three clusters; ``east`` and ``north`` follow the table ``t`` of ``west``, which has one row."""
+    with three_clusters(path) as clusters:
+        clusters.make("t")
+        for target in ("east", "north"):
+            clusters.link(target, f"t_{target}", "t", "west")
+        clusters.do("west", "INSERT INTO t VALUES (1, 'w')")
+        wait_for_links(clusters, "t", "east", "north")
+        yield clusters

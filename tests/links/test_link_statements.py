@@ -12,7 +12,7 @@ from coordination.keeper.memory_keeper import Fault
 from coordination.links.link_nodes import StoredLink, change_link, require_link
 from coordination.links.positions import Origin, Position
 from coordination.links.version_vector import VersionVector
-from coordination.nodes.gate_link import LinkDirection
+from coordination.nodes.gate_link import LinkDirection, LinkMode
 from coordination.nodes.paths import TablePaths
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
 from engine.tables.capabilities.table_links import OutgoingLink
@@ -202,6 +202,25 @@ def test_alter_changes_settings(east: LinkedServer) -> None:
     ) == [("enabled", "2", "1000000")]
     ((text,),) = east.sql("SHOW CREATE REPLICATION LINK l")
     assert str(text).endswith("SETTINGS replication_throttler_limit = 1000000, mode = 'async'") or "mode" in str(text)
+
+
+def test_the_source_is_asked_for_a_mode_whatever_the_definition_has(east: LinkedServer) -> None:
+    east.sql(CREATE)
+    for mode in (LinkMode.ASYNC, LinkMode.SYNC, LinkMode.SYNC):
+        east.sql(f"ALTER REPLICATION LINK l MODE {mode.value}")
+    east.sql("ALTER REPLICATION LINK l DISABLE")
+    assert east.west.modes == [(LinkMode.ASYNC, False), *2 * [(LinkMode.SYNC, False)], (None, True)]
+
+
+def test_an_older_source_takes_what_it_knows(east: LinkedServer) -> None:
+    east.sql(CREATE)
+    east.west.fails["mode"] = UnavailableError("NOT_IMPLEMENTED", "too old")
+    east.sql("ALTER REPLICATION LINK l MODE async")
+    assert east.fails("ALTER REPLICATION LINK l MODE sync") == (48, "too old")
+    east.west.fails["mode"] = UnavailableError("NETWORK_ERROR", "away")
+    assert east.fails("ALTER REPLICATION LINK l MODE async") == (210, "away")
+    east.sql("ALTER REPLICATION LINK l DISABLE")
+    assert east.sql("SELECT mode, state FROM system.replication_links") == [("async", "disabled")]
 
 
 @pytest.mark.parametrize(

@@ -10,38 +10,22 @@ from typing import Any
 import pytest
 
 from coordination.inserts.quorum import QuorumStatus
-from coordination.links.positions import Origin, Position
-from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Gate
 from engine.links.switching import answers
-from engine.tables.replicated.links.switching.replica_switching import ReplicaSwitching
 from parts.common.errors import PandoError
-from tests.links.linked_servers import linked_servers
-from tests.links.switched_clusters import Clusters
+from tests.links.switched_clusters import Clusters, link_table, three_clusters
 from tests.links.test_links_in_one_process import wait
 from tests.portions import one_in
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    world = {"max_poll_seconds": 0.2}
-    with linked_servers(tmp_path_factory.mktemp("three"), world, west=1, east=1, north=1) as servers:
-        yield Clusters(servers)
-
-
-def _linked(three: Clusters, table: str, *targets: str) -> None:
-    """A table of west with two rows, and links to these clusters under names of their own."""
-    three.join()
-    three.make(table)
-    for target in targets:
-        three.link(target, f"{table}_{target}", table, "west")
-    three.do("west", f"INSERT INTO {table} VALUES (1, 'x'), (2, 'y')")
-    for target in targets:
-        three.do(target, f"SYSTEM WAIT REPLICATION LINK {table}_{target} TIMEOUT 30")
+    with three_clusters(tmp_path_factory.mktemp("three")) as found:
+        yield found
 
 
 def test_a_planned_switch_and_back(three: Clusters) -> None:
-    _linked(three, "a", "east", "north")
+    link_table(three, "a", "east", "north")
     assert "SWITCH" in three.refused("east", "SYSTEM PROMOTE REPLICATION LINK a_east")
     assert "rows" not in three.refused("west", "SYSTEM REJOIN REPLICATION LINK a_east FROM CLUSTER east")
     three.do("west", "INSERT INTO a VALUES (3, 'z')")
@@ -60,7 +44,7 @@ def test_a_planned_switch_and_back(three: Clusters) -> None:
 
 
 def test_a_forced_promotion_and_the_old_source_back(three: Clusters) -> None:
-    _linked(three, "b", "east")
+    link_table(three, "b", "east")
     three.do("east", "ALTER REPLICATION LINK b_east DISABLE")
     three.do("west", "INSERT INTO b VALUES (3, 'lost'), (4, 'lost')")
     three.do("west", "ALTER TABLE b DELETE WHERE k = 1")
@@ -93,7 +77,7 @@ def test_a_forced_promotion_and_the_old_source_back(three: Clusters) -> None:
 @pytest.mark.long
 def test_from_one_to_the_other_and_back(three: Clusters) -> None:
     """A to B to A, by force each time, with rows left behind each time."""
-    _linked(three, "c", "east")
+    link_table(three, "c", "east")
     sources = [("west", "east"), ("east", "west"), ("west", "east")]
     for number, (old, new) in enumerate(sources):
         three.part(old)
@@ -112,7 +96,7 @@ def test_from_one_to_the_other_and_back(three: Clusters) -> None:
 
 
 def test_a_sibling_that_is_further_ahead_gives_its_tail(three: Clusters) -> None:
-    _linked(three, "d", "east", "north")
+    link_table(three, "d", "east", "north")
     three.do("east", "ALTER REPLICATION LINK d_east DISABLE")
     three.do("west", "INSERT INTO d VALUES (3, 'north has it')")
     three.do("west", "ALTER TABLE d DELETE WHERE k = 2")
@@ -126,7 +110,7 @@ def test_a_sibling_that_is_further_ahead_gives_its_tail(three: Clusters) -> None
 
 
 def test_without_every_promise_only_force_goes_on(three: Clusters) -> None:
-    _linked(three, "e", "east", "north")
+    link_table(three, "e", "east", "north")
     three.do("east", "ALTER REPLICATION LINK e_east DISABLE")
     three.do("west", "INSERT INTO e VALUES (3, 'too many')")
     three.do("north", "SYSTEM WAIT REPLICATION LINK e_north TIMEOUT 30")
@@ -150,7 +134,7 @@ def test_without_every_promise_only_force_goes_on(three: Clusters) -> None:
 
 
 def test_who_is_promoted_itself_promises_nothing(three: Clusters) -> None:
-    _linked(three, "f", "east", "north")
+    link_table(three, "f", "east", "north")
     three.part("west")
     with three.dying_at("north", "promote.after_promise"), pytest.raises(PandoError):
         three.do("north", "SYSTEM PROMOTE REPLICATION LINK f_north")
@@ -176,7 +160,7 @@ _PROMOTE_STEPS = (
 @pytest.mark.parametrize("step", one_in(3, _PROMOTE_STEPS))
 def test_a_promote_that_dies_is_repeated(three: Clusters, step: str) -> None:
     table = f"g{_PROMOTE_STEPS.index(step)}"
-    _linked(three, table, "east", "north")
+    link_table(three, table, "east", "north")
     three.part("west")
     with three.dying_at("east", step), pytest.raises(PandoError):
         three.do("east", f"SYSTEM PROMOTE REPLICATION LINK {table}_east")
@@ -201,7 +185,7 @@ _SWITCH_STEPS = (
 @pytest.mark.parametrize(("cluster", "step"), one_in(7, _SWITCH_STEPS))
 def test_a_switch_that_dies_goes_on_from_its_ticket(three: Clusters, cluster: str, step: str) -> None:
     table = f"h{_SWITCH_STEPS.index((cluster, step))}"
-    _linked(three, table, "east")
+    link_table(three, table, "east")
     with three.dying_at(cluster, step), suppress(PandoError):
         three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east")
     writable = three.writable(table)
@@ -215,7 +199,7 @@ def test_a_switch_that_dies_goes_on_from_its_ticket(three: Clusters, cluster: st
 
 def test_a_switch_that_died_closed_goes_on_though_the_source_has_merged(three: Clusters) -> None:
     """What it had taken all of was asked for again: the merge, which its closed table did not take."""
-    _linked(three, "sm", "east")
+    link_table(three, "sm", "east")
     with three.dying_at("east", "promote.after_close"), pytest.raises(PandoError):
         three.do("east", "SYSTEM SWITCH REPLICATION LINK sm_east")
     three.do("west", "OPTIMIZE TABLE sm FINAL")
@@ -227,7 +211,7 @@ def test_a_switch_that_died_closed_goes_on_though_the_source_has_merged(three: C
 @pytest.mark.parametrize(("cluster", "step"), one_in(2, _SWITCH_STEPS[2:4]))
 def test_a_switch_is_cancelled(three: Clusters, cluster: str, step: str) -> None:
     table = f"i{_SWITCH_STEPS.index((cluster, step))}"
-    _linked(three, table, "east")
+    link_table(three, table, "east")
     with three.dying_at(cluster, step), pytest.raises(PandoError):
         three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east")
     assert "SWITCH" in three.refused("west", f"INSERT INTO {table} VALUES (9, '')")
@@ -244,7 +228,7 @@ def test_a_switch_is_cancelled(three: Clusters, cluster: str, step: str) -> None
 
 def test_a_ticket_that_is_void_makes_no_fork(three: Clusters) -> None:
     """CANCEL comes just before the fork."""
-    _linked(three, "o", "east")
+    link_table(three, "o", "east")
     cancel = "SYSTEM SWITCH REPLICATION LINK o_east CANCEL"
     with three.doing_at("east", "switch.before_fork", lambda: three.do("east", cancel)):
         assert "its ticket is void" in three.refused("east", "SYSTEM SWITCH REPLICATION LINK o_east")
@@ -252,7 +236,7 @@ def test_a_ticket_that_is_void_makes_no_fork(three: Clusters) -> None:
 
 
 def test_what_comes_just_before_the_bar_is_taken(three: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
-    _linked(three, "p", "east")
+    link_table(three, "p", "east")
     close, done = answers.close_for_switch, list[int]()
 
     def insert_and_close(*given: Any, **named: Any) -> Gate:
@@ -268,7 +252,7 @@ def test_what_comes_just_before_the_bar_is_taken(three: Clusters, monkeypatch: p
 
 
 def test_a_switch_waits_for_open_quorums(three: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
-    _linked(three, "q", "east")
+    link_table(three, "q", "east")
     waiting = [QuorumStatus("all_7_7_0", 2, ("r1",), "r1")] * 2
     monkeypatch.setattr(answers, "read_pending_quorums", lambda *_: [(waiting.pop(), "", 0)] if waiting else [])
     three.do("east", "SYSTEM SWITCH REPLICATION LINK q_east")
@@ -276,7 +260,7 @@ def test_a_switch_waits_for_open_quorums(three: Clusters, monkeypatch: pytest.Mo
 
 
 def test_one_side_of_a_switch_is_gone_for_good(three: Clusters) -> None:
-    _linked(three, "j", "east")
+    link_table(three, "j", "east")
     with three.dying_at("east", "switch.after_closing"), pytest.raises(PandoError):
         three.do("east", "SYSTEM SWITCH REPLICATION LINK j_east")
     three.part("east")
@@ -297,7 +281,7 @@ _REJOIN_STEPS = (
 @pytest.mark.long
 def test_a_rejoin_that_dies_is_repeated(three: Clusters, step: str) -> None:
     table = f"k{_REJOIN_STEPS.index(step)}"
-    _linked(three, table, "east")
+    link_table(three, table, "east")
     three.part("west")
     three.do("west", f"INSERT INTO {table} VALUES (3, 'tail')")
     three.do("west", f"INSERT INTO {table} VALUES (4, 'tail')")
@@ -318,26 +302,9 @@ def test_a_rejoin_that_dies_is_repeated(three: Clusters, step: str) -> None:
     three.join()
 
 
-def test_two_forks_of_one_epoch_refuse_each_other(three: Clusters) -> None:
-    _linked(three, "l", "east")
-    three.part("west")
-    three.do("west", "INSERT INTO l VALUES (3, 'w')")
-    three.do("east", "SYSTEM PROMOTE REPLICATION LINK l_east")
-    three.do("east", "INSERT INTO l VALUES (4, 'e')")
-    three.join()
-    wait(lambda: three.is_shut("west", "l"), "west to hear of the fork")
-    three.do("west", "SYSTEM PROMOTE REPLICATION LINK l_east FORCE")
-    three.do("west", "INSERT INTO l VALUES (5, 'w')")
-    assert three.keys("west", "l") == [1, 2, 3, 5]
-    assert three.keys("east", "l") == [1, 2, 4]
-    tail = three.sql("west", "SYSTEM REJOIN REPLICATION LINK l_east FROM CLUSTER east DETACH TAIL")
-    assert sum(int(row[3]) for row in tail) == 2
-    wait(lambda: three.keys("west", "l") == [1, 2, 4], f"west rejoins {three.explain()}")
-
-
 def test_a_bar_of_a_synchronous_link_goes_with_it(three: Clusters) -> None:
     """Its source was lost while the link became asynchronous."""
-    _linked(three, "n", "east")
+    link_table(three, "n", "east")
     three.do("west", "ALTER REPLICATION LINK 'east/n_east' MODE sync")
     state = "SELECT state FROM system.replication_links WHERE name = 'east/n_east'"
     wait(lambda: three.sql("west", state) == [["enabled"]], "the synchronous link")
@@ -351,148 +318,6 @@ def test_a_bar_of_a_synchronous_link_goes_with_it(three: Clusters) -> None:
     wait(lambda: three.keys("west", "n") == [1, 2, 3], f"west rejoins {three.explain()}")
     three.do("west", "SYSTEM SWITCH REPLICATION LINK n_east")
     three.do("west", "INSERT INTO n VALUES (4, 'w')")
-
-
-@pytest.mark.parametrize("rows", one_in(2, [0, 1]))
-def test_a_follower_of_one_of_two_forks_goes_on(three: Clusters, rows: int) -> None:
-    """West and east were both promoted by force, and east rejoins west. North had followed east."""
-    table = f"r{rows}"
-    _linked(three, table, "east", "north")
-    three.part("west")
-    three.do("east", f"SYSTEM PROMOTE REPLICATION LINK {table}_east")
-    if rows:
-        three.do("east", f"INSERT INTO {table} VALUES (3, 'e')")
-    wait(lambda: _follows(three, table, "east"), f"north to follow east {three.explain()}")
-    wait(lambda: three.keys("north", table) == three.keys("east", table), "the row of east")
-    three.join()
-    wait(lambda: three.is_shut("west", table), "west to hear of the fork")
-    three.do("west", f"SYSTEM PROMOTE REPLICATION LINK {table}_east FORCE")
-    three.do("west", f"INSERT INTO {table} VALUES (4, 'w')")
-    three.do("east", f"SYSTEM REJOIN REPLICATION LINK {table}_east FROM CLUSTER west DETACH TAIL")
-    if rows:  # its row is nowhere else, so nobody takes it out but a person
-        message = f"SELECT message FROM system.replication_links WHERE name = '{table}_north'"
-        wait(lambda: "has 1 rows" in str(three.sql("north", message)), f"north to be refused {three.explain()}")
-        assert "another fork of the same epoch" in str(three.sql("north", message))
-        assert three.keys("north", table) == [1, 2, 3]
-        rejoin = f"SYSTEM REJOIN REPLICATION LINK {table}_north FROM CLUSTER west"
-        (shown,) = three.sql("north", rejoin)
-        assert (shown[0], shown[3]) == ("blocks", 1)
-        three.do("north", f"{rejoin} DETACH TAIL")
-    wait(lambda: three.must_be_equal(table) == [1, 2, 4], f"north to follow west {three.explain()}")
-    assert _follows(three, table, "west")
-    assert three.writable(table) == ["west"]
-
-
-def test_a_tail_that_was_taken_out_stays_out(three: Clusters) -> None:
-    """Nor does it come back out of the journal of a table that becomes the source again."""
-    _linked(three, "s", "east", "north")
-    three.do("north", "ALTER REPLICATION LINK s_north DISABLE")
-    three.do("east", "SYSTEM SWITCH REPLICATION LINK s_east")
-    three.do("east", "INSERT INTO s VALUES (3, 'tail')")
-    wait(lambda: three.keys("west", "s") == [1, 2, 3], f"west follows {three.explain()}")
-    three.do("north", "SYSTEM PROMOTE REPLICATION LINK s_north FORCE")
-    three.do("north", "INSERT INTO s VALUES (4, 'n')")
-    for cluster, name in (("east", "s_north"), ("west", "s_east")):
-        tail = three.sql(cluster, f"SYSTEM REJOIN REPLICATION LINK {name} FROM CLUSTER north DETACH TAIL")
-        assert [(row[0], row[3]) for row in tail] == [("block", 1)]
-        wait(lambda cluster=cluster: three.keys(cluster, "s") == [1, 2, 4], f"the copy {three.explain()}")  # type: ignore[misc]
-    three.do("north", "INSERT INTO s VALUES (5, 'n')")
-    wait(lambda: three.must_be_equal("s") == [1, 2, 4, 5], f"all follow north {three.explain()}")
-    three.do("west", "SYSTEM SWITCH REPLICATION LINK s_east")
-    three.do("west", "INSERT INTO s VALUES (6, 'w')")
-    wait(lambda: three.must_be_equal("s") == [1, 2, 4, 5, 6], f"all follow west {three.explain()}")
-
-
-@pytest.mark.long
-def test_a_move_without_changes_is_not_behind_the_fork(three: Clusters) -> None:
-    """A merge of the old source is a place in its stream, too. Some of its followers were told of it."""
-    _linked(three, "v", "east", "north")
-    three.do("west", "INSERT INTO v VALUES (3, 'z')")
-    position = "SELECT position FROM system.link_positions WHERE table = 'v' AND NOT is_own"
-    three.do("east", "SYSTEM WAIT REPLICATION LINK v_east TIMEOUT 30")
-    before = three.sql("east", position)
-    moved: list[object] = []
-
-    def wait_for_move() -> None:
-        three.do("west", "OPTIMIZE TABLE v FINAL")
-        wait(lambda: three.sql("east", position) != before, f"the move {three.explain()}")
-        moved.extend(three.sql("east", position))
-
-    with three.doing_at("north", "promote.after_close", wait_for_move):
-        three.do("north", "SYSTEM SWITCH REPLICATION LINK v_north")
-    assert moved not in (before, three.sql("north", position))
-    three.do("north", "INSERT INTO v VALUES (4, 'n')")
-    wait(lambda: three.must_be_equal("v") == [1, 2, 3, 4], f"all follow north {three.explain()}")
-    origin = before[0][0].rpartition(":")[0]  # type: ignore[union-attr]
-    ends = [three.sql(cluster, f"{position} AND origin = '{origin}'") for cluster in ("east", "north")]
-    assert ends[0] == ends[1]
-
-
-@pytest.mark.parametrize("auto_bootstrap", one_in(2, [0, 1]))
-def test_what_the_new_source_does_not_keep_is_copied(
-    three: Clusters, monkeypatch: pytest.MonkeyPatch, auto_bootstrap: int
-) -> None:
-    """A link that was made with ``start_position = 'now'`` does not begin there again."""
-    three.join()
-    table = f"u{auto_bootstrap}"
-    three.make(table)
-    for target in ("east", "north"):
-        link = f"CREATE REPLICATION LINK {table}_{target} ON {table} FROM CLUSTER west SETTINGS start_position = 'now'"
-        three.do(target, f"{link}, auto_bootstrap = {auto_bootstrap}")
-    three.do("west", f"INSERT INTO {table} VALUES (1, 'x')")
-    three.do("north", f"SYSTEM WAIT REPLICATION LINK {table}_north TIMEOUT 30")
-    three.do("north", f"ALTER REPLICATION LINK {table}_north DISABLE")
-    three.do("west", f"INSERT INTO {table} VALUES (2, 'north lacks it')")
-    three.do("east", f"SYSTEM SWITCH REPLICATION LINK {table}_east")
-    find_place = ReplicaSwitching.find_place
-
-    def find_none(self: ReplicaSwitching, vector: VersionVector, follower: Origin | None = None) -> Position | None:
-        return None if follower is not None else find_place(self, vector, follower)
-
-    monkeypatch.setattr(ReplicaSwitching, "find_place", find_none)
-    three.do("north", f"ALTER REPLICATION LINK {table}_north ENABLE")
-    message = f"SELECT message FROM system.replication_links WHERE name = '{table}_north'"
-    if not auto_bootstrap:
-        wait(lambda: "SYSTEM BOOTSTRAP" in str(three.sql("north", message)), f"the message {three.explain()}")
-        three.do("north", f"SYSTEM BOOTSTRAP REPLICATION LINK {table}_north")
-    three.do("east", f"INSERT INTO {table} VALUES (3, 'e')")
-    wait(lambda: three.must_be_equal(table) == [1, 2, 3], f"the copy {three.explain()}")
-
-
-def test_a_sibling_that_missed_two_switches_follows_the_last(three: Clusters) -> None:
-    """It does not become the target of a target."""
-    _linked(three, "y", "east", "north")
-    three.do("north", "ALTER REPLICATION LINK y_north DISABLE")
-    three.do("east", "SYSTEM SWITCH REPLICATION LINK y_east")
-    three.do("west", "SYSTEM SWITCH REPLICATION LINK y_east")
-    three.do("west", "INSERT INTO y VALUES (3, 'w')")
-    three.do("north", "ALTER REPLICATION LINK y_north ENABLE")
-    wait(lambda: three.must_be_equal("y") == [1, 2, 3], f"north follows {three.explain()}")
-    assert _follows(three, "y", "west")
-
-
-def test_a_link_that_began_at_an_empty_table_has_nothing_of_it(three: Clusters) -> None:
-    """Else it could follow no fork whose source has not read so far."""
-    three.join()
-    three.make("aa")
-    three.link("east", "aa_east", "aa", "west")
-    assert _last_changes(three, "east", "aa") == [0]
-    three.do("west", "INSERT INTO aa VALUES (1, 'x')")
-    three.do("east", "SYSTEM WAIT REPLICATION LINK aa_east TIMEOUT 30")
-    assert _last_changes(three, "east", "aa") != [0]
-    three.do("north", "CREATE REPLICATION LINK aa_north ON aa FROM CLUSTER west SETTINGS start_position = 'now'")
-    assert _last_changes(three, "north", "aa") != [0]  # what came before may have been copied by hand
-
-
-def _last_changes(three: Clusters, cluster: str, table: str) -> list[int]:
-    keeper = three.servers[cluster][0].engine.replication.require_keeper()
-    vector = VersionVector.parse(keeper.get(f"/tables/{table}/links/vector")[0])
-    return [vector.last_change(origin) for origin in vector.entries]
-
-
-def _follows(three: Clusters, table: str, source: str) -> bool:
-    shown = f"SELECT peer FROM system.replication_links WHERE name = '{table}_north' AND direction = 'in'"
-    return three.sql("north", shown) == [[source]]
 
 
 @pytest.mark.long

@@ -9,21 +9,13 @@ from typing import Any
 import pytest
 
 from parts.common.errors import UnavailableError
-from tests.links.linked_servers import linked_servers
-from tests.links.switched_clusters import Clusters
+from tests.links.switched_clusters import Clusters, three_with_a_table
 from tests.links.test_links_in_one_process import wait
 
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Clusters]:
-    with linked_servers(tmp_path, {"max_poll_seconds": 0.2}, west=1, east=1, north=1) as servers:
-        found = Clusters(servers)
-        found.make("t")
-        for target in ("east", "north"):
-            found.link(target, f"t_{target}", "t", "west")
-        found.do("west", "INSERT INTO t VALUES (1, 'w')")
-        for target in ("east", "north"):
-            found.do(target, f"SYSTEM WAIT REPLICATION LINK t_{target} TIMEOUT 30")
+    with three_with_a_table(tmp_path) as found:
         yield found
 
 

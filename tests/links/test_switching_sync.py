@@ -11,21 +11,14 @@ from coordination.nodes.gate_link import LinkMode
 from engine.links.switching.following import register_anew
 from engine.tables.capabilities.table_links import OutgoingLink
 from parts.common.errors import UserError
-from tests.links.linked_servers import linked_servers
-from tests.links.switched_clusters import Clusters
+from tests.links.switched_clusters import Clusters, three_with_a_table
 from tests.links.test_links_in_one_process import wait
 
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Clusters]:
-    with linked_servers(tmp_path, {"max_poll_seconds": 0.2}, west=1, east=1, north=1) as servers:
-        found = Clusters(servers)
-        found.make("t")
+    with three_with_a_table(tmp_path) as found:
         for target in ("east", "north"):
-            found.link(target, f"t_{target}", "t", "west")
-        found.do("west", "INSERT INTO t VALUES (1, 'w')")
-        for target in ("east", "north"):
-            found.do(target, f"SYSTEM WAIT REPLICATION LINK t_{target} TIMEOUT 30")
             found.do(target, f"ALTER REPLICATION LINK t_{target} MODE sync")
         _wait_until_sync(found, "west", ["east/t_east", "north/t_north"])
         yield found

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from engine.http_client.http_client import HttpClient
 from engine.links.linkable_tables import require_linkable
 from parts.common.errors import PandoError
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
-
-_SECONDS = 20.0
-
-
-def wait(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + _SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.01)
+from tests.links.sync_links import find_state, make_sync_link, wait
 
 
 @pytest.fixture(scope="module")
@@ -28,30 +19,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list
         yield found
 
 
-def find_state(client: HttpClient, name: str) -> tuple[str, str]:
-    mode, state = client.value(
-        f"SELECT mode || ' ' || state FROM system.replication_links WHERE name = '{name}'"
-    ).split()
-    return mode, state
-
-
-def link(target: HttpClient, source: HttpClient, cluster: str, table: str, name: str) -> str:
-    """Makes a synchronous link, and returns its name at the source when it is enabled."""
-    target.execute(
-        f"CREATE REPLICATION LINK {name} ON {table} FROM CLUSTER west SETTINGS start_position = 'now', mode = 'sync', "
-        "replication_timeout = 0.2"
-    )
-    wait(lambda: find_state(source, f"{cluster}/{name}") == ("sync", "enabled"), "the synchronous link")
-    return f"{cluster}/{name}"
-
-
 def test_an_insert_waits_for_every_replica_of_the_target(
     servers: dict[str, list[LinkedServer]],
 ) -> None:
     west, (east, east2) = servers["west"][0], servers["east"]
     create_table([west, east, east2], "orders")
     with west.client() as source, east.client() as target, east2.client() as other:
-        at_source = link(target, source, "east", "orders", "o")
+        at_source = make_sync_link(target, source, "east", "orders", "o")
         for number in range(5):
             source.execute(f"INSERT INTO orders VALUES ({number}, 'a')")
             assert [client.value("SELECT count() FROM orders") for client in (source, target, other)] == [
@@ -73,7 +47,7 @@ def test_a_replica_of_the_target_that_is_late_is_waited_for(servers: dict[str, l
     west, (east, east2) = servers["west"][0], servers["east"]
     create_table([west, east, east2], "tardy")
     with west.client() as source, east.client() as target, east2.client() as other:
-        link(target, source, "east", "tardy", "tardy_l")
+        make_sync_link(target, source, "east", "tardy", "tardy_l")
         other.execute("SYSTEM STOP REPLICATION QUEUES tardy")
         with pytest.raises(PandoError, match="not every target shows") as caught:
             source.execute("INSERT INTO tardy SETTINGS insert_timeout = 1 VALUES (1, 'a')")
@@ -88,7 +62,7 @@ def test_nothing_is_stored_while_the_target_cannot_take_it(servers: dict[str, li
     west, (east, east2) = servers["west"][0], servers["east"]
     create_table([west, east, east2], "refused")
     with west.client() as source, east.client() as target:
-        at_source = link(target, source, "east", "refused", "refused_l")
+        at_source = make_sync_link(target, source, "east", "refused", "refused_l")
         west.know(west=[west.url], east=["http://127.0.0.1:9"], north=[servers["north"][0].url])
         with pytest.raises(PandoError, match=r"cannot be staged at cluster 'east'.*Nothing is stored") as caught:
             source.execute("INSERT INTO refused VALUES (1, 'a')")
@@ -128,7 +102,7 @@ def test_an_answer_in_time_tells_that_the_rows_are_stored(servers: dict[str, lis
     west, (east, east2) = servers["west"][0], servers["east"]
     create_table([west, east, east2], "late")
     with west.client() as source, east.client() as target:
-        link(target, source, "east", "late", "late_l")
+        make_sync_link(target, source, "east", "late", "late_l")
         tasks = [
             (each, task)
             for each in (east, east2)
@@ -166,7 +140,7 @@ def test_the_targets_of_now_get_what_is_left(servers: dict[str, list[LinkedServe
     west, (east, east2) = servers["west"][0], servers["east"]
     create_table([west, east, east2], "moved")
     with west.client() as source, east.client() as target:
-        at_source = link(target, source, "east", "moved", "moved_l")
+        at_source = make_sync_link(target, source, "east", "moved", "moved_l")
         services, moves = west.engine.services, iter([True])
 
         def failpoint(name: str) -> None:
@@ -192,8 +166,8 @@ def test_two_targets(servers: dict[str, list[LinkedServer]]) -> None:
     west, (east, east2), north = servers["west"][0], servers["east"], servers["north"][0]
     create_table([west, east, east2, north], "both")
     with west.client() as source, east.client() as target, north.client() as far:
-        link(target, source, "east", "both", "both_e")
-        link(far, source, "north", "both", "both_n")
+        make_sync_link(target, source, "east", "both", "both_e")
+        make_sync_link(far, source, "north", "both", "both_n")
         source.execute("INSERT INTO both SELECT number, 'x' FROM numbers(100)")
         assert [client.value("SELECT count() FROM both") for client in (target, far)] == [100, 100]
         far.execute("DROP REPLICATION LINK both_n")

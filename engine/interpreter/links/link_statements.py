@@ -19,6 +19,7 @@ from coordination.links.link_settings import (
 )
 from coordination.links.origin_survey import find_objections, refuse_objections
 from coordination.links.positions import Origin
+from coordination.nodes.gate_link import LinkMode
 from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.shared_steps import refuse_system_database
 from engine.interpreter.statement_kind import define_owner_statement
@@ -89,10 +90,11 @@ def alter_link(statement: AlterLink, context: OwnerContext) -> QueryResult:
     def change(link: LinkDefinition) -> LinkDefinition:
         return change_settings(link, settings)
 
+    mode = LinkMode(settings["mode"] or DEFAULTS["mode"]) if "mode" in settings else None
     if isinstance(require_link(keeper, statement.name), DatabaseLink):
-        change_database_link(context.server, statement.name, change)
+        change_database_link(context.server, statement.name, change, mode)
     else:
-        change_table_link(context.server, statement.name, change)
+        change_table_link(context.server, statement.name, change, mode=mode)
     return QueryResult()
 
 

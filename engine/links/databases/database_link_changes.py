@@ -20,6 +20,7 @@ from coordination.links.link_names import (
 )
 from coordination.links.link_nodes import is_left_over, make_taken_error, make_unknown_error, take_name
 from coordination.links.link_settings import LinkSettings
+from coordination.nodes.gate_link import LinkMode
 from engine.links.databases.database_links import follow_database, list_members
 from engine.links.link_changes import change_table_link, check_link_change
 from engine.links.link_creation import drop_table_link, split_enabled
@@ -82,10 +83,12 @@ def create_database_link(
         logger.warning("link %s of database %s looks later: %s", name, database, error)
 
 
-def change_database_link(server: OwnerServer, name: str, change: Callable[[LinkDefinition], LinkDefinition]) -> None:
+def change_database_link(
+    server: OwnerServer, name: str, change: Callable[[LinkDefinition], LinkDefinition], mode: LinkMode | None
+) -> None:
     """Changes a link of a database, and the links of its tables.
 
-    ``change`` is that of a link of a table. Raises what it raises.
+    ``change`` and ``mode`` are those of a link of a table. Raises what it raises.
     """
     keeper = server.replication.require_keeper()
     for _ in range(_ATTEMPTS):
@@ -104,7 +107,7 @@ def change_database_link(server: OwnerServer, name: str, change: Callable[[LinkD
             keeper.set(name_path(name), new.to_bytes(), stat.version)
         except (BadVersion, NoNode, KeeperConnectionLoss):
             continue
-        _for_all(members, lambda member: change_table_link(server, member, change), ", repeat the statement")
+        _for_all(members, lambda member: change_table_link(server, member, change, mode=mode), ", repeat the statement")
         return
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep changing link {name!r}; repeat the statement")
 

@@ -40,6 +40,7 @@ from engine.links.exchange.fields import (
 from engine.links.exchange.file_transfer import receive_part
 from engine.links.exchange.protocol import (
     LEAST_VERSION,
+    PAUSE_VERSION,
     SYNC_VERSION,
     VERSION,
     agree_on_version,
@@ -152,10 +153,11 @@ class ClusterClient:
         """Ends the keeping for the link of this name (``<target cluster>/<name>``) and UUID. May be repeated."""
         self._ask("unregister", {"database": database, "table": table, "name": name, "uuid": uuid})
 
-    def set_mode(self, database: str, table: str, link: OutgoingLink) -> None:
-        """Asks for the mode of a link at its source, which is this cluster."""
-        message = ModeMessage(database, table, link.name, link.uuid, link.mode, link.is_paused)
-        self._ask("mode", encode_mode_message(message), least_version=SYNC_VERSION)
+    def set_mode(self, database: str, table: str, link: OutgoingLink, mode: LinkMode | None) -> None:
+        """Asks for the mode of a link at its source, which is this cluster; ``None`` leaves the mode as it is."""
+        message = ModeMessage(database, table, link.name, link.uuid, mode, link.is_paused)
+        least = PAUSE_VERSION if mode is None else SYNC_VERSION
+        self._ask("mode", encode_mode_message(message), least_version=least)
 
     def list_tables(self, database: str) -> Sequence[LinkableTable]:
         """Lists the tables of a database. Raises 81 (UNKNOWN_DATABASE)."""

@@ -60,10 +60,12 @@ from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
 
-VERSION = 4
-"""1: without ``origin``. 2: without ``blocks``. 3: without synchronous links."""
+VERSION = 5
+"""1: without ``origin``. 2: without ``blocks``. 3: without synchronous links. 4: a pause comes with a mode."""
 SYNC_VERSION = 4
 """The oldest version that knows synchronous links."""
+PAUSE_VERSION = 5
+"""The oldest version that takes a pause of a link and leaves its mode as it is."""
 LEAST_VERSION = 1
 """The oldest version of the other side that this one can speak with."""
 MAX_WAIT_SECONDS = 10.0

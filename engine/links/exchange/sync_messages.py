@@ -7,7 +7,7 @@ The source's servers ask the target's::
 
 The target's servers ask the source's::
 
-    mode     {database, table, link, uuid, mode, is_paused} → {}
+    mode     {database, table, link, uuid, mode, is_paused} → {}; without a mode it stays as it is
 
 A link is named as its target knows it in the first two, and ``<target cluster>/<name>`` in the last.
 """
@@ -59,13 +59,14 @@ class VisibleRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModeMessage:
-    """The mode that a link is to have at its source."""
+    """The mode that a link is to have at its source, and whether its target has disabled it."""
 
     database: str
     table: str
     link: str
     uuid: str
-    mode: LinkMode
+    mode: LinkMode | None
+    """``None``: the one that it has."""
     is_paused: bool
 
 
@@ -110,14 +111,14 @@ def decode_visible(document: Document) -> VisibleRequest:
 
 def encode_mode_message(message: ModeMessage) -> dict[str, Any]:
     """Returns the request as JSON."""
-    return {
+    document = {
         "database": message.database,
         "table": message.table,
         "link": message.link,
         "uuid": message.uuid,
-        "mode": message.mode.value,
         "is_paused": message.is_paused,
     }
+    return document if message.mode is None else {**document, "mode": message.mode.value}
 
 
 def decode_mode_message(document: Document) -> ModeMessage:
@@ -127,6 +128,6 @@ def decode_mode_message(document: Document) -> ModeMessage:
         get_text(document, "table"),
         get_text(document, "link"),
         get_text(document, "uuid"),
-        decode_mode(document),
+        decode_mode(document) if "mode" in document else None,
         get_flag(document, "is_paused"),
     )

@@ -1,8 +1,10 @@
 """The source of a group of links at one server: the next cut of several tables.
 
 The reads, in this order, are the proof that the cut is one of all tables: the frontier of each table; their largest
-place is a zxid that exists now, so it is the floor of each table's second reading; what all of these reach is the bound
-for :func:`coordination.links.groups.group_frontier.find_group_cut`. What lies below a table's frontier never changes.
+place is a zxid that exists now, so it is the floor of each table's second reading; what all of these reach, up to the
+floor, is the bound for :func:`coordination.links.groups.group_frontier.find_group_cut`. What lies below a table's
+frontier never changes. Before each reading the nodes of all tables are read at once, so that a table to which nothing
+was committed costs no requests of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from coordination.links.groups.group_frontier import find_group_cut
@@ -18,10 +21,11 @@ from engine.links.exchange.fields import Document
 from engine.links.exchange.link_service import AnswerRequest, LinkService
 from engine.links.groups.cut_messages import CutAnswer, CutRequest, decode_cut_request, encode_cut_answer
 from engine.links.linkable_tables import require_linkable
-from engine.tables.capabilities.table_links import ChangesRequest, CutSource
+from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, CutSource, TableNodes
 from engine.tables.owned_table import OwnedTable
 from engine.tables.services import TableServices
 from parts.common.query_status import QueryStatus
+from parts.common.thread_pool import map_waiting
 
 _NEWS_SECONDS = 0.02
 """How often a request that waits looks whether there is news of any table; that costs no look at each."""
@@ -35,7 +39,12 @@ def make_cut_answer(service: LinkService, catalog: Databases[OwnedTable], servic
     def answer(document: Document, status: QueryStatus) -> dict[str, Any]:
         request = decode_cut_request(document)
         tables = [(require_linkable(catalog.table(*name)), each) for name, each in request.tables]
-        asked = [(ends.cuts, each, each.vector.applied(ends.source.describe().origin)) for ends, each in tables]
+        sources = [ends.cuts for ends, _ in tables]
+        origins = [source.find_origin(nodes) for source, nodes in zip(sources, read_nodes(sources), strict=True)]
+        asked = [
+            (source, each, each.vector.applied(origin))
+            for source, origin, (_, each) in zip(sources, origins, tables, strict=True)
+        ]
         with service.limit_waiting(request.wait_seconds) as seconds:
             return encode_cut_answer(wait_for_cut(asked, request, services, status, seconds, service.instance))
 
@@ -81,6 +90,18 @@ def wait_for_cut(
             return answer
 
 
+def read_nodes(sources: Sequence[CutSource]) -> list[TableNodes]:
+    """Reads the nodes of all tables at once; returns those of each."""
+    paths = [source.list_nodes() for source in sources]
+    nodes = iter(sources[0].read_nodes([path for each in paths for path in each]))
+    return [list(islice(nodes, len(each))) for each in paths]
+
+
+def _read_frontiers(sources: Sequence[CutSource], floor: int, nodes: Sequence[TableNodes]) -> list[int]:
+    """Reads the frontiers of all tables at once. Those to which nothing was committed ask ZooKeeper nothing."""
+    return map_waiting(lambda each: each[0].read_frontier(floor, each[1]), zip(sources, nodes, strict=True), "cut")
+
+
 def find_cut(
     tables: Sequence[tuple[CutSource, ChangesRequest, int]], max_rows: int, max_bytes: int, *, joins: bool = False
 ) -> CutAnswer:
@@ -89,8 +110,9 @@ def find_cut(
     ``joins``: a table enters the group, which needs a cut even if nothing changed.
     """
     sources, begins = [source for source, _, _ in tables], [after for _, _, after in tables]
-    floor = max([*(source.read_frontier(0) for source in sources), *begins])
-    bound = min(source.read_frontier(floor) for source in sources)
+    floor = max([*_read_frontiers(sources, 0, read_nodes(sources)), *begins])
+    nodes = read_nodes(sources)
+    bound = min(floor, *_read_frontiers(sources, floor, nodes))
     frontier = find_group_cut(sources, bound)
     place = frontier
     if frontier > max(begins):
@@ -100,7 +122,12 @@ def find_cut(
     nothing = CutAnswer(max(begins), max(frontier, max(begins)), (), is_held=bound < floor)
     if place < max(begins) or (place == min(begins) and not joins):
         return nothing
-    answers = [source.read_until(request, place) for source, request, _ in tables]
+
+    def read_until(at: int) -> ChangesAnswer:
+        source, request, _ = tables[at]
+        return source.read_until(request, place, nodes[at])
+
+    answers = map_waiting(read_until, range(len(tables)), "cut")
     if not joins and min(begins) == max(begins) and not any(each.changes for each in answers):
         return nothing
     return CutAnswer(place, frontier, [replace(each, frontier=max(frontier, place)) for each in answers])

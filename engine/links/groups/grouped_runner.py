@@ -16,9 +16,12 @@ from coordination.links.groups.cut_mark import CutMark
 from coordination.links.groups.link_group import LinkGroup, find_group, group_path
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_failures import LinkPaused, LinkStopped
+from coordination.links.link_lag import LinkLag
+from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Position
 from coordination.links.stream.gap_check import Gap
 from coordination.links.switching.switching_gate import ASKED, read_fact
+from coordination.nodes.gate_link import LinkMode
 from engine.links.groups.cut_messages import CutAnswer, CutRequest, decode_cut_answer, encode_cut_request
 from engine.links.link_messages import advise_copy
 from engine.links.link_runner import LinkRunner
@@ -27,6 +30,8 @@ from engine.tables.capabilities.table_links import ChangesAnswer, GroupCut, Inco
 from parts.common.errors import UnavailableError, UserError
 
 _TELL_SECONDS = 1.0
+_TELLS_A_SECOND = 8
+"""The most of a whole group: a cut tells the source, too, how far its tables are."""
 _IDLE_SECONDS = 0.1
 _NO_LIMITS = BatchLimits(0, 0)
 
@@ -51,22 +56,22 @@ class GroupedRunner(LinkRunner):
         name = upstream.definition.group
         if not name:
             return super()._follow(upstream, state, source)
-        self._state = None  # another link moves the vector
         found = find_group(self._replica.require_keeper(), name)
         if found is None or found[0].find_member(upstream.definition.name) is None:
             return _TELL_SECONDS  # the link is about to be told that it left the group
         group, version = found
-        now = self._services.monotonic()
+        now, pause = self._services.monotonic(), _find_tell_pause(group, upstream.settings)
         answer = None
-        if now - self._told_at >= _TELL_SECONDS:
+        if now - self._told_at >= pause:
+            state = self._state = self._target.read_target()  # another link moves the vector
             answer = self._tell_source(upstream, state, source)
             self._told_at = now
         if group.leader != upstream.definition.name:
             self._require_leader(group)
             self._failure = None
             if answer is not None and state.vector.applied(answer.source.origin) >= answer.frontier:
-                return max(_TELL_SECONDS, self._rest(answer, upstream.settings))
-            return _TELL_SECONDS
+                return max(pause, self._rest(answer, upstream.settings))
+            return pause
         return self._make_cut(group, version)
 
     def _require_leader(self, group: LinkGroup) -> None:
@@ -113,13 +118,15 @@ class GroupedRunner(LinkRunner):
             self._report.count_batch(applied.rows, applied.size_bytes, applied.blocks, applied.lost_rows)
             own = next(each for each in batches if each.link.name == self.definition.name)
             self._report.change(applied_position=str(own.end))
-            self._told_at = -math.inf
+            if answer.place >= answer.frontier:  # nothing is missing until the next answer says so
+                self._report.note_answer(LinkLag(self._services.monotonic()))
+                self._report.change(rows_behind=0, bytes_behind=0)
         return settings.link_batch_delay_ms / 1000
 
     def _find_members(self, group: LinkGroup) -> list[_MemberLink]:
         """Returns the links of the group. Raises ``LinkPaused`` if one cannot take a cut here."""
         here = {each.definition.name: each for each in self._list_grouped()}
-        members = []
+        found = list[tuple[GroupedRunner, LinkDefinition]]()
         for member in sorted(group.members, key=lambda each: each.link):
             runner = here.get(member.link)
             if runner is None or runner.definition.uuid != member.link_uuid:
@@ -136,8 +143,13 @@ class GroupedRunner(LinkRunner):
                     "ABORTED",
                     f"Group {group.name} waits until all its links follow cluster {definition.source_cluster}",
                 )
-            members.append(_MemberLink(runner, runner._make_upstream(definition), runner._target.read_target()))
-        return members
+            found.append((runner, definition))
+        first, *others = [runner._target for runner, _ in found]
+        states = first.read_targets(others)
+        return [
+            _MemberLink(runner, runner._make_upstream(definition), state)
+            for (runner, definition), state in zip(found, states, strict=True)
+        ]
 
     def _ask(self, group: LinkGroup, members: list[_MemberLink], wait: float, mark: str) -> CutAnswer:
         settings = members[0].upstream.settings
@@ -186,6 +198,13 @@ class GroupedRunner(LinkRunner):
         upstream = member.upstream
         fetches = upstream.fetch, upstream.fetch_small
         return IncomingBatch(definition, state, source, found.changes, vector, end, *fetches)
+
+
+def _find_tell_pause(group: LinkGroup, settings: LinkSettings) -> float:
+    """Returns the seconds after which a link of the group tells its source again how far it is."""
+    if settings.mode == LinkMode.SYNC.value:
+        return _TELL_SECONDS
+    return max(_TELL_SECONDS, len(group.members) / _TELLS_A_SECOND)
 
 
 def _require_enabled(group: LinkGroup, definition: LinkDefinition) -> None:

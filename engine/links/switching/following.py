@@ -99,26 +99,12 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
     vector = now.vector.lower_to(known, list_ahead(now.vector, known, fork.by))
     if definition.is_begun and place is not None:
         vector = vector.go_on_at(place)
-    seen = now.gate_version
-
-    def change(gate: Gate) -> Gate:
-        known = gate.find_link(name)
-        assert known is not None
-        turned = GateLink(
-            name, LinkDirection.IN, uuid, peer.uuid, fork.cluster, known.is_two_way, known.extra,
-            group=known.group, is_collecting=known.is_collecting,
-        )  # fmt: skip
-        lineage = Lineage.read(gate)
-        for each in (*forks, fork):
-            lineage = lineage.follow(each)
-        return lineage.write(end_promise(gate).without_bar("fork").with_link(turned))
-
     named = keeper.get(name_path(name))
     title = parse_link_name(name, named[0])
     assert isinstance(title, TableLinkName)
     title = replace(title, source_cluster=fork.cluster, source_database=fork.database, source_table=fork.table)
     ops: Sequence[Op] = [
-        SetData(paths.gate, change(now.gate).to_bytes(), seen),
+        SetData(paths.gate, _turn_gate(now.gate, definition, peer, (*forks, fork)).to_bytes(), now.gate_version),
         SetData(paths.linked.vector, vector.to_bytes(), now.vector_version if now.vector_version is not None else -1),
         SetData(paths.linked.incoming_link(name), definition.to_bytes(), data[1].version),
         SetData(name_path(name), title.to_bytes(), named[1].version),
@@ -132,6 +118,20 @@ def _follow_once(server: SwitchingServer, name: str, uuid: str, local: LocalTabl
         with suppress(PandoError):  # the former source is perhaps gone; it is told again when it rejoins
             server.links.connect(former[0]).unregister(former[1], former[2], outgoing.name, uuid)
     return True
+
+
+def _turn_gate(gate: Gate, link: LinkDefinition, peer: ClusterIdentity, forks: Sequence[EpochFork]) -> Gate:
+    """Returns the gate in which a link has its new source, ``peer``, and the table follows these forks."""
+    known = gate.find_link(link.name)
+    assert known is not None
+    turned = GateLink(
+        link.name, LinkDirection.IN, link.uuid, peer.uuid, link.source_cluster, known.is_two_way, known.extra,
+        group=known.group, is_collecting=known.is_collecting,
+    )  # fmt: skip
+    lineage = Lineage.read(gate)
+    for each in forks:
+        lineage = lineage.follow(each)
+    return lineage.write(end_promise(gate).without_bar("fork").with_link(turned))
 
 
 def _group_ops(server: SwitchingServer, definition: LinkDefinition, peer: ClusterIdentity) -> list[Op]:

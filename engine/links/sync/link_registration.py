@@ -1,13 +1,10 @@
-"""A link as its target tells it to the source, and as the source's answers change it at the target."""
+"""A link as its target tells it to the source."""
 
 from __future__ import annotations
 
-from coordination.keeper.interface import Keeper
 from coordination.links.link_definition import LinkDefinition
-from coordination.links.link_nodes import change_link
 from coordination.links.link_settings import LinkSettings
 from coordination.nodes.gate_link import LinkMode
-from engine.tables.capabilities.sync_answer import NO_SYNC, SyncAnswer
 from engine.tables.capabilities.table_links import OutgoingLink
 
 
@@ -26,11 +23,3 @@ def make_registration(definition: LinkDefinition, own_name: str, own_uuid: str) 
         timeout_seconds=settings.replication_timeout,
         sync_tail_bytes=settings.link_sync_tail_bytes,
     )
-
-
-def take_over_mode(keeper: Keeper, definition: LinkDefinition, sync: SyncAnswer) -> None:
-    """Gives a definition the mode that the source says, where it was changed there."""
-    mode = sync.mode.value
-    if sync == NO_SYNC or LinkSettings.parse(definition.settings).mode == mode:
-        return
-    change_link(keeper, definition.name, lambda link: link.with_settings({"mode": mode}))

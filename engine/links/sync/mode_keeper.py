@@ -3,9 +3,9 @@
 Every server with a replica of the table has one; the elected one acts. Two that both believe to be elected do no harm:
 each step expects the gate that it looked at (:mod:`coordination.links.sync.sync_states`).
 
-*Enabling*: when less than ``link_sync_tail_bytes`` is missing and the target shows what was there a moment ago, the
-gate keeps INSERTs out. When everything below is visible at the target, the link is ``enabled``. If that takes longer
-than 30 seconds, INSERTs go on, and the next attempt comes later.
+*Enabling*: when less than ``link_sync_tail_bytes`` is missing, and the target shows what was there a moment ago and
+takes INSERTs, the gate keeps INSERTs out. When everything below is visible at the target, and it still takes INSERTs,
+the link is ``enabled``. If that takes longer than 30 seconds, INSERTs go on, and the next attempt comes later.
 
 *Disabling*: INSERTs are kept out until the target has stopped answering reads, or must have, because its last lease is
 over: four ``replication_timeout`` after this server saw ``disabling``, which is later than it began. The server that
@@ -48,6 +48,7 @@ _LOOK_SECONDS = 0.2
 _FAILED_SECONDS = 1.0
 _IDLE_SECONDS = 1.0
 _PROBE_SECONDS = 2.0
+_PROBE_NAME = "becoming synchronous"
 _CHANGING = (SyncState.ENABLING, SyncState.DISABLING)
 
 
@@ -133,27 +134,38 @@ class ModeKeeper:
         now = self._services.monotonic()
         if now < self._not_before.get(link.uuid, 0.0) or self._source.measure_tail(link.name) > link.sync_tail_bytes:
             return False
-        missing = self._wait_until_visible(keeper, link, _PROBE_SECONDS)
+        missing = self._wait_until_ready(keeper, link, _PROBE_SECONDS)
         if missing:
             logger.debug("link %s is not synchronous yet: %s", link.name, missing)
             self._not_before[link.uuid] = self._services.monotonic() + _FAILED_SECONDS
         return not missing
 
     def _finish_enabling(self, keeper: Keeper, link: GateLink, version: int, left_seconds: float) -> float:
-        missing = self._wait_until_visible(keeper, link, min(_PROBE_SECONDS, max(0.0, left_seconds)))
+        missing = self._wait_until_ready(keeper, link, min(_PROBE_SECONDS, max(0.0, left_seconds)))
         if not missing:
             self._move(keeper, link, finish_enabling, version)
             logger.info("link %s is synchronous", link.name)
-        elif left_seconds <= 0:
+            return 0.0
+        if left_seconds <= 0:
             logger.warning("link %s does not become synchronous, and INSERTs go on: %s", link.name, missing)
             self._not_before[link.uuid] = self._services.monotonic() + _AGAIN_SECONDS
             self._move(keeper, link, give_up_enabling, version)
-        return 0.0
+        return _LOOK_SECONDS
 
-    def _wait_until_visible(self, keeper: Keeper, link: GateLink, seconds: float) -> str:
-        """Waits until the target shows everything that is committed now; returns what is missing."""
+    def _wait_until_ready(self, keeper: Keeper, link: GateLink, seconds: float) -> str:
+        """Waits until the target shows everything that is committed now; returns what is missing.
+
+        A target that shows everything and takes no INSERTs yet lacks that.
+        """
+        peers = self._services.sync_peers
         position = read_current_position(keeper, self._replica.paths, self._get_cluster_uuid())
-        return self._services.sync_peers.wait_until_visible(link, position, seconds, self._status)
+        if missing := peers.wait_until_visible(link, position, seconds, self._status):
+            return missing
+        try:
+            peers.stage(link, _PROBE_NAME, (), seconds, self._status)
+        except PandoError as error:
+            return f"its target takes no INSERTs: {error.message}"
+        return ""
 
     def _move(self, keeper: Keeper, link: GateLink, step: Callable[[Gate, GateLink], Gate], version: int) -> None:
         def change(gate: Gate) -> Gate:

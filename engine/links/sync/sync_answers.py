@@ -21,7 +21,6 @@ from parts.common.query_status import QueryStatus
 _PAUSES_SECONDS = 0.01, 0.1
 """Between two looks, the first and the longest."""
 _REFUSING = (UpstreamStatus.PAUSED, UpstreamStatus.STOPPED)
-_REFUSING_LEADER = (*_REFUSING, UpstreamStatus.BOOTSTRAP)
 
 
 class SyncAnswers:
@@ -42,11 +41,16 @@ class SyncAnswers:
         if link.definition.group:
             raise UnavailableError("TABLE_IS_READ_ONLY", _explain_group(link))
         progress = self._read_progress(link)
+        if not link.definition.is_begun:  # the server that runs it may be a step behind
+            raise UnavailableError(
+                "TABLE_IS_READ_ONLY",
+                f"link {request.link} has no place in its source's changes yet"
+                + (f": {progress.message}" if progress.message else ""),
+            )
         is_own = self._server.links.find_progress(request.link) is not None
-        # What another server runs was told a while ago: a link that has just begun may still look as before.
         # One whose first question is not answered yet counts as disconnected, and names no cause.
         is_away = is_own and progress.upstream_status is UpstreamStatus.DISCONNECTED and bool(progress.message)
-        if is_away or progress.upstream_status in (_REFUSING_LEADER if is_own else _REFUSING):
+        if is_away or progress.upstream_status in _REFUSING:
             raise UnavailableError(
                 "TABLE_IS_READ_ONLY",
                 f"link {request.link} is {progress.upstream_status.value} at its target: {progress.message}",

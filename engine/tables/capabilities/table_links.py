@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from coordination.keeper.interface import Op
+from coordination.keeper.interface import Op, Stat
 from coordination.links.groups.cut_mark import CutMark
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
@@ -251,13 +251,30 @@ class UncoveredSchema(UserError):
         return (UncoveredSchema, (self.message, self.rows))
 
 
-class CutSource(Protocol):
-    """A table of which a group of links takes all changes up to a place."""
+TableNodes = Sequence[tuple[bytes, Stat] | None]
+"""Data and stats of a table's nodes in ZooKeeper; ``None`` for a node that is not there."""
 
-    def read_frontier(self, floor: int) -> int:
+
+class CutSource(Protocol):
+    """A table of which a group of links takes all changes up to a place.
+
+    Its nodes are read together with those of the group's other tables.
+    """
+
+    def list_nodes(self) -> Sequence[str]:
+        """Returns the nodes that describe the table and tell whether it has news."""
+
+    def read_nodes(self, paths: Sequence[str]) -> TableNodes:
+        """Reads nodes of any tables in this ZooKeeper, behind everything that was committed before the call."""
+
+    def find_origin(self, nodes: TableNodes) -> Origin:
+        """Returns what the table's nodes say that it is."""
+
+    def read_frontier(self, floor: int, nodes: TableNodes | None = None) -> int:
         """Returns the last place at which a batch may end; at least ``floor`` if nothing below is undecided.
 
-        ``floor``: the zxid of something in this ZooKeeper that was written before the call.
+        ``floor``: the zxid of something in this ZooKeeper that was written before the call, and before the table's
+        nodes were read.
         """
 
     def last_cut(self, place: int) -> int:
@@ -266,8 +283,11 @@ class CutSource(Protocol):
     def find_page_end(self, after: int, max_rows: int, max_bytes: int) -> int:
         """Returns the last place at which a batch behind ``after`` ends within the limits, at least the first."""
 
-    def read_until(self, request: ChangesRequest, place: int) -> ChangesAnswer:
-        """Returns all changes up to a cut at or below the frontier. Raises as ``LinkSource.read_changes``."""
+    def read_until(self, request: ChangesRequest, place: int, nodes: TableNodes) -> ChangesAnswer:
+        """Returns all changes up to a cut at or below the frontier. Raises as ``LinkSource.read_changes``.
+
+        The table's nodes were read when ``place`` was in ZooKeeper.
+        """
 
     def count_news(self) -> int:
         """Returns how often something came: see ``LinkSource.count_news``."""
@@ -289,6 +309,9 @@ class LinkTarget(Protocol):
 
     def read_target(self) -> TargetState:
         """Returns the table's vector and identity, behind everything committed before the call."""
+
+    def read_targets(self, others: Sequence[LinkTarget]) -> Sequence[TargetState]:
+        """Returns the states of this table and of others in the same ZooKeeper, read at once."""
 
     def begin_link(self, link: LinkDefinition, vector: VersionVector) -> bool:
         """Gives a link its place: joins its vector into the table's.

@@ -171,8 +171,8 @@ class DefinitionChanges:
 
     def columns_version(self, keeper: Keeper) -> int | None:
         """Returns the version of the node of columns, or ``None`` if this replica has other columns."""
-        self.adopt(keeper)
         text, stat = keeper.get(self._state.paths.columns)
+        self._adopt(text)
         return stat.version if text.decode() == make_shared_definition(self._state.description).columns else None
 
     # -- ALTER --------------------------------------------------------------------------------------------------

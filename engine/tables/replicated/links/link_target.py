@@ -21,10 +21,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from coordination.drops.drop_partition import LastBlocks
-from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFailed, NodeExists, NoNode, Op, SetData
+from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFailed, NodeExists, NoNode, Op, SetData, Stat
 from coordination.links.batches.batch_plan import Target
 from coordination.links.batches.repartition import find_command, is_aligned, repartition
 from coordination.links.link_definition import LinkDefinition
@@ -64,6 +65,8 @@ from parts.common.errors import UserError
 from parts.common.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
+
+_Node = tuple[bytes, Stat] | None
 
 
 class LogFollower(Protocol):
@@ -108,12 +111,29 @@ class ReplicaLinkTarget:
         with self._state.hold_write_access() as (keeper, _):
             return self._read(keeper)
 
-    def _read(self, keeper: Keeper) -> TargetState:
+    def read_targets(self, others: Sequence[LinkTarget]) -> list[TargetState]:
+        """Returns the states of this table and of others in the same ZooKeeper, read at once."""
+        tables = [self]
+        for other in others:
+            assert isinstance(other, ReplicaLinkTarget)
+            tables.append(other)
+        paths = [path for each in tables for path in each._list_state_nodes()]
+        with self._state.hold_write_access() as (keeper, _):
+            keeper.sync(self._state.paths.root)
+            nodes = iter(keeper.get_many(paths))
+        return [each._make_state(*islice(nodes, 3)) for each in tables]
+
+    def _list_state_nodes(self) -> list[str]:
         table = self._state.paths
-        keeper.sync(table.root)
-        root, gate, vector = keeper.get_many([table.root, table.gate, table.linked.vector])
+        return [table.root, table.gate, table.linked.vector]
+
+    def _read(self, keeper: Keeper) -> TargetState:
+        keeper.sync(self._state.paths.root)
+        return self._make_state(*keeper.get_many(self._list_state_nodes()))
+
+    def _make_state(self, root: _Node, gate: _Node, vector: _Node) -> TargetState:
         if root is None:
-            raise missing_metadata_error(table)
+            raise missing_metadata_error(self._state.paths)
         if gate is None:
             raise UserError(
                 "NOT_IMPLEMENTED",
@@ -159,7 +179,7 @@ class ReplicaLinkTarget:
         path = self._state.paths.linked.incoming_link(link.name)
         (answer,) = keeper.get_many([path])
         found = LinkDefinition.parse(answer[0]) if answer is not None else None
-        if answer is None or found is None or found.uuid != link.uuid:
+        if answer is None or found is None or found.uuid != link.uuid or found.was_asked_to_copy(link):
             return []
         begun = replace(found, is_begun=True, source_origin=link.source_origin or found.source_origin)
         return [SetData(path, begun.to_bytes(), answer[1].version)]
@@ -248,8 +268,7 @@ class ReplicaLinkTarget:
         return self._definitions().columns_version(keeper)
 
     def follow_cut(self, keeper: Keeper) -> None:
-        """Takes what was committed into the queue."""
-        keeper.sync(self._state.paths.log)
+        """Takes what this session committed into the queue."""
         self._log.pull(keeper)
         self._wake_execution()
 

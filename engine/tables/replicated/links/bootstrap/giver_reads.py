@@ -17,6 +17,7 @@ from coordination.links.stream.frontier import select_undecided
 from coordination.links.stream.kept_changes import read_kept_changes
 from coordination.links.table_fingerprint import make_table_fingerprint
 from coordination.links.version_vector import VersionVector
+from coordination.links.written_epoch import is_written
 from coordination.log.log_entry import LogEntry
 from coordination.merges_mutations.mutation_nodes import parse_mutation_id
 from coordination.merges_mutations.mutation_set import MutationEntry
@@ -48,7 +49,7 @@ class GiverReading:
     snapshot: Snapshot
     """The active parts."""
     is_target: bool = False
-    """Links alone bring rows to the table: its own origin has no changes."""
+    """Links alone have brought rows to the table in its present epoch: its own origin has no changes."""
 
     def vector_with_own(self, place: int) -> VersionVector:
         """Returns the vector with the table's own changes up to the place."""
@@ -135,7 +136,8 @@ class GiverReads:
             tuple(part.name for part in snapshot.parts),
             _read_log_from(keeper, table, index),
         )
-        origin = f"{state.replication.get_cluster_uuid()}.{root[1].created_zxid}.{Gate.parse(gate[0]).epoch}"
+        found = Gate.parse(gate[0])
+        origin = f"{state.replication.get_cluster_uuid()}.{root[1].created_zxid}.{found.epoch}"
         return GiverReading(
             replica,
             Origin.parse(origin),
@@ -143,7 +145,7 @@ class GiverReads:
             make_table_fingerprint(metadata[0].decode(), columns[0].decode()),
             columns[0].decode(),
             snapshot,
-            any(not link.is_two_way for link in Gate.parse(gate[0]).links_of(LinkDirection.IN)),
+            any(not link.is_two_way for link in found.links_of(LinkDirection.IN)) and not is_written(found),
         )
 
     def _last_pulled(self, keeper: Keeper, index: int) -> int:

@@ -9,11 +9,11 @@ anew. If the answer is lost, all locks are deleted first, and then the first tab
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from coordination.keeper.interface import Keeper, KeeperConnectionLoss, MultiFailed, Op
 from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_bytes
@@ -28,10 +28,12 @@ from engine.tables.replicated.links.batch_commit import BatchCommitter, CommitAt
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import ConflictError
 from parts.common.query_status import QueryStatus
+from parts.common.thread_pool import map_waiting
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
+Result = TypeVar("Result")
 
 
 class CutTable(Protocol):
@@ -69,6 +71,7 @@ def apply_cut(tables: Sequence[tuple[CutTable, IncomingBatch]], cut: GroupCut, s
 
 def _apply(tables: Sequence[tuple[CutTable, IncomingBatch]], cut: GroupCut, status: QueryStatus) -> AppliedBatch:
     with ExitStack() as held:
+        # One after another, in the order of the tables: each takes a lock, and a PROMOTE may apply a cut meanwhile.
         staged = [held.enter_context(table.stage_cut(batch, status)) for table, batch in tables]
         states = [table.state for table, _ in tables]
         states[0].services.failpoint("link.after_stage")
@@ -80,29 +83,38 @@ def _apply(tables: Sequence[tuple[CutTable, IncomingBatch]], cut: GroupCut, stat
         ends = [table for table, _ in tables]
         for end, ready in zip(ends, staged, strict=True):
             end.forget_staging(ready.target.staging)
-        for end, keeper, ready in zip(ends, keepers, staged, strict=True):
-            end.committer.lists.settle(keeper, ready.batch.link.uuid)
         plans = _commit(ends, keepers, staged, cut)
         states[0].services.failpoint("link.after_commit")
         if plans is None:
             for state, ready in zip(states, staged, strict=True):
                 state.store.staged.remove(ready.target.staging)
             return AppliedBatch(is_applied=False)
-        for end, keeper in zip(ends, keepers, strict=True):
-            end.follow_cut(keeper)
+        # The logs of the others tell of themselves; but a table enters the group together with all.
+        changed = [at for at, ready in enumerate(staged) if ready.batch.changes or cut.joining]
+        map_waiting(lambda at: ends[at].follow_cut(keepers[at]), changed, "cut")
     return describe_applied(plans)
+
+
+def _for_each(act: Callable[[int], Result], count: int) -> list[Result]:
+    """Does the same to each table, by number, at once: most of it waits for ZooKeeper. Raises the first error."""
+    return map_waiting(act, range(count), "cut")
 
 
 def _commit(
     tables: Sequence[CutTable], keepers: Sequence[Keeper], staged: Sequence[StagedBatch], cut: GroupCut
 ) -> list[BatchPlan] | None:
     for number in range(_ATTEMPTS):
-        attempts = []
-        for table, keeper, ready in zip(tables, keepers, staged, strict=True):
+
+        def begin(at: int, number: int = number) -> CommitAttempt:
+            table, keeper, ready = tables[at], keepers[at], staged[at]
+            if not number:
+                table.committer.lists.settle(keeper, ready.batch.link.uuid)
             version = table.read_columns_version(keeper)
             if version is None or table.state.description.metadata_version != ready.metadata_version:
                 raise ConflictError("CANNOT_ASSIGN_ALTER", "The table's definition changed meanwhile; try again")
-            attempts.append(CommitAttempt(table.committer, number, keeper, ready, version))
+            return CommitAttempt(table.committer, number, keeper, ready, version)
+
+        attempts = _for_each(begin, len(tables))
         together = _Together(tables, keepers, staged, attempts, cut)
         try:
             plans = together.run()
@@ -165,15 +177,17 @@ class _Together:
         """Plans all batches. Those after which the request would be full are lists."""
         room = MAX_REQUEST_BYTES - sum(map(operation_bytes, [*self._cut.along, *self._activations()]))
         share = room // len(self._attempts)
-        prepared = []
-        for attempt, ready in zip(self._attempts, self._staged, strict=True):
-            mark = replace(self._cut.mark, joins=ready.batch.link.name in self._cut.joining)
+
+        def prepare(at: int) -> tuple[BatchPlan, BatchCommit]:
+            attempt = self._attempts[at]
+            mark = replace(self._cut.mark, joins=self._staged[at].batch.link.name in self._cut.joining)
             plan, commit = attempt.prepare(mark)
             if commit.size_bytes > share and not attempt.has_list:
                 attempt.release()
-                plan, commit = attempt.prepare(mark, is_list=True)
-            prepared.append((plan, commit))
-        return prepared
+                return attempt.prepare(mark, is_list=True)
+            return plan, commit
+
+        return _for_each(prepare, len(self._attempts))
 
     def _activations(self) -> list[Op]:
         """Returns the checks that all tables' replicas are active; the first one's keeper has its own."""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
-from coordination.links.positions import Position
+from coordination.links.positions import Origin, Position
 from coordination.links.stream.kept_changes import list_not_keeping, read_kept_changes
 from coordination.links.sync.mode_changes import GateChange, GateMoved, move_gates
 from coordination.links.sync.sync_states import find_source_link, finish_disabling, sync_bar_owner
@@ -25,7 +25,13 @@ from coordination.nodes.table_gate import move_gate
 from coordination.nodes.table_lists import create_lists
 from engine.tables.capabilities.link_status import OutboxStatus
 from engine.tables.capabilities.sync_answer import SyncAnswer
-from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, OutgoingLink, SourceTable
+from engine.tables.capabilities.table_links import (
+    ChangesAnswer,
+    ChangesRequest,
+    OutgoingLink,
+    SourceTable,
+    TableNodes,
+)
 from engine.tables.replicated.links.source.block_source import BlockSource
 from engine.tables.replicated.links.source.change_keeping import ChangeKeeping
 from engine.tables.replicated.links.source.link_progress import LinkProgress
@@ -36,7 +42,7 @@ from engine.tables.replicated.links.source.outgoing_nodes import (
     register_ops,
     unregister_ops,
 )
-from engine.tables.replicated.links.source.source_description import SourceDescription
+from engine.tables.replicated.links.source.source_description import SourceDescription, TableLook, list_described_nodes
 from engine.tables.replicated.links.source.stream_reading import StreamReading
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError, UserError
@@ -261,10 +267,25 @@ class ReplicaLinkSource:
             link = (find_source_link(gate, name, request.uuid) if gate is not None else None) or link
         return SyncAnswer(link.mode, link.state, version, link.state is SyncState.ENABLED)
 
-    def read_frontier(self, floor: int) -> int:
-        """Returns the last place at which a batch may end; at least ``floor`` if nothing below is undecided."""
+    def list_nodes(self) -> Sequence[str]:
+        """Returns the nodes that describe the table and tell whether it has news."""
+        return list_described_nodes(self._state.paths)
+
+    def read_nodes(self, paths: Sequence[str]) -> TableNodes:
+        """Reads nodes of any tables in this ZooKeeper, behind everything that was committed before the call."""
         with self._state.hold_write_access() as (keeper, _):
-            return self._reading.read_frontier(keeper, floor)
+            keeper.sync(self._state.paths.root)
+            return keeper.get_many(paths)
+
+    def find_origin(self, nodes: TableNodes) -> Origin:
+        """Returns what the table's nodes say that it is."""
+        return self._description.describe_look(TableLook.of(self._state.paths, nodes), 0).origin
+
+    def read_frontier(self, floor: int, nodes: TableNodes | None = None) -> int:
+        """Returns the last place at which a batch may end; at least ``floor`` if nothing below is undecided."""
+        look = TableLook.of(self._state.paths, nodes) if nodes is not None else None
+        with self._state.hold_write_access() as (keeper, _):
+            return self._reading.read_frontier(keeper, floor, look)
 
     def last_cut(self, place: int) -> int:
         """Returns the last place at or below ``place`` at which a batch may end."""
@@ -274,11 +295,11 @@ class ReplicaLinkSource:
         """Returns the last place at which a batch behind ``after`` ends within the limits, at least the first."""
         return self._reading.find_page_end(after, max_rows, max_bytes)
 
-    def read_until(self, request: ChangesRequest, place: int) -> ChangesAnswer:
+    def read_until(self, request: ChangesRequest, place: int, nodes: TableNodes) -> ChangesAnswer:
         """Returns all changes up to a cut, which a group of links takes at once."""
         with self._state.hold_write_access() as (keeper, _):
             self._require_registered(keeper, request)
-            answer = self._reading.read_until(keeper, request, place)
+            answer = self._reading.read_until(keeper, request, place, TableLook.of(self._state.paths, nodes))
             self._progress.note(keeper, request, answer.source.origin)
             return replace(answer, clock_ms=self._progress.read_clock_ms())
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from coordination.inserts.block_numbers import read_committing_numbers, read_lock_kinds
@@ -35,7 +35,7 @@ from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest
 from engine.tables.replicated.links.source.block_source import BlockSource
 from engine.tables.replicated.links.source.change_keeping import SCAN_BYTES, ChangeKeeping
 from engine.tables.replicated.links.source.journal_records import ParsedRecords, parse_records
-from engine.tables.replicated.links.source.source_description import SourceDescription
+from engine.tables.replicated.links.source.source_description import SourceDescription, TableLook
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
@@ -44,6 +44,7 @@ _PAGE_BYTES = 128 * 1024
 """The most bytes of records that are read at once for a page, most of which are then on it."""
 MAX_PAGE_CHANGES = 1000
 """The most changes on a page. One batch of a target takes no more: its log entry has at most 512 KiB."""
+_UNREAD = -2
 _PLAIN = "Ordinary"
 """The merge mode that keeps all rows. In the others the order of blocks may decide which row stays."""
 
@@ -91,6 +92,10 @@ class StreamReading:
         self._waits: tuple[str, ...] = ()
         self._seen = 0
         """The newest zxid that the last observation took for decided."""
+        self._read_since, self._read_lists = -1, list[int]()
+        """Which journal has what was read of the log, the mutations and the definitions, and their versions then."""
+        self._quiet: tuple[int, ...] | None = None
+        """What a look found of the table's lists before everything up to the frontier was decided."""
 
     def list_locks(self, keeper: Keeper) -> frozenset[tuple[str, int]]:
         """Returns partition and number of everything that is being committed."""
@@ -98,14 +103,15 @@ class StreamReading:
         found = read_committing_numbers(keeper, self._state.paths, partitions)
         return frozenset((partition_id, number) for partition_id, numbers in found.items() for number in numbers)
 
-    def read_frontier(self, keeper: Keeper, floor: int) -> int:
+    def read_frontier(self, keeper: Keeper, floor: int, look: TableLook | None = None) -> int:
         """Returns the last place of all at which a batch may end.
 
-        ``floor``: the zxid of something in this ZooKeeper that was written before the call.
+        ``floor``: the zxid of something in this ZooKeeper that was written before the call, and before ``look``.
         """
         with self._lock:
-            keeper.sync(self._state.paths.root)
-            return self._advance(keeper, floor)[0].end
+            if look is None:
+                keeper.sync(self._state.paths.root)
+            return self._advance(keeper, floor, look)[0].end
 
     def measure_behind(self, keeper: Keeper, after: int) -> int:
         """Returns the bytes between a place and the frontier."""
@@ -128,14 +134,14 @@ class StreamReading:
             assert self._index is not None, "the frontier was read before"
             return self._index.find_page(after, max_rows, max_bytes, MAX_PAGE_CHANGES).end
 
-    def read_until(self, keeper: Keeper, request: ChangesRequest, place: int) -> ChangesAnswer:
+    def read_until(self, keeper: Keeper, request: ChangesRequest, place: int, look: TableLook) -> ChangesAnswer:
         """Returns all changes behind the request's vector up to a cut at or below the frontier.
 
-        Raises as :meth:`read`.
+        ``look`` came behind ``place``. Raises as :meth:`read`.
         """
         with self._lock:
             journal = self._keeping.require_journal()
-            source = self._description.describe_at(keeper, place)
+            source = self._description.describe_look(look, place)
             index, after = self._find_index(journal, _own_origins(source)), request.vector.applied(source.origin)
             if after < journal.first_position:
                 raise PositionTrimmedError(after, journal.first_position)
@@ -249,17 +255,35 @@ class StreamReading:
 
     # -- the frontier ---------------------------------------------------------------------------------------------
 
-    def _advance(self, keeper: Keeper, floor: int = 0) -> tuple[StreamIndex, SourceTable]:
+    def _advance(
+        self, keeper: Keeper, floor: int = 0, look: TableLook | None = None
+    ) -> tuple[StreamIndex, SourceTable]:
         """Reads what is new, and moves the index to the frontier.
 
-        What was committed up to ``floor`` is known after the reads, so the frontier may be there too.
+        What was committed up to ``floor`` is known after the reads, so the frontier may be there too. ``look`` came
+        behind ``floor``.
         """
         journal = self._keeping.require_journal()
-        floor = max(floor, journal.get_statistics().last_position)
+        look = look or self._description.look(keeper)
+        newest = journal.get_statistics().last_position
+        source = self._description.describe_look(look, max(floor, newest))
+        index = self._find_index(journal, _own_origins(source))
         if self._state.pull_rest.is_resting:  # a bootstrap looks at the parts as of a place: later
-            source = self._description.describe_at(keeper, floor)
-            return self._find_index(journal, _own_origins(source)), source
-        self._read_news(keeper)
+            return index, source
+        if look.lists == self._quiet and index.end >= newest:
+            index.extend(_own_origins(source), (), (), max(index.end, floor))
+            return index, source
+        self._quiet = None
+        index, source = self._advance_by_news(keeper, journal, floor, look)
+        if not self._waits and index.end >= journal.get_statistics().last_position:
+            self._quiet = look.lists
+        return index, source
+
+    def _advance_by_news(
+        self, keeper: Keeper, journal: Journal, floor: int, look: TableLook
+    ) -> tuple[StreamIndex, SourceTable]:
+        floor = max(floor, journal.get_statistics().last_position)
+        self._read_news(keeper, look)
         newest = max(floor, journal.get_statistics().last_position)
         source = self._description.describe_at(keeper, newest)
         own = _own_origins(source)
@@ -305,17 +329,24 @@ class StreamReading:
         index.extend_by(figures, bisect_right(figures.places, found.place), found.cuts, end)
         self._waits, self._seen = found.waits, bound
 
-    def _read_news(self, keeper: Keeper) -> None:
-        self._pull(keeper)
-        self._state.mutations.load(keeper)
-        self._keeping.read_definitions(keeper)
+    def _read_news(self, keeper: Keeper, look: TableLook) -> None:
+        """Reads those lists to which something was added, before the look, since they were read last."""
+        if self._read_since != self._keeping.since:
+            self._read_since, self._read_lists = self._keeping.since, [_UNREAD] * len(look.lists)
+        readers: Sequence[Callable[[Keeper], object]] = (
+            self._pull, self._state.mutations.load, self._keeping.read_definitions,
+        )  # fmt: skip
+        for at, read in enumerate(readers):
+            if self._read_lists[at] != look.lists[at]:
+                read(keeper)
+                self._read_lists[at] = look.lists[at]
 
     def _find_index(self, journal: Journal, own: OwnOrigins) -> StreamIndex:
         """Returns the index of the journal as it is now; another one after the journal began anew."""
         of = (self._keeping.since, own)
         if self._index is None or self._index_of != of:
             self._index, self._index_of = StreamIndex(journal.first_position), of
-            self._failed, self._waits, self._seen = set(), (), 0
+            self._failed, self._waits, self._seen, self._quiet = set(), (), 0, None
         self._index.forget_before(journal.first_position)
         return self._index
 
@@ -336,7 +367,7 @@ class StreamReading:
         locks = select_undecided(listed, read_lock_kinds(keeper, paths, listed))
         pending = frozenset(part for status, _, _ in read_pending_quorums(keeper, paths) for part in status.parts)
         self._failed |= set(map(PartName.parse, read_failed_parts(keeper, paths)))
-        self._read_news(keeper)
+        self._read_news(keeper, self._description.look(keeper))
         return locks, pending
 
     # -- pages ----------------------------------------------------------------------------------------------------
