@@ -46,6 +46,12 @@ def test_seeds_that_found_something(seed: int) -> None:
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
 
 
+def test_seeds_that_found_a_restart() -> None:
+    """A server starts after it has carried out a cut, but for the mutation."""
+    outcome = _simulate(40157)
+    assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+
+
 @pytest.mark.long
 def test_everything_happens() -> None:
     counts: Counter[str] = Counter()

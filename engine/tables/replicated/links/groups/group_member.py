@@ -180,7 +180,8 @@ class GroupMember:
         with self._lock:
             cuts = self._of(group)
             cuts.known = max([cuts.known, *(mark.place for mark in marks)])
-            pulled = (mark for mark in mutations.undone if mark.place <= cuts.known)
+            pulled = [mark for mark in mutations.undone if mark.place <= cuts.known]
+            begun = [mark.place for mark in pulled if mark not in marks]  # the entry was carried out, in an earlier run
             marks = sorted({*marks, *pulled})  # nothing is known of cuts before one that is not pulled
             cuts.joined = max([cuts.joined, *(mark.place for mark in marks if mark.joins)])
             is_seen = cuts.seen_in is not None  # otherwise the others wait for it
@@ -190,7 +191,7 @@ class GroupMember:
             dropping = (
                 m.place for m, e in found if any(d.covers(p) for d in e.removed_ranges for p in mutations.unchanged)
             )
-            touched = max([touched, *dropping])
+            touched = max([touched, *dropping, *begun])
             activation = self._state.activation
             is_ready = activation is not None and cuts.seen_in is activation and not brings
             return TableProgress(is_ready, cuts.known, marks, touched, has_joined, lacks_parts=brings)
