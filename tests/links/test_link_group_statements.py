@@ -157,29 +157,6 @@ def test_what_no_group_takes(servers: dict[str, list[LinkedServer]], east: HttpC
     assert fails(east, f"INSERT INTO {b} VALUES (1, 'x')").code == 242
 
 
-def test_no_insert_waits_for_a_table_of_a_group(
-    servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
-) -> None:
-    """The source does not know of groups, so the target says that INSERTs are not seen before the next cut."""
-    group, a, _ = make_group(servers, east)
-    assert "mode = 'sync' cannot be" in fails(east, f"ALTER REPLICATION LINK {a} MODE sync").message
-    link = f"east/{a}"
-    west.execute(f"ALTER REPLICATION LINK '{link}' MODE sync")
-    source = servers["west"][0].engine
-    (known,) = require_linkable(servers["west"][0].table(a)).source.list_gate_links()
-    position, peers = source.current_position("default", a), source.services.sync_peers
-    assert f"in the transactional group {group}" in peers.wait_until_visible(known, position, 0.1, QueryStatus())
-    with pytest.raises(PandoError, match=f"in the transactional group {group}"):
-        peers.stage(known, "an INSERT", (), 1.0, QueryStatus())
-    state = f"SELECT state FROM system.replication_links WHERE name = '{link}'"
-    assert west.value(state) == "enabling"
-    east.execute(f"ALTER REPLICATION LINK GROUP {group} REMOVE {a}")
-    wait(lambda: west.value(state) == "enabled", "the synchronous link")
-    create = f"SHOW CREATE REPLICATION LINK {a}"
-    wait(lambda: "mode = 'sync'" in east.value(create), "the mode at the target")
-    assert "mode = 'sync' cannot be" in fails(east, f"ALTER REPLICATION LINK GROUP {group} ADD {a}").message
-
-
 def test_a_mutation_is_part_of_a_cut(
     servers: dict[str, list[LinkedServer]], west: HttpClient, east: HttpClient
 ) -> None:

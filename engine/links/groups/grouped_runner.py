@@ -147,6 +147,7 @@ class GroupedRunner(LinkRunner):
             settings.link_max_batch_bytes,
             wait,
             any(not member.joined for member in group.members) or self._is_switched(),
+            any(member.upstream.settings.mode == "sync" for member in members),
             mark,
         )
         silence = max(SILENT_HEARTBEATS * settings.replication_timeout, wait + 1.0)

@@ -162,25 +162,26 @@ class SwitchedWork:
         if self.tables.is_group:
             table = self.random.choice(self.tables.names)
         self._sent.add((table, key))
-        before = self._sync_targets(server)
+        before = self._sync_targets(server, table)
         options = {"insert_timeout": 8, "require_sync_replica": self.random.randrange(2)} if self._is_sync else {}
         answer = self._try("insert", lambda: self._insert(server, table, key, options))
         if answer == "failed":
             self._refused.add((table, key))
         elif answer == "ok":
             self._acknowledged.add((table, key))
-            self._check_visible((table, key), before & self._sync_targets(server))
+            self._check_visible((table, key), before & self._sync_targets(server, table))
 
     def _insert(self, server: SimulatedServer, table: str, key: int, options: Mapping[str, object]) -> None:
         server.insert(key % 2, [key], **options)
 
-    def _sync_targets(self, server: SimulatedServer) -> set[str]:
-        gate = self.tables.gate(cast(LinkedCluster, server.cluster).name)
+    def _sync_targets(self, server: SimulatedServer, table: str) -> set[str]:
+        gate = self.tables.gate(cast(LinkedCluster, server.cluster).name, table)
         return {link.peer_name for link in gate.sync_targets}
 
     def _do_mode(self) -> None:
         mode = self.random.choice(["sync", "sync", "sync", "async"])
-        self._statement(f"mode {mode}", f"ALTER {self.tables.title} MODE {mode}")
+        link = self.random.choice(self.tables.names) if self.tables.is_group else "l"
+        self._statement(f"mode {mode}", f"ALTER REPLICATION LINK {link} MODE {mode}")
 
     def _do_network(self) -> None:
         one, other = self.random.sample(self._names, 2)

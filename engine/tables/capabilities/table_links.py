@@ -14,6 +14,7 @@ from typing import Protocol
 
 from coordination.keeper.interface import Op
 from coordination.links.groups.cut_mark import CutMark
+from coordination.links.groups.told_cut import ToldCut
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Change
@@ -339,6 +340,15 @@ class LinkTarget(Protocol):
 
         Raises 159 (TIMEOUT_EXCEEDED).
         """
+
+    def wait_until_shown(self, wanted: ToldCut, timeout_seconds: float, status: QueryStatus) -> Sequence[str]:
+        """Waits until all active replicas tell that they show a cut of a group, or the table alone.
+
+        Returns those that do not when the time is over.
+        """
+
+    def list_behind(self) -> Sequence[str]:
+        """Lists the active replicas that have not carried out yet what is committed now."""
 
     def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""

@@ -22,6 +22,7 @@ from coordination.links.stream.carried_changes import has_carried_mutations
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import Activation
+from engine.tables.replicated.links.groups.shown_teller import ShownTeller
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.shown_groups.shown_group import GroupRegistry, ShownGroup
 from parts.common.part_name import PartName
@@ -56,13 +57,19 @@ class GroupMember:
         state: ReplicaState,
         registry: GroupRegistry,
         pull: Callable[[Keeper], None],
-        wake: Callable[[], None],
+        wake_execution: Callable[[], None],
+        wake_telling: Callable[[], None],
     ) -> None:
-        """``pull`` reads the log into the queue; ``wake`` lets the queue go on."""
+        """``pull`` reads the log into the queue, and ``wake_execution`` lets it go on.
+
+        ``wake_telling`` has ``teller`` step soon.
+        """
         self._state = state
         self._registry = registry
         self._pull = pull
-        self.wake = wake
+        self._wake_execution = wake_execution
+        self._wake_telling = wake_telling
+        self.teller = ShownTeller(state, lambda: self._group)
         self._lock = threading.Lock()
         self._group: ShownGroup | None = None
         self._cuts: dict[str, _Cuts] = {}
@@ -87,6 +94,19 @@ class GroupMember:
     def take_snapshot(self) -> Snapshot:
         """Returns the parts that are active now."""
         return self._state.store.snapshot()
+
+    def wake(self) -> None:
+        """The group shows another cut, perhaps: the queue goes on, and others are told."""
+        self._wake_execution()
+        group = self._group
+        if group is not None and group.is_told(self.root):
+            self._wake_telling()
+
+    def begin_activation(self) -> None:
+        """Others will wait for what this replica shows, and did not for what was committed before."""
+        group = self._group
+        if group is not None and group.is_told(self.root):
+            group.hide()
 
     # -- membership ---------------------------------------------------------------------------------------------------
 
@@ -116,8 +136,9 @@ class GroupMember:
             if name:
                 replace_file_durably(self._marker(), json.dumps({"version": 1, "group": name}).encode())
                 self._enter(name)
-            elif self._marker().exists():
-                remove_durably(self._marker())
+        if not name and self._marker().exists():
+            self.teller.tell_alone(keeper)
+            remove_durably(self._marker())
         if name and self._group is not None:
             found = find_group(keeper, name)
             if found is not None:
@@ -157,10 +178,13 @@ class GroupMember:
             elif cuts.joined <= known.place:  # it left, and came back
                 cuts.joined = 0
             cuts.known = max([cuts.known, known.place, *(mark.place for mark in marks)])
-            if cuts.seen_in is not activation:  # an earlier run may have carried out any of these
+            is_first_look = cuts.seen_in is not activation
+            if is_first_look:  # an earlier run may have carried out any of these
                 cuts.touched = max([cuts.touched, *(mark.place for mark in marks)])
                 cuts.seen_in = activation
         group.set_definition(known)
+        if is_first_look and member is not None and member.is_told:
+            group.require_place(known.place)
         group.show_if_possible()
 
     # -- cuts ---------------------------------------------------------------------------------------------------------
