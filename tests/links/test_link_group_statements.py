@@ -12,14 +12,12 @@ from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.links.groups.link_group import require_group
 from coordination.links.groups.shown_cut import find_showable
 from engine.http_client.http_client import HttpClient
-from engine.links.linkable_tables import require_linkable
 from engine.tables.replicated.links.groups import cut_commit
 from engine.tables.replicated.links.groups.group_member import GroupMember
 from engine.tables.replicated.links.groups.held_view import HeldView
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.shown_groups.shown_group import GroupRegistry
 from parts.common.errors import PandoError
-from parts.common.query_status import QueryStatus
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 
 _SECONDS = 30.0
@@ -70,7 +68,7 @@ def make_group(servers: dict[str, list[LinkedServer]], east: HttpClient) -> tupl
     a, b = make_links(servers, east)
     group = f"g_{a}"
     east.execute(f"CREATE REPLICATION LINK GROUP {group} ({a}, {b}) SETTINGS transactional = 1")
-    wait(lambda: is_read(east, a), "the first cut")
+    wait(lambda: is_read(east, a) and is_read(east, b), "the first cut")
     return group, a, b
 
 

@@ -170,8 +170,8 @@ def test_merges_at_the_source_do_not_keep_links_from_being_enabled(pair: Pair) -
     pair.link()
     for key in (1, 2):
         pair.insert(pair.a, key)
+    pair.targets[0].execute(f"SYSTEM WAIT REPLICATION LINK {pair.a}")
     pair.source.execute(f"OPTIMIZE TABLE {pair.a} FINAL")
-    pair.targets[0].execute(f"SYSTEM WAIT REPLICATION LINK {pair.b}")
     pair.targets[0].execute(f"ALTER REPLICATION LINK {pair.a} MODE sync")
     pair.enabled(pair.a)
     pair.insert(pair.a, 2)  # a duplicate: it waits, and finds what it waits for

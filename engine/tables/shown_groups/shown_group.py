@@ -6,8 +6,6 @@ Invariants:
 - While the lock is held no table begins to carry a cut out. So between the look at the tables and the snapshots of
   their parts none of them goes on; merges may, since they change no row.
 - The view shown before stays until the next can be taken, and as long as a query reads it.
-- A replica that tells others which cuts it shows (``told_cut``) shows none, once it is active, that is older than what
-  was committed then: nobody waited for it before.
 """
 
 from __future__ import annotations
@@ -85,8 +83,6 @@ class ShownGroup:
         self._members: dict[str, Member] = {}
         self._definition: LinkGroup | None = None
         self._view: ShownView | None = None
-        self._least = 0
-        """No cut before this place is shown."""
         self._times: dict[int, int] = {}
         """The times of cuts that are carried out, by place."""
 
@@ -116,7 +112,6 @@ class ShownGroup:
         with self._lock:
             if self._definition is not None and self._definition.uuid != definition.uuid:
                 self._drop_view()
-                self._least = 0
             self._definition = definition
             self._times[definition.place] = definition.commit_ms
 
@@ -137,13 +132,6 @@ class ShownGroup:
         """Shows no cut until all tables are looked at again."""
         with self._lock:
             self._drop_view()
-
-    def require_place(self, place: int) -> None:
-        """Shows no cut before the place from now on."""
-        with self._lock:
-            self._least = max(self._least, place)
-            if self._view is not None and self._view.place < self._least:
-                self._drop_view()
 
     def add(self, member: Member) -> None:
         """Adds a table of this server."""
@@ -200,8 +188,6 @@ class ShownGroup:
                 {r for r, each in progress.items() if each.has_joined},
             )
             former = self._view
-            if place is not None and place < self._least:
-                place = None
             if place is not None and (former is None or place > former.place or joined != former.snapshots.keys()):
                 snapshots = {root: self._members[root].take_snapshot() for root in sorted(joined)}
                 self._view = ShownView(definition.format_cut(place), place, self._times.get(place, 0), snapshots)
@@ -253,8 +239,6 @@ class ShownGroup:
                     told.append(f"{member.name} has not entered with a cut")
                 else:
                     told.append(f"{member.name} is at {each.at}" + ("" if each.is_ready else " and lacks parts"))
-            if self._view is None and self._least:
-                told.append(f"it shows none before {self._least}, which was committed when the server became active")
             return "; ".join(told) or "it has no tables here"
 
 

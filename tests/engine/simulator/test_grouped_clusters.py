@@ -12,6 +12,8 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.links.groups.shown_cut import TableProgress
+from coordination.nodes.gate import Gate
+from coordination.nodes.paths import TablePaths
 from engine.simulator.links.groups.grouped_scenarios import NAMES, simulate_groups
 from engine.simulator.links.groups.grouped_work import GroupedWork
 from engine.simulator.links.groups.source_record import SentRows
@@ -19,6 +21,7 @@ from engine.simulator.links.groups.world_faults import FaultRates
 from engine.simulator.links.linked_world import LinkedWorld
 from engine.simulator.scenario import TABLE_SETTINGS
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer
 from engine.simulator.trace import Trace
 from engine.tables.shown_groups import shown_group
 from parts.common.errors import UnavailableError
@@ -150,5 +153,59 @@ def test_a_cut_whose_mutation_is_not_done_counts_as_begun_after_a_restart(tmp_pa
                 work.look(away, is_by_sql=False)
         for server, table in product(work.target.servers, _TABLES):
             server.sql(f"SYSTEM START MERGES {table}")
+        work.heal()
+        work.check()
+
+
+@contextmanager
+def synchronous_world(path: Path) -> Iterator[GroupedWork]:
+    """As :func:`grouped_world`, with a synchronous link of the table ``t``."""
+    with grouped_world(path) as work:
+        work.target.servers[0].sql("ALTER REPLICATION LINK t MODE sync")
+        gate = TablePaths("/tables/t").gate
+
+        def is_enabled() -> bool:
+            return bool(Gate.parse(work.source.ensemble.tree[gate].data).sync_targets)
+
+        work.world.settle(is_enabled, lambda: "the link is not enabled")
+        yield work
+
+
+def _step(server: SimulatedServer, *names: str) -> None:
+    """Runs these tasks of all tables, in this order."""
+    for name, table in product(names, _TABLES):
+        server.step(server.task(f"{table}: {name}"))
+
+
+def _must_show_or_refuse(work: GroupedWork, server: SimulatedServer, rows: list[int]) -> None:
+    with suppress(UnavailableError):
+        assert work.look(server, is_by_sql=False).rows["t"] == rows
+
+
+def test_a_server_that_starts_shows_no_cut_from_before(tmp_path: Path) -> None:
+    """An INSERT that was acknowledged without it was not waited for here."""
+    with synchronous_world(tmp_path) as work:
+        away = work.target.servers[1]
+        away.crash()
+        work.target.end_zombies()
+        assert work.send(SentRows("t", (1,))) == "ok"
+        away.start()
+        _step(away, "ZooKeeper session", "follow the gate")
+        _must_show_or_refuse(work, away, [1])
+        work.heal()
+        work.check()
+
+
+def test_a_session_that_begins_anew_shows_no_cut_from_before(tmp_path: Path) -> None:
+    with synchronous_world(tmp_path) as work:
+        away = work.target.servers[1]
+        assert work.look(away).rows["t"] == []
+        away.keeper.expire()
+        assert work.send(SentRows("t", (1,))) == "ok"
+        away.keeper.reconnect()
+        _step(away, "ZooKeeper session")
+        _must_show_or_refuse(work, away, [1])
+        _step(away, "follow the gate")
+        _must_show_or_refuse(work, away, [1])
         work.heal()
         work.check()

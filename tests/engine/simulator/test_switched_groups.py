@@ -52,6 +52,14 @@ def test_seeds_that_found_a_restart() -> None:
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
 
 
+@pytest.mark.parametrize("seed", [0, 6])
+def test_synchronous_targets_show_what_is_acknowledged(seed: int) -> None:
+    """In a group, with its cut: these find INSERTs that wait for another cut, or for one that is not shown yet."""
+    outcome = simulate_switches(seed, 1, 100, replicas=2, is_sync=True, is_group=True)
+    assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+    assert outcome.counts["an acknowledged key was seen at a synchronous target"] > 5
+
+
 @pytest.mark.long
 def test_everything_happens() -> None:
     counts: Counter[str] = Counter()

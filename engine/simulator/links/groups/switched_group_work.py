@@ -46,12 +46,13 @@ class SwitchedGroupWork(SwitchedWork):
     def _count(self, what: str) -> None:
         self.counts[what] += 1
 
-    def _insert(self, server: SimulatedServer, table: str, key: int, options: Mapping[str, object]) -> None:
+    def _insert(self, server: SimulatedServer, table: str, key: int, options: Mapping[str, int]) -> None:
         sent = SentRows(table, (key,))
         self.record.sending.append(sent)
-        settings = {**options, **({"insert_timeout": _INSERT_SECONDS} if options else {})}
+        settings = {"insert_timeout": _INSERT_SECONDS} if self._is_sync else {}
         try:
-            server.sql(f"INSERT INTO {table} (p, k, v) {render_insert(table, sent.keys, PARTITIONS)}", **settings)
+            text = f"INSERT INTO {table} (p, k, v) {render_insert(table, sent.keys, PARTITIONS)}"
+            server.sql(text, **{**options, **settings})
         finally:
             self.record.sending.remove(sent)
 
@@ -103,6 +104,9 @@ class SwitchedGroupWork(SwitchedWork):
         wrong = find_contradiction(reign.commits, [former, read] if former is not None else [read])
         assert not wrong, f"of the source {reign.cluster} since {reign.began}: {wrong}"
         self._last_reads[reign, read.reader] = read
+        shown = {(table, key) for table, keys in read.rows.items() for key in keys}
+        hidden = self._shown[cast(LinkedCluster, server.cluster).name] - shown
+        assert self._is_forced or not hidden, f"{read.reader} shows no more {sorted(hidden)}, which were acknowledged"
         self._count("a cut was read")
 
     # -- checks -------------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class GroupMember:
         registry: GroupRegistry,
         pull: Callable[[Keeper], None],
         wake_execution: Callable[[], None],
-        wake_telling: Callable[[], None],
+        wake_telling: Callable[[], None] = lambda: None,
     ) -> None:
         """``pull`` reads the log into the queue, and ``wake_execution`` lets it go on.
 
@@ -103,7 +103,10 @@ class GroupMember:
             self._wake_telling()
 
     def begin_activation(self) -> None:
-        """Others will wait for what this replica shows, and did not for what was committed before."""
+        """Others will wait for what this replica shows, and did not for what was committed before.
+
+        It shows the cuts that it knows when it has looked for the first time, or later ones.
+        """
         group = self._group
         if group is not None and group.is_told(self.root):
             group.hide()
@@ -178,13 +181,10 @@ class GroupMember:
             elif cuts.joined <= known.place:  # it left, and came back
                 cuts.joined = 0
             cuts.known = max([cuts.known, known.place, *(mark.place for mark in marks)])
-            is_first_look = cuts.seen_in is not activation
-            if is_first_look:  # an earlier run may have carried out any of these
+            if cuts.seen_in is not activation:  # an earlier run may have carried out any of these
                 cuts.touched = max([cuts.touched, *(mark.place for mark in marks)])
                 cuts.seen_in = activation
         group.set_definition(known)
-        if is_first_look and member is not None and member.is_told:
-            group.require_place(known.place)
         group.show_if_possible()
 
     # -- cuts ---------------------------------------------------------------------------------------------------------
