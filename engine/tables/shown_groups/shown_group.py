@@ -102,6 +102,12 @@ class ShownGroup:
         """The time at the source when the cut that is shown was asked for; 0 for none."""
         return self._view.commit_ms if self._view is not None else 0
 
+    def shows(self, group: LinkGroup) -> bool:
+        """Tells whether the group's last cut is shown, of all tables that have entered."""
+        view = self._view
+        place, tables = (view.place, view.snapshots.keys()) if view is not None else (0, set[str]())
+        return place >= group.place and {m.path for m in group.members if m.joined} <= tables
+
     @property
     def definition(self) -> LinkGroup | None:
         """The group as ZooKeeper had it last; ``None`` before it was read."""
