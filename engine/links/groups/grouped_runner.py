@@ -83,7 +83,7 @@ class GroupedRunner(LinkRunner):
         self._find_trim(source, state, upstream.settings)
         answer = upstream.read_changes(state.vector, self._trim, 0.0)
         self._source = answer.source
-        self._note_answer(answer, state, Selection(vector=state.vector))
+        self._note_answer(upstream.definition, answer, state, Selection(vector=state.vector))
         return answer
 
     # -- cuts, on the server that leads the group ---------------------------------------------------------------------

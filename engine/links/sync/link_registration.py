@@ -28,9 +28,13 @@ def make_registration(definition: LinkDefinition, own_name: str, own_uuid: str) 
     )
 
 
-def take_over_mode(keeper: Keeper, definition: LinkDefinition, sync: SyncAnswer) -> None:
-    """Gives a definition the mode that the source says, where it was changed there."""
+def take_over_mode(keeper: Keeper, asked: LinkDefinition, sync: SyncAnswer) -> None:
+    """Gives a link the mode that the source says, where it was changed there.
+
+    ``asked`` is the definition with which the source was asked: if the mode was changed here since, the answer may be
+    older than that.
+    """
     mode = sync.mode.value
-    if sync == NO_SYNC or LinkSettings.parse(definition.settings).mode == mode:
+    if sync == NO_SYNC or LinkSettings.parse(asked.settings).mode == mode:
         return
-    change_link(keeper, definition.name, lambda link: link.with_settings({"mode": mode}))
+    change_link(keeper, asked.name, lambda link: link.with_settings({"mode": mode}))
