@@ -13,8 +13,9 @@ The nodes of a table::
 
 The nodes of a replica::
 
-    replicas/<name>/host identity is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
-           metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time link_keeping
+    replicas/<name>/host identity is_active log_pointer queue/queue-N parts/<part> is_lost flags shown_cut
+           metadata columns metadata_version mutation_pointer link_keeping
+           min_unprocessed_insert_time max_processed_insert_time
 
 N is ZooKeeper's ten-digit sequence number.
 """
@@ -67,10 +68,7 @@ class TablePaths:
 
     @property
     def log(self) -> str:
-        """The log that all replicas follow.
-
-        Its version changes when merges, drops, failed quorums or lost parts are logged.
-        """
+        """The log that all replicas follow; its version moves with merges, drops, failed quorums, lost parts."""
         return f"{self.root}/log"
 
     @property
@@ -252,10 +250,7 @@ class TablePaths:
 
     @property
     def restored(self) -> str:
-        """A node that exists if SYSTEM RESTORE REPLICA created the table (``recovery.restore_replica``).
-
-        It is removed when a replica is forgotten.
-        """
+        """A node that exists if SYSTEM RESTORE REPLICA created the table, until a replica is forgotten."""
         return f"{self.root}/restored"
 
     @property
@@ -310,6 +305,11 @@ class ReplicaPaths:
     def link_keeping(self) -> str:
         """The changes of a linked table that the replica keeps (``coordination.links.stream.kept_changes``)."""
         return f"{self.root}/link_keeping"
+
+    @property
+    def shown_cut(self) -> str:
+        """The cut of a group of links that the replica shows (``coordination.links.groups.told_cut``)."""
+        return f"{self.root}/shown_cut"
 
     @property
     def log_pointer(self) -> str:

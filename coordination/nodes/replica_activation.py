@@ -75,6 +75,8 @@ FEATURE_ROW_PLACES = "row places"
 """The replica's parts keep the places of rows, and mutations may go by them (``gate_commands``)."""
 FEATURE_GROUP_MUTATIONS = "group mutations"
 """Shows a cut of a group when the mutations in it are done."""
+FEATURE_TOLD_CUTS = "told cuts"
+"""Tells which cut of a group it shows, for INSERTs that wait for it (``coordination.links.groups.told_cut``)."""
 FEATURES = (
     FEATURE_REPLACE_RANGE,
     FEATURE_DROP_PART,
@@ -95,6 +97,7 @@ FEATURES = (
     FEATURE_TRANSACTION_VERSIONS,
     FEATURE_LINK_GROUPS,
     FEATURE_GROUP_MUTATIONS,
+    FEATURE_TOLD_CUTS,
     FEATURE_SYNC_LINKS,
     FEATURE_ROW_PLACES,
 )

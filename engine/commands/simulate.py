@@ -62,8 +62,8 @@ def command(
             "--moves, --restores, --clusters, --groups and --switches are different scenarios: choose one. Only "
             "--switches and --groups go together"
         )
-    if is_sync and (groups or not switches):
-        raise click.UsageError("--sync goes with --switches, and not with --groups: no link of a group is synchronous")
+    if is_sync and not switches:
+        raise click.UsageError("--sync goes with --switches")
     if not __debug__:
         raise click.ClickException("python -O and PYTHONOPTIMIZE leave out the checks that a simulation is for")
     import logging

@@ -264,7 +264,7 @@ class LinkRunner:
         limits = BatchLimits(settings.link_max_batch_rows, settings.link_max_batch_bytes)
         origin = answer.source.origin
         selection = select_batch(answer.changes, answer.cuts, state.vector, origin, state.own, state.forks, limits)
-        self._note_answer(answer, state, selection)
+        self._note_answer(upstream.definition, answer, state, selection)
         if selection.end is None:
             if selection.stop is not None:
                 raise LinkStopped(
@@ -323,7 +323,9 @@ class LinkRunner:
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
-    def _note_answer(self, answer: ChangesAnswer, state: TargetState, selection: Selection) -> None:
+    def _note_answer(
+        self, asked: LinkDefinition, answer: ChangesAnswer, state: TargetState, selection: Selection
+    ) -> None:
         missing = [
             each
             for each in answer.changes
@@ -331,8 +333,7 @@ class LinkRunner:
         ]
         self._report.note_answer(measure_lag(missing, answer.clock_ms, self._services.monotonic()))
         origin = answer.source.origin
-        if self._upstream is not None:
-            self._mode.take_answer(self._replica.require_keeper(), self._upstream.definition, answer.sync)
+        self._mode.take_answer(self._replica.require_keeper(), asked, answer.sync)
         self._report.change(
             upstream_status=UpstreamStatus.SYNC if answer.sync.state is SyncState.ENABLED else UpstreamStatus.FOLLOW,
             sync_state=answer.sync.state.value,

@@ -144,7 +144,7 @@ def _groups(server: OwnerServer) -> Iterator[Row]:
             [member.link for member in group.members],
             [f"{member.database}.{member.table}" for member in group.members],
             group.leader,
-            here.explain() if here is not None and shown < group.place else "",
+            here.explain() if here is not None and not here.shows(group) else "",
             group.uuid,
         )
 

@@ -46,6 +46,7 @@ _ZOOKEEPER = (
     "coordination/links/switching/switching_gate.py",
     "coordination/links/cluster_identity.py", "coordination/links/known_clusters.py",
     "coordination/links/link_names.py", "coordination/links/groups/link_group.py",
+    "coordination/links/groups/told_cut.py",
     "coordination/links/groups/cut_mark.py",
     "coordination/links/link_nodes.py", "coordination/links/link_definition.py",
     "coordination/links/positions.py", "coordination/links/version_vector.py",

@@ -17,10 +17,12 @@ from coordination.links.link_nodes import change_link, create_link, drop_link
 from coordination.links.positions import Position
 from coordination.links.version_vector import VersionVector
 from coordination.nodes.gate import Bar, Gate, KeptOut
+from coordination.nodes.gate_link import LinkMode, SyncState
 from coordination.nodes.table_gate import move_gate
 from engine.links.bootstrap.link_copy import copy_table
 from engine.links.link_beginning import begin_at_registration
 from engine.tables.capabilities.link_status import LinkProgress, UpstreamStatus
+from engine.tables.capabilities.sync_answer import SyncAnswer
 from engine.tables.capabilities.table_links import ChangesAnswer, ChangesRequest, UncoveredSchema
 from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.common.query_status import QueryStatus
@@ -242,6 +244,34 @@ def test_a_disabled_link_rests_and_keeps_its_place(pair: Pair) -> None:
     pair.source.add(make_change(10**6, make_block(1)))
     enable(pair, True)
     pair.wait_applied(1)
+
+
+def test_an_answer_under_way_does_not_take_a_new_mode_back(pair: Pair) -> None:
+    """Whoever is promoted in that moment would make the link an asynchronous one for good."""
+    pair.create(start_position="now")
+    pair.wait_status(UpstreamStatus.FOLLOW)
+    read, versions = pair.source.read_changes, list[int]()
+    path = pair.paths.linked.incoming_link("l")
+
+    def knows_mode() -> bool:
+        runners = [runner for server in pair.east for runner, _ in server.links._runners.values()]
+        return all(runner.definition.settings.get("mode") == "sync" for runner in runners)
+
+    def read_changes(request: ChangesRequest, status: QueryStatus) -> ChangesAnswer:
+        answer = read(request, status)
+        if versions:
+            versions.append(pair.keeper.get(path)[1].version)
+            return replace(answer, sync=SyncAnswer(LinkMode.SYNC, SyncState.ENABLED, 6))
+        change_link(pair.keeper, "l", lambda link: link.with_settings({"mode": "sync"}))
+        for server in pair.east:
+            server.links.wake()
+        pair.wait(knows_mode, "the runners to know the mode")
+        versions.append(pair.keeper.get(path)[1].version)
+        return replace(answer, sync=SyncAnswer(LinkMode.ASYNC, SyncState.DISABLED, 5))
+
+    pair.source.read_changes = read_changes  # type: ignore[method-assign]
+    pair.wait(lambda: len(versions) > 3, "more answers")
+    assert len(set(versions)) == 1, "the mode was set back, and again"
 
 
 def enable(pair: Pair, is_enabled: bool) -> None:

@@ -11,7 +11,7 @@ from coordination.nodes.gate_link import LinkMode
 from engine.links.switching.following import register_anew
 from engine.tables.capabilities.table_links import OutgoingLink
 from parts.common.errors import UserError
-from tests.links.switched_clusters import Clusters, three_with_a_table
+from tests.links.switched_clusters import Clusters, three_clusters, three_with_a_table
 from tests.links.test_links_in_one_process import wait
 
 
@@ -80,3 +80,49 @@ def test_a_link_that_registers_anew_is_there_all_the_time() -> None:
         source = _Source(known)
         register_anew(source, "default", "t", link)  # type: ignore[arg-type]
         assert source.had == had
+
+
+@pytest.fixture
+def grouped(tmp_path: Path) -> Iterator[Clusters]:
+    """Tables ``a`` and ``b`` of west, whose synchronous links at east and north are in the group ``g``."""
+    with three_clusters(tmp_path) as found:
+        for table in ("a", "b"):
+            found.make(table)
+            for target in ("east", "north"):
+                found.do(
+                    target,
+                    f"CREATE REPLICATION LINK {table} ON {table} FROM CLUSTER west SETTINGS mode = 'sync', "
+                    "replication_timeout = 0.5",
+                )
+        for target in ("east", "north"):
+            found.do(target, "CREATE REPLICATION LINK GROUP g (a, b)")
+        _wait_until_sync(found, "west", ["east/a", "east/b", "north/a", "north/b"])
+        yield found
+
+
+def _insert_and_look(three: Clusters, source: str, key: int, *targets: str) -> None:
+    """Every acknowledged row is shown at once, in one statement over both tables."""
+    shown = "SELECT (SELECT max(k) FROM a), (SELECT max(k) FROM b)"
+    three.do(source, f"INSERT INTO a VALUES ({key}, 'x')")
+    assert [three.sql(target, shown)[0][0] for target in targets] == [key] * len(targets)
+    three.do(source, f"INSERT INTO b VALUES ({key}, 'x')")
+    assert [three.sql(target, shown)[0] for target in targets] == [[key, key]] * len(targets)
+
+
+def test_those_of_a_group_stay_so_when_its_source_is_switched_over(grouped: Clusters) -> None:
+    _insert_and_look(grouped, "west", 1, "east", "north")
+    grouped.do("east", "SYSTEM SWITCH REPLICATION LINK GROUP g")
+    _wait_until_sync(grouped, "east", ["west/a", "west/b", "north/a", "north/b"])
+    _insert_and_look(grouped, "east", 2, "west", "north")
+    grouped.do("west", "SYSTEM SWITCH REPLICATION LINK GROUP g")
+    _wait_until_sync(grouped, "west", ["east/a", "east/b", "north/a", "north/b"])
+    _insert_and_look(grouped, "west", 3, "east", "north")
+
+
+def test_a_promoted_group_has_what_was_acknowledged(grouped: Clusters) -> None:
+    _insert_and_look(grouped, "west", 1, "east", "north")
+    grouped.part("west")
+    grouped.do("east", "SYSTEM PROMOTE REPLICATION LINK GROUP g")
+    assert grouped.keys("east", "a") == grouped.keys("east", "b") == [1]
+    _wait_until_sync(grouped, "east", ["north/a", "north/b"])
+    _insert_and_look(grouped, "east", 2, "north")

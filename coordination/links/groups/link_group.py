@@ -3,8 +3,8 @@
 ::
 
     /pando/link_groups/<name>    {"version":1,"uuid":…,"source_cluster":…,"source_uuid":…,"settings":{…},
-                                  "members":[{"link":…,"link_uuid":…,"database":…,"table":…,"path":…,"joined":0}],
-                                  "place":4711,"commit_ms":…}
+                                  "members":[{"link":…,"link_uuid":…,"database":…,"table":…,"path":…,"joined":0,
+                                  "is_told":false}],"place":4711,"commit_ms":…}
 
 The gate of each of its tables names the group, and so does the definition of each link. All of that is set in one
 multi. ``place`` is the zxid of the source up to which the last cut goes; the multi of every cut sets it, with the
@@ -54,6 +54,8 @@ class GroupMember:
     """The root of the table in ZooKeeper."""
     joined: int = 0
     """The place of the cut with which it entered; 0 until then."""
+    is_told: bool = False
+    """Whether its replicas tell which cut they show (:mod:`.told_cut`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,10 @@ class LinkGroup:
     def find_member(self, link: str) -> GroupMember | None:
         """Returns the member of a link."""
         return next((member for member in self.members if member.link == link), None)
+
+    def is_told(self, path: str) -> bool:
+        """Whether the replicas of the table with this root tell which cut they show."""
+        return any(member.is_told for member in self.members if member.path == path)
 
     def format_cut(self, place: int) -> str:
         """Returns the text of a cut."""
@@ -119,7 +125,7 @@ class LinkGroup:
 
 
 _KEYS = ("uuid", "source_cluster", "source_uuid", "place", "commit_ms")
-_MEMBER_KEYS = ("link", "link_uuid", "database", "table", "path", "joined")
+_MEMBER_KEYS = ("link", "link_uuid", "database", "table", "path", "joined", "is_told")
 
 
 def group_path(name: str) -> str:
@@ -163,12 +169,17 @@ def list_groups(keeper: Keeper) -> list[LinkGroup]:
     return [LinkGroup.parse(name, answer[0]) for name, answer in zip(names, answers, strict=True) if answer is not None]
 
 
-def change_group(keeper: Keeper, name: str, change: Callable[[LinkGroup | None], LinkGroup | None]) -> LinkGroup | None:
+def change_group(
+    keeper: Keeper,
+    name: str,
+    change: Callable[[LinkGroup | None], LinkGroup | None],
+    along: Callable[[LinkGroup | None], Sequence[Op]] = lambda group: (),
+) -> LinkGroup | None:
     """Makes, changes or removes a group, with the gates and links of all its tables, in one multi.
 
-    ``change`` gets the group as it is, and returns it as it shall be; it may be called several times. Raises what it
-    raises, 36 (BAD_ARGUMENTS) for a link that is in another group, and 48 (NOT_IMPLEMENTED) if a replica does not know
-    groups.
+    ``change`` gets the group as it is, and returns it as it shall be; ``along`` gets that, and returns what the multi
+    has besides. Both may be called several times. Raises what they raise, 36 (BAD_ARGUMENTS) for a link that is in
+    another group, and 48 (NOT_IMPLEMENTED) if a replica does not know groups.
     """
     keeper.create_parents(GROUPS_PATH)
     for _ in range(_ATTEMPTS):
@@ -179,7 +190,7 @@ def change_group(keeper: Keeper, name: str, change: Callable[[LinkGroup | None],
         if new == former:
             return new
         try:
-            keeper.multi([*_node_ops(found, name, new), *_member_ops(keeper, name, former, new)])
+            keeper.multi([*_node_ops(found, name, new), *_member_ops(keeper, name, former, new), *along(new)])
             return new
         except (NoNode, KeeperConnectionLoss):
             continue

@@ -2,7 +2,8 @@
 
 ::
 
-    {"tables": [{as in "changes"}, …], "max_rows": …, "max_bytes": …, "wait_seconds": …, "joins": false, "mark": "…"}
+    {"tables": [{as in "changes"}, …], "max_rows": …, "max_bytes": …, "wait_seconds": …, "joins": false,
+     "idle": false, "mark": "…"}
     → {"place": 4711, "frontier": 4720, "answers": [{as in "changes"}, …], "mark": "…"}
 
 The answers are in the order of the tables, each with all changes up to ``place``; none if there is nothing new.
@@ -42,6 +43,8 @@ class CutRequest:
     wait_seconds: float
     joins: bool = False
     """A table enters the group, or its source is being switched over: a cut is needed even if nothing changed."""
+    takes_idle: bool = False
+    """Whether a cut is wanted behind commits that are no changes, such as merges: an INSERT may wait for it."""
     mark: str = ""
     """That of the last answer, if nothing was new and nothing has changed here."""
 
@@ -66,6 +69,7 @@ def encode_cut_request(request: CutRequest) -> dict[str, Any]:
         "max_bytes": request.max_bytes,
         "wait_seconds": request.wait_seconds,
         "joins": request.joins,
+        "idle": request.takes_idle,
         "mark": request.mark,
     }
 
@@ -81,6 +85,7 @@ def decode_cut_request(document: Document) -> CutRequest:
         get_number(document, "max_bytes", most=MAX_BATCH_BYTES),
         get_seconds(document, "wait_seconds", MAX_WAIT_SECONDS),
         get_flag(document, "joins"),
+        get_flag(document, "idle"),
         get_text(document, "mark", ""),
     )
 

@@ -72,7 +72,9 @@ def wait_for_cut(
             begin = max(after for _, _, after in tables)
             answer = CutAnswer(begin, begin, (), mark=mark)
         else:
-            answer = find_cut(tables, request.max_rows, request.max_bytes, joins=request.joins)
+            answer = find_cut(
+                tables, request.max_rows, request.max_bytes, joins=request.joins, takes_idle=request.takes_idle
+            )
             answer = answer if answer.answers or answer.is_held else replace(answer, mark=mark)
         again = services.monotonic() + (_HELD_BACK_SECONDS if answer.is_held else wait_seconds)
         counted = -1
@@ -103,11 +105,17 @@ def _read_frontiers(sources: Sequence[CutSource], floor: int, nodes: Sequence[Ta
 
 
 def find_cut(
-    tables: Sequence[tuple[CutSource, ChangesRequest, int]], max_rows: int, max_bytes: int, *, joins: bool = False
+    tables: Sequence[tuple[CutSource, ChangesRequest, int]],
+    max_rows: int,
+    max_bytes: int,
+    *,
+    joins: bool = False,
+    takes_idle: bool = False,
 ) -> CutAnswer:
     """Returns the next cut behind what the requests have, within the limits if it can be.
 
-    ``joins``: a table enters the group, which needs a cut even if nothing changed.
+    ``joins``: a table enters the group, which needs a cut even if nothing was committed. ``takes_idle``: also one
+    behind commits that are no changes.
     """
     sources, begins = [source for source, _, _ in tables], [after for _, _, after in tables]
     floor = max([*_read_frontiers(sources, 0, read_nodes(sources)), *begins])
@@ -128,6 +136,6 @@ def find_cut(
         return source.read_until(request, place, nodes[at])
 
     answers = map_waiting(read_until, range(len(tables)), "cut")
-    if not joins and min(begins) == max(begins) and not any(each.changes for each in answers):
+    if not joins and not takes_idle and min(begins) == max(begins) and not any(each.changes for each in answers):
         return nothing
     return CutAnswer(place, frontier, [replace(each, frontier=max(frontier, place)) for each in answers])

@@ -126,7 +126,6 @@ def _refuse_unfit(settings: LinkSettings, name: str) -> None:
     for setting, is_set, why in (
         ("two_way = 1", settings.two_way, "only its source writes to a table of a group"),
         ("preserve_timestamps = 0", settings.allows_writes, "only its source writes to a table of a group"),
-        ("mode = 'sync'", settings.mode == "sync", "INSERTs do not wait for the cut of a group yet"),
         ("run_views = 1", settings.run_views, "the tables that views fill would be shown at other moments"),
         ("replicate_ddl = 1", settings.replicate_ddl, "an ALTER has no moment that all tables share"),
     ):

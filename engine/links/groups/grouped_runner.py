@@ -88,7 +88,7 @@ class GroupedRunner(LinkRunner):
         self._find_trim(source, state, upstream.settings)
         answer = upstream.read_changes(state.vector, self._trim, 0.0)
         self._source = answer.source
-        self._note_answer(answer, state, Selection(vector=state.vector))
+        self._note_answer(upstream.definition, answer, state, Selection(vector=state.vector))
         return answer
 
     # -- cuts, on the server that leads the group ---------------------------------------------------------------------
@@ -159,6 +159,7 @@ class GroupedRunner(LinkRunner):
             settings.link_max_batch_bytes,
             wait,
             any(not member.joined for member in group.members) or self._is_switched(),
+            any(member.upstream.settings.mode == "sync" for member in members),
             mark,
         )
         silence = max(SILENT_HEARTBEATS * settings.replication_timeout, wait + 1.0)

@@ -44,6 +44,10 @@ class SwitchedTables:
         """How statements name what is switched over."""
         return f"REPLICATION LINK GROUP {GROUP}" if self.is_group else "REPLICATION LINK l"
 
+    def pick_link(self) -> str:
+        """Returns the link of some table."""
+        return self.world.random.choice(self.names) if self.is_group else "l"
+
     def list_statements(self, source: str, mode: str) -> list[str]:
         """Returns the statements that make a cluster follow another one."""
         with_mode = f", mode = '{mode}'" if mode else ""

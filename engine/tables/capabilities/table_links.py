@@ -14,6 +14,7 @@ from typing import Protocol
 
 from coordination.keeper.interface import Op, Stat
 from coordination.links.groups.cut_mark import CutMark
+from coordination.links.groups.told_cut import ToldCut
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.positions import Origin, Position
 from coordination.links.stream.change import Change
@@ -47,8 +48,7 @@ class SourceTable:
     definition_version: int
     """The version of the definition that blocks of now are written under."""
     fingerprint: str
-    """A hash of all that decides whether part files can be taken as they are: columns, codecs, keys, settings of the
-    format, and the history of ALTERs. Equal texts: files travel; other ones: rows."""
+    """A hash of columns, codecs, keys, settings of the format, and ALTERs so far. Files travel only if it is equal."""
     forks: tuple[Fork, ...] = ()
     columns: str = ""
     """The columns as ZooKeeper has them, with their history: without it no blocks of former versions are rewritten."""
@@ -362,6 +362,15 @@ class LinkTarget(Protocol):
 
         Raises 159 (TIMEOUT_EXCEEDED).
         """
+
+    def wait_until_shown(self, wanted: ToldCut, timeout_seconds: float, status: QueryStatus) -> Sequence[str]:
+        """Waits until all active replicas tell that they show a cut of a group, or the table alone.
+
+        Returns those that do not when the time is over.
+        """
+
+    def list_behind(self) -> Sequence[str]:
+        """Lists the active replicas that have not carried out yet what is committed now."""
 
     def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""

@@ -108,9 +108,12 @@ class ReplicatedTable(PartsTable):
             lambda change: self.home.change_definition(self, change), self.wake_execution, self.log_pull.sync,
         )  # fmt: skip
         self.definitions.keep_for_links = keeping.read_definitions
-        self.group = GroupMember(state, services.shown_groups, self.log_pull.pull, self.wake_execution)
+        self.group = GroupMember(
+            state, services.shown_groups, self.log_pull.pull, self.wake_execution,
+            lambda: self.gate_control.task.wake(),
+        )  # fmt: skip
         exchanges.cuts = self.group
-        self.gate_control = GateControl(state, keeping.follow_gate, self.group.follow_gate)
+        self.gate_control = GateControl(state, keeping.follow_gate, self.group.follow_gate, tell=self.group.teller.step)
         pull, last_blocks = self.log_pull.pull, self.log_pull.last_blocks
         self.transactions = ReplicatedTransactions(state, pull, last_blocks, self.wake_execution)
         self.join_transaction = self.transactions.join
@@ -128,6 +131,7 @@ class ReplicatedTable(PartsTable):
         self.session = ReplicaSession(
             state, self.definitions, restore, self.failed_quorums.take_back,
             self.transactions.check_disk, self.log_pull.begin, self._on_writable, keeping,
+            self.group.begin_activation,
         )  # fmt: skip
         self.replication = ReplicaControl(
             state, self.log_pull, self.definitions, self.gate_control, self.housekeeping, self.part_checks, restore,

@@ -18,6 +18,7 @@ from typing import Protocol
 from coordination.links.groups.cut_mark import CutMark
 from coordination.links.groups.link_group import LinkGroup
 from coordination.links.groups.shown_cut import TableProgress, find_showable, may_carry_out
+from coordination.links.groups.told_cut import ToldCut
 from parts.common.errors import UnavailableError
 from parts.store.part_states import Snapshot
 
@@ -101,6 +102,12 @@ class ShownGroup:
         """The time at the source when the cut that is shown was asked for; 0 for none."""
         return self._view.commit_ms if self._view is not None else 0
 
+    def shows(self, group: LinkGroup) -> bool:
+        """Tells whether the group's last cut is shown, of all tables that have entered."""
+        view = self._view
+        place, tables = (view.place, view.snapshots.keys()) if view is not None else (0, set[str]())
+        return place >= group.place and {m.path for m in group.members if m.joined} <= tables
+
     @property
     def definition(self) -> LinkGroup | None:
         """The group as ZooKeeper had it last; ``None`` before it was read."""
@@ -113,6 +120,24 @@ class ShownGroup:
                 self._drop_view()
             self._definition = definition
             self._times[definition.place] = definition.commit_ms
+
+    def is_told(self, root: str) -> bool:
+        """Whether others are told which cut this server shows of a table."""
+        definition = self._definition
+        return definition is not None and definition.is_told(root)
+
+    def find_told(self, root: str) -> ToldCut | None:
+        """Returns what others are told of a table; ``None`` for nothing new."""
+        with self._lock:
+            definition, view = self._definition, self._view
+            if definition is None or view is None or root not in view.snapshots or not definition.is_told(root):
+                return None
+            return ToldCut(definition.uuid, view.place)
+
+    def hide(self) -> None:
+        """Shows no cut until all tables are looked at again."""
+        with self._lock:
+            self._drop_view()
 
     def add(self, member: Member) -> None:
         """Adds a table of this server."""

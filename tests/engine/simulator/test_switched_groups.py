@@ -46,6 +46,20 @@ def test_seeds_that_found_something(seed: int) -> None:
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
 
 
+def test_seeds_that_found_a_restart() -> None:
+    """A server starts after it has carried out a cut, but for the mutation."""
+    outcome = _simulate(40157)
+    assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+
+
+@pytest.mark.parametrize("seed", [0, 6])
+def test_synchronous_targets_show_what_is_acknowledged(seed: int) -> None:
+    """In a group, with its cut: these find INSERTs that wait for another cut, or for one that is not shown yet."""
+    outcome = simulate_switches(seed, 1, 100, replicas=2, is_sync=True, is_group=True)
+    assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
+    assert outcome.counts["an acknowledged key was seen at a synchronous target"] > 5
+
+
 @pytest.mark.long
 def test_everything_happens() -> None:
     counts: Counter[str] = Counter()
@@ -62,7 +76,7 @@ def test_everything_happens() -> None:
 def test_reports_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check of reports finds one that is wrong: here what was lost is not known to have been committed."""
     monkeypatch.setattr(switched_group_work.Reign, "list_lost", _list_nothing)
-    assert "are reported, and 0 are lost" in _simulate(213).failure
+    assert any("are reported, and 0 are lost" in _simulate(seed).failure for seed in range(210, 260))
 
 
 def _list_nothing(self: Reign, reign: Reign, place: int) -> list[Commit]:

@@ -17,7 +17,11 @@ from engine.simulator.simulated_servers import SimulatedServer
 
 _WEIGHTS = {"look": 6, "work": 14, "step": 6, "delete": 1.5}
 """Beside those of switches."""
+_SYNC_WEIGHTS = {"revive": 3, "work": 20, "delete": 1}
+"""INSERTs wait for every server of a target, so those that are down come back soon."""
 _SQL_SHARE = 0.1
+_INSERT_SECONDS = 3
+"""How long an INSERT waits for synchronous targets."""
 
 
 class SwitchedGroupWork(SwitchedWork):
@@ -25,7 +29,7 @@ class SwitchedGroupWork(SwitchedWork):
 
     def __init__(self, tables: SwitchedTables, counts: Counter[str], *, may_force: bool, is_sync: bool = False) -> None:
         super().__init__(tables, counts, may_force=may_force, is_sync=is_sync)
-        self.weights = {**self.weights, **_WEIGHTS}
+        self.weights = {**self.weights, **_WEIGHTS, **(_SYNC_WEIGHTS if is_sync else {})}
         self._followed: tuple[Reign, int] | None = None
         """What the cluster that rejoins was or followed before."""
         self._last_reads: dict[tuple[Reign, str], Read] = {}
@@ -42,11 +46,13 @@ class SwitchedGroupWork(SwitchedWork):
     def _count(self, what: str) -> None:
         self.counts[what] += 1
 
-    def _insert(self, server: SimulatedServer, table: str, key: int, options: Mapping[str, object]) -> None:
+    def _insert(self, server: SimulatedServer, table: str, key: int, options: Mapping[str, int]) -> None:
         sent = SentRows(table, (key,))
         self.record.sending.append(sent)
+        settings = {"insert_timeout": _INSERT_SECONDS} if self._is_sync else {}
         try:
-            server.sql(f"INSERT INTO {table} (p, k, v) {render_insert(table, sent.keys, PARTITIONS)}")
+            text = f"INSERT INTO {table} (p, k, v) {render_insert(table, sent.keys, PARTITIONS)}"
+            server.sql(text, **{**options, **settings})
         finally:
             self.record.sending.remove(sent)
 
@@ -69,9 +75,21 @@ class SwitchedGroupWork(SwitchedWork):
             text = f"ALTER TABLE {table} DELETE WHERE k IN ({', '.join(map(str, chosen))})"
             self._try("delete", lambda: server.sql(text, mutations_sync=0))
 
+    def _do_revive(self) -> None:
+        """The sessions of dead servers end, and the servers start."""
+        for cluster in self.world.clusters.values():
+            cluster.end_zombies()
+            for node in cluster:
+                if not node.is_up and node not in self.world.timeline.stack:
+                    self._try("start", node.start)
+
     def _do_work(self) -> None:
         """A server does all that is due."""
-        if (server := self._idle()) is not None:
+        server = self._idle()
+        if server is not None and self._is_sync:  # steps that wait for other servers are due again when they end
+            for task in server.pool.list_due():
+                server.step(task)
+        elif server is not None:
             server.step_due()
 
     def _do_look(self) -> None:
@@ -86,6 +104,9 @@ class SwitchedGroupWork(SwitchedWork):
         wrong = find_contradiction(reign.commits, [former, read] if former is not None else [read])
         assert not wrong, f"of the source {reign.cluster} since {reign.began}: {wrong}"
         self._last_reads[reign, read.reader] = read
+        shown = {(table, key) for table, keys in read.rows.items() for key in keys}
+        hidden = self._shown[cast(LinkedCluster, server.cluster).name] - shown
+        assert self._is_forced or not hidden, f"{read.reader} shows no more {sorted(hidden)}, which were acknowledged"
         self._count("a cut was read")
 
     # -- checks -------------------------------------------------------------------------------------------------------

@@ -28,10 +28,16 @@ _REFUSE_INSERTS = "setting refuse_inserts"
 class GateControl:
     """Follows the gate of one table, and moves it."""
 
-    def __init__(self, state: ReplicaState, *on_gate: Callable[[Keeper], None]) -> None:
-        """``on_gate`` are called when the gate was read."""
+    def __init__(
+        self, state: ReplicaState, *on_gate: Callable[[Keeper], None], tell: Callable[[], float] = lambda: _IDLE_SECONDS
+    ) -> None:
+        """``on_gate`` are called when the gate was read.
+
+        ``tell`` is called at each step, and returns the seconds until the next.
+        """
         self._state = state
         self._on_gate = on_gate
+        self._tell = tell
         self.task = state.make_task("follow the gate", self.step)
         self._may_have_moved = threading.Event()
         self._watching_since: Activation | None = None
@@ -39,6 +45,9 @@ class GateControl:
 
     def step(self) -> float:
         """Reads a gate that has moved; returns the seconds until the next look."""
+        return min(self._follow(), self._tell())
+
+    def _follow(self) -> float:
         state = self._state
         if state.activation is None or state.is_session_expired:
             return _IDLE_SECONDS

@@ -114,6 +114,7 @@ class ReplicaSession:
         begin_pull: Callable[[Keeper], None],
         on_writable: Callable[[], None],
         links: LinkKeeping,
+        before_activation: Callable[[], None],
     ) -> None:
         self._state = state
         self._definitions = definitions
@@ -123,6 +124,7 @@ class ReplicaSession:
         self._begin_pull = begin_pull
         self._on_writable = on_writable
         self._links = links
+        self._before_activation = before_activation
         self.task = state.make_task("ZooKeeper session", self.step)
         state.hurry = lambda: self.task.wake(-_HURRY_SECONDS)
         self.restart_requested = threading.Event()
@@ -278,6 +280,7 @@ class ReplicaSession:
         if not check_definition(ahead, state.paths, make_shared_definition(state.description)):
             raise self._make_missing_error(keeper)
         self._take_back_failed(ahead)  # before anybody can fetch them from here
+        self._before_activation()
         activation = self._activate(keeper)
         try:
             reads.after_activation(ahead)

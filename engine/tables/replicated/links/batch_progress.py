@@ -76,8 +76,7 @@ class BatchVisibility:
         deadline = state.services.monotonic() + timeout_seconds
         pause, longest = _PAUSES_SECONDS
         with state.hold_write_access() as (keeper, _):
-            mark = LogMark(keeper, state.paths)
-            last = max(map(parse_mutation_id, keeper.children(state.paths.mutations)), default="")
+            mark, last = self._make_mark(keeper)
         while True:
             with state.hold_write_access() as (keeper, _):
                 behind = self._list_behind(keeper, mark, last)
@@ -92,6 +91,16 @@ class BatchVisibility:
                 )
             state.sleep(pause)
             pause = min(1.5 * pause, longest)
+
+    def list_behind(self) -> Sequence[str]:
+        """Lists the replicas that have not carried out what is committed now."""
+        with self._state.hold_write_access() as (keeper, _):
+            return self._list_behind(keeper, *self._make_mark(keeper))
+
+    def _make_mark(self, keeper: Keeper) -> tuple[LogMark, str]:
+        """Returns the end of the log, and the last mutation; "" for none."""
+        mark = LogMark(keeper, self._state.paths)
+        return mark, max(map(parse_mutation_id, keeper.children(self._state.paths.mutations)), default="")
 
     def _list_behind(self, keeper: Keeper, mark: LogMark, last_mutation: str) -> Sequence[str]:
         if self._is_own_replica_enough:

@@ -28,6 +28,7 @@ from coordination.drops.drop_partition import LastBlocks
 from coordination.keeper.interface import BadVersion, Create, Keeper, MultiFailed, NodeExists, NoNode, Op, SetData, Stat
 from coordination.links.batches.batch_plan import Target
 from coordination.links.batches.repartition import find_command, is_aligned, repartition
+from coordination.links.groups.told_cut import ToldCut
 from coordination.links.link_definition import LinkDefinition
 from coordination.links.link_settings import LinkSettings
 from coordination.links.positions import Origin
@@ -56,6 +57,7 @@ from engine.tables.replicated.links.batch_staging import BatchStaging, StagedBlo
 from engine.tables.replicated.links.batch_views import stage_views
 from engine.tables.replicated.links.carried_definitions import CarriedDefinitions
 from engine.tables.replicated.links.groups.cut_commit import CutTable, apply_cut
+from engine.tables.replicated.links.groups.shown_teller import wait_until_shown
 from engine.tables.replicated.links.incoming_commands import limit_commands
 from engine.tables.replicated.links.lost_batch_parts import LostBatchParts
 from engine.tables.replicated.links.row_versions import find_largest_commit_time
@@ -335,6 +337,17 @@ class ReplicaLinkTarget:
         """
         visibility = BatchVisibility(self._state, is_own_replica_enough=is_own_replica_enough)
         visibility.wait(timeout_seconds, status)
+
+    def wait_until_shown(self, wanted: ToldCut, timeout_seconds: float, status: QueryStatus) -> Sequence[str]:
+        """Waits until all active replicas tell that they show a cut of a group, or the table alone.
+
+        Returns those that do not when the time is over.
+        """
+        return wait_until_shown(self._state, wanted, timeout_seconds, status)
+
+    def list_behind(self) -> Sequence[str]:
+        """Lists the active replicas that have not carried out yet what is committed now."""
+        return BatchVisibility(self._state).list_behind()
 
     def explain_uncovered(self, source: SourceTable, settings: Mapping[str, object]) -> Collection[str]:
         """Says why the table cannot take the source's rows: one sentence a reason, none if it can."""

@@ -22,6 +22,7 @@ from coordination.links.stream.carried_changes import has_carried_mutations
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.nodes.gate_link import LinkDirection
 from coordination.nodes.replica_activation import Activation
+from engine.tables.replicated.links.groups.shown_teller import ShownTeller
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.shown_groups.shown_group import GroupRegistry, ShownGroup
 from parts.common.part_name import PartName
@@ -56,13 +57,19 @@ class GroupMember:
         state: ReplicaState,
         registry: GroupRegistry,
         pull: Callable[[Keeper], None],
-        wake: Callable[[], None],
+        wake_execution: Callable[[], None],
+        wake_telling: Callable[[], None] = lambda: None,
     ) -> None:
-        """``pull`` reads the log into the queue; ``wake`` lets the queue go on."""
+        """``pull`` reads the log into the queue, and ``wake_execution`` lets it go on.
+
+        ``wake_telling`` has ``teller`` step soon.
+        """
         self._state = state
         self._registry = registry
         self._pull = pull
-        self.wake = wake
+        self._wake_execution = wake_execution
+        self._wake_telling = wake_telling
+        self.teller = ShownTeller(state, lambda: self._group)
         self._lock = threading.Lock()
         self._group: ShownGroup | None = None
         self._cuts: dict[str, _Cuts] = {}
@@ -87,6 +94,22 @@ class GroupMember:
     def take_snapshot(self) -> Snapshot:
         """Returns the parts that are active now."""
         return self._state.store.snapshot()
+
+    def wake(self) -> None:
+        """The group shows another cut, perhaps: the queue goes on, and others are told."""
+        self._wake_execution()
+        group = self._group
+        if group is not None and group.is_told(self.root):
+            self._wake_telling()
+
+    def begin_activation(self) -> None:
+        """Others will wait for what this replica shows, and did not for what was committed before.
+
+        It shows the cuts that it knows when it has looked for the first time, or later ones.
+        """
+        group = self._group
+        if group is not None and group.is_told(self.root):
+            group.hide()
 
     # -- membership ---------------------------------------------------------------------------------------------------
 
@@ -116,8 +139,9 @@ class GroupMember:
             if name:
                 replace_file_durably(self._marker(), json.dumps({"version": 1, "group": name}).encode())
                 self._enter(name)
-            elif self._marker().exists():
-                remove_durably(self._marker())
+        if not name and self._marker().exists():
+            self.teller.tell_alone(keeper)
+            remove_durably(self._marker())
         if name and self._group is not None:
             found = find_group(keeper, name)
             if found is not None:
@@ -180,7 +204,8 @@ class GroupMember:
         with self._lock:
             cuts = self._of(group)
             cuts.known = max([cuts.known, *(mark.place for mark in marks)])
-            pulled = (mark for mark in mutations.undone if mark.place <= cuts.known)
+            pulled = [mark for mark in mutations.undone if mark.place <= cuts.known]
+            begun = [mark.place for mark in pulled if mark not in marks]  # the entry was carried out, in an earlier run
             marks = sorted({*marks, *pulled})  # nothing is known of cuts before one that is not pulled
             cuts.joined = max([cuts.joined, *(mark.place for mark in marks if mark.joins)])
             is_seen = cuts.seen_in is not None  # otherwise the others wait for it
@@ -190,7 +215,7 @@ class GroupMember:
             dropping = (
                 m.place for m, e in found if any(d.covers(p) for d in e.removed_ranges for p in mutations.unchanged)
             )
-            touched = max([touched, *dropping])
+            touched = max([touched, *dropping, *begun])
             activation = self._state.activation
             is_ready = activation is not None and cuts.seen_in is activation and not brings
             return TableProgress(is_ready, cuts.known, marks, touched, has_joined, lacks_parts=brings)
