@@ -326,11 +326,8 @@ class LinkRunner:
     def _note_answer(
         self, asked: LinkDefinition, answer: ChangesAnswer, state: TargetState, selection: Selection
     ) -> None:
-        missing = [
-            each
-            for each in answer.changes
-            if not state.vector.covers(each.position) and each.position.origin != state.own
-        ]
+        others = (each for each in answer.changes if each.position.origin != state.own)
+        missing = [each for each in others if not state.vector.covers(each.position)]
         self._report.note_answer(measure_lag(missing, answer.clock_ms, self._services.monotonic()))
         origin = answer.source.origin
         self._mode.take_answer(self._replica.require_keeper(), asked, answer.sync)
