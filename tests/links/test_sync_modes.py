@@ -12,6 +12,7 @@ from coordination.links.link_nodes import StoredLink, change_link, find_link
 from coordination.nodes.gate_link import LinkMode, SyncState
 from engine.http_client.http_client import HttpClient
 from engine.links.sync.target_mode import TargetMode
+from engine.server.background_pool import BackgroundTask
 from engine.tables.capabilities.sync_answer import SyncAnswer
 from tests.links.linked_servers import LinkedServer, create_table, linked_servers
 from tests.links.sync_links import find_state, wait
@@ -39,7 +40,12 @@ def linked(pair: tuple[LinkedServer, LinkedServer], name: str) -> Iterator[tuple
 @contextmanager
 def held(server: LinkedServer, name: str) -> Iterator[None]:
     """Lets a link's runner take no step: what the source does meanwhile, the target does not hear."""
-    (task,) = [task for (_, link), (_, task) in server.links._runners.items() if link == name]
+
+    def find_tasks() -> list[BackgroundTask]:
+        return [task for (_, link), (_, task) in list(server.links._runners.items()) if link == name]
+
+    wait(find_tasks, f"link {name} to be run")
+    (task,) = find_tasks()
     assert server.links._pool is not None
     server.links._pool.remove(task)
     try:

@@ -52,7 +52,7 @@ def test_promises_hold(seed: int) -> None:
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
 
 
-@pytest.mark.parametrize("seed", [2003])
+@pytest.mark.parametrize("seed", [1645])
 def test_seeds_that_found_something(seed: int) -> None:
     """Parts of a clone that a later cut dropped before they were copied."""
     outcome = simulate_groups(seed)
