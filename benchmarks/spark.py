@@ -90,11 +90,12 @@ def compare(directory: Path, scale: float) -> Iterator[Figure]:
         url = f"http://127.0.0.1:{port}"
         spark = _session(directory, url)
         stack.callback(spark.stop)
-        servers = [status.pid for status in statuses if status.pid and status.http_port]
+        roots = [status.pid for status in statuses if status.pid and status.http_port]
+        servers = [pid for root in roots for pid in list_process_tree(root)]
         pids = [os.getpid(), *(status.pid for status in statuses if status.pid)]
         pair = Pair(spark, client, url, directory, pids)
-        yield from pair.figures()
         yield from pair.memory(servers)
+        yield from pair.figures()
 
 
 class Pair:
@@ -122,7 +123,7 @@ class Pair:
         yield from tpch_queries.compare(PEER, self._in_catalog("pando"), self._in_catalog("spark_catalog"))
 
     def memory(self, servers: Sequence[int]) -> Iterator[Figure]:
-        """Yields what memory three of the scans take."""
+        """Yields what memory three of the scans take, before others have left their traces."""
         jvm = int(self._spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
         for name in ("events: full scan", "200 columns", "rows of 60 MB"):
             yield from spark_shapes.measure_memory(name, PEER, *self._both(name), jvm, servers)

@@ -59,7 +59,7 @@ def test_seeds_that_found_something(seed: int) -> None:
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
 
 
-@pytest.mark.parametrize("seed", [0, 14, 76])
+@pytest.mark.parametrize("seed", [0, 14])
 def test_mutations_are_shown_with_their_cut(seed: int) -> None:
     """These find a cut that is shown before its mutation is done, and a mutation that waits for the next cut."""
     outcome = simulate_groups(seed)
