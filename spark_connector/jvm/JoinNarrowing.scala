@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
 import org.apache.spark.sql.execution.dynamicpruning.{CleanupDynamicPruningFilters, PartitionPruning}
+import org.apache.spark.sql.internal.SQLConf
 
 /**
  * Has Spark narrow a scan by the other side of a join also where the servers filter that side.
@@ -25,11 +26,25 @@ object JoinNarrowing extends Rule[LogicalPlan] {
         relation.setTagValue(isSeen, true)
         Filter(mark, relation)
     }
-    if (marked.eq(plan)) plan
-    else {
-      val narrowed = CleanupDynamicPruningFilters(PushDownPredicates(unmark(PartitionPruning(marked))))
-      PruneFilters(BooleanSimplification(narrowed))
-    }
+    val narrowed =
+      if (marked.eq(plan)) plan else CleanupDynamicPruningFilters(PushDownPredicates(unmark(PartitionPruning(marked))))
+    val useful = withoutUseless(narrowed)
+    if (useful.eq(plan)) plan else PruneFilters(BooleanSimplification(useful))
+  }
+
+  /**
+   * Leaves out what no broadcast will answer, because that side is too large for one. Spark would plan the side again with
+   * every stage, and take the filter for true.
+   */
+  private def withoutUseless(plan: LogicalPlan): LogicalPlan = plan.transformUp {
+    case filter @ Filter(condition, OneState.Relation(_, _)) =>
+      val most = SQLConf.get.autoBroadcastJoinThreshold
+      val useful = condition.transform {
+        case pruning: DynamicPruningSubquery
+            if pruning.onlyInBroadcast && most >= 0 && pruning.buildQuery.stats.sizeInBytes > most =>
+          Literal.TrueLiteral
+      }
+      if (useful.eq(condition)) filter else filter.copy(condition = useful)
   }
 
   private def isNewAndSelective(relation: DataSourceV2ScanRelation): Boolean = relation.scan match {
