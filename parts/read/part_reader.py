@@ -125,34 +125,36 @@ class Part(OpenedPart):
             exact = AllOf((ExistingRows(), test)) if self.has_deleted_rows and not with_deleted else test
             with_deleted = True
             if not self._can_test_first(exact.columns, columns):
-                yield from filter_batches(
-                    self.read_rows(
-                        list(dict.fromkeys([*columns, *exact.columns])),
-                        ranges,
-                        max_batch_rows=max_batch_rows,
-                        max_threads=max_threads,
-                        with_deleted=True,
-                    ),
-                    exact,
-                    columns,
+                every = list(dict.fromkeys([*columns, *exact.columns]))
+                batches = self.read_rows(
+                    every, ranges, max_batch_rows=max_batch_rows, max_threads=max_threads, with_deleted=True
                 )
+                yield from filter_batches(batches, exact, columns)
                 return
             test = exact
         if self.has_deleted_rows and not with_deleted:
-            yield from _filter_deleted(
-                self.read_rows(
-                    list(dict.fromkeys([*columns, ROW_EXISTS])),
-                    ranges,
-                    max_batch_rows=max_batch_rows,
-                    max_threads=max_threads,
-                    is_short=is_short,
-                    with_dictionaries=with_dictionaries,
-                    test=test,
-                    with_deleted=True,
-                ),
-                columns,
+            every = list(dict.fromkeys([*columns, ROW_EXISTS]))
+            batches = self._read_stored(
+                every, ranges, max_batch_rows, max_threads, test, is_short=is_short, with_dictionaries=with_dictionaries
             )
+            yield from _filter_deleted(batches, columns)
             return
+        yield from self._read_stored(
+            columns, ranges, max_batch_rows, max_threads, test, is_short=is_short, with_dictionaries=with_dictionaries
+        )
+
+    def _read_stored(
+        self,
+        columns: Sequence[str],
+        ranges: Sequence[RowRange],
+        max_batch_rows: int,
+        max_threads: int,
+        test: RowFilter | None,
+        *,
+        is_short: bool,
+        with_dictionaries: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields batches as :meth:`read_rows`, also with deleted rows."""
         wanted = [self._column(name) for name in columns]
         known = {*self._positions, PART_OFFSET}
         absent = MissingColumns(columns, known, self._column)

@@ -44,8 +44,10 @@ abstract class PandoTable(given: Map[String, String], options: ReadOptions, fiel
       "has a wrong value")
 }
 
-/** Columns that a query may name and `*` does not show: a row's part, its place there, its partition, and the number
- * of its block. */
+/**
+ * Columns that a query may name and `*` does not show: a row's part, its place there, its partition, and the number of
+ * its block.
+ */
 object HiddenColumns {
   val fields: StructType = new StructType()
     .add("_part", StringType, nullable = false)

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from parts.table.table_description import TableSchema
-from sql.compile.compiled_query import Scan
 from sql.compile.expressions.expressions import ExpressionCompiler
 from sql.compile.names.scope import Scope, table_source
 from sql.functions.registry import Environment
@@ -44,7 +43,7 @@ def build_row_decision(node: Node, schema: TableSchema, zone: str, evaluation: E
         return None
     environment, source = Environment(zone), table_source(schema)
     keys = [KeyExpression(Identifier((name,)), schema.column(name).type) for name in columns]
-    builder = ConditionBuilder(Scan(source).source, schema, keys, environment, evaluation)
+    builder = ConditionBuilder(source, schema, keys, environment, evaluation)
     condition, _ = builder.build([(node, ExpressionCompiler(Scope([source]), environment))])
     is_plain = all(_is_plain(schema.column(name).type.arrow) for name in columns)
     return RowDecision(condition, columns) if columns and is_plain and _is_decidable(condition) else None
